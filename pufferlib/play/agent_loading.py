@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,7 @@ from pufferlib.runs.description import (
 )
 from pufferlib.runs.folder import NAMED
 from pufferlib.runs.loaders import load_policy, resolve_device
-from pufferlib.runs.making import is_to_be_made, make
+from pufferlib.runs.making import ready_env
 
 _BY_HAND = "make such a module and pass it, as load_agent(path, policy=module)"
 
@@ -70,7 +70,7 @@ def load_agent(
         raise CheckpointError(f"{path} was trained with the policy {own_class}, a class of your own; {_BY_HAND}")
     settings = described["settings"]
     settings |= {"train": {**settings["train"], "device": device}, "load_model_path": None, "resume": None}
-    with _environment(settings, env, path) as shown:
+    with closing(_make_named(settings, path)) if env is None else ready_env(_as_recorded(env, settings)) as shown:
         if policy is None:
             policy = load_policy(settings, shown, _known_name(settings["env_name"], env), path)
         else:
@@ -109,21 +109,6 @@ def _description(path: Path) -> Mapping[str, Any]:
             f"{path} does not say what it was trained with; load it from its run's folder, or {_BY_HAND}"
         )
     return read_description(file)
-
-
-@contextmanager
-def _environment(settings: Mapping[str, Any], env: object, path: Path) -> Iterator[PufferEnv | vector.Vector]:
-    if env is not None:
-        env = _as_recorded(env, settings)
-        is_made = is_to_be_made(env)
-        shown = make(env) if is_made else vector.as_puffer_env(env)
-    else:
-        shown, is_made = _make_named(settings, path), True
-    try:
-        yield shown
-    finally:
-        if is_made:
-            shown.close()
 
 
 def _as_recorded(env: object, settings: Mapping[str, Any]) -> object:

@@ -30,7 +30,7 @@ from pufferlib.metrics.finite import require_finite_weights
 from pufferlib.ocean.environment import OceanEnv
 from pufferlib.play.player import Episodes, Player, eval_mode
 from pufferlib.runs.loaders import load_policy, resolve_device
-from pufferlib.runs.making import env_arguments, is_to_be_made
+from pufferlib.runs.making import env_arguments, is_to_be_made, is_vector
 from pufferlib.runs.policy_check import check_acting
 from pufferlib.vector import Vector
 from pufferlib.vector.native import is_stepped_in_c
@@ -255,7 +255,7 @@ def vector_to_play(
     elif getattr(env, "is_repeatable", False):
         vecenv = env.again(min(episodes, MAX_PYTHON_ENVIRONMENTS), seed)
         undo.callback(vecenv.close)
-    elif hasattr(env, "recv") and hasattr(env, "send"):
+    elif is_vector(env):
         vecenv = env
     else:
         vecenv = vector.adopt(env, seed=seed)

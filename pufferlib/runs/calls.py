@@ -47,6 +47,7 @@ from pufferlib.runs.making import (
     environment_name,
     has_num_envs,
     is_to_be_made,
+    is_vector,
     make,
     origin_of_call,
 )
@@ -279,7 +280,7 @@ def _make_for_evaluation(given: object, training: vector.Vector, num_envs: int, 
     if given is None:
         return training.again(num_envs, seed)
     env = _make(given, num_envs, "auto", seed) if is_to_be_made(given) else given
-    vecenv = env if _is_vector(env) else vector.adopt(env, "auto", seed)
+    vecenv = env if is_vector(env) else vector.adopt(env, "auto", seed)
     for name in ("single_observation_space", "single_action_space"):
         expected, found = getattr(training, name), getattr(vecenv, name)
         if expected != found:
@@ -321,12 +322,12 @@ def _from_config(
             "the order is PuffeRL(config, vecenv, policy)"
         )
     _check_parts(policy, logger)
-    if not _is_vector(vecenv):
+    if not is_vector(vecenv):
         settings = TrainConfig.from_dict(config)
         if is_to_be_made(vecenv):
             vecenv = make(vecenv)
             undo.callback(vecenv.close)
-        if not _is_vector(vecenv):
+        if not is_vector(vecenv):
             vecenv = _adopt(vecenv, "auto", settings, undo)
     return _resolve(config, vecenv, policy, logger, eval_env, given_env, loss)
 
@@ -356,14 +357,14 @@ def _from_keywords(
         ready = _make(ready, num_envs, num_workers, seed)
         undo.callback(ready.close)
     else:
-        if not _is_vector(ready):
+        if not is_vector(ready):
             vector.check_env(ready)
         _check_fits(ready, num_envs, num_workers)
     given, world_size = _named_settings(settings), distributed.connect().world_size
-    driver = ready.driver_env if _is_vector(ready) else ready
+    driver = ready.driver_env if is_vector(ready) else ready
     choice = choose(Facts.of(driver, ready.num_agents * world_size, policy, world_size))
     config = settings_from_keywords(given, choice)
-    if not _is_vector(ready):
+    if not is_vector(ready):
         ready = _adopt(ready, num_workers, TrainConfig.from_dict(config), undo)
     config["env"] = catalog.find(env).name if isinstance(env, str) else environment_name(ready)
     policy = _default_policy(env, ready, seed, choice) if policy is None else policy
@@ -414,7 +415,7 @@ def _make(env: str | Callable, num_envs: int | str, num_workers: int | str, seed
 
 def _check_fits(env: PufferEnv | vector.Vector, num_envs: int | str, num_workers: int | str) -> None:
     found = {"num_envs": [getattr(env, "num_envs", env.num_agents)]}
-    if _is_vector(env):
+    if is_vector(env):
         inside = getattr(env.driver_env, "num_envs", 1)  # each PufferEnv of a vector may be many environments
         found = {"num_envs": [env.num_envs * inside, env.num_envs], "num_workers": [env.num_workers]}
     for name, value in (("num_envs", num_envs), ("num_workers", num_workers)):
@@ -461,10 +462,6 @@ def _adopt(env: PufferEnv, num_workers: int | str, config: TrainConfig, undo: Ex
     vecenv = vector.adopt(env, num_workers, config.seed, may_be_lent)
     undo.callback(vecenv.hand_over)
     return vecenv
-
-
-def _is_vector(env: object) -> bool:
-    return hasattr(env, "recv") and hasattr(env, "send")
 
 
 def _check_parts(policy: object, logger: object) -> None:

@@ -15,7 +15,7 @@ from pufferlib.config import ResolvedTrainConfig
 from pufferlib.emulation.tensors import leaf_view
 from pufferlib.environment import PufferEnv
 from pufferlib.ppo.rollout import Rollout
-from pufferlib.runs.making import is_to_be_made, make
+from pufferlib.runs.making import is_vector, ready_env
 from pufferlib.setting import shown
 from pufferlib.vector import Vector
 
@@ -162,15 +162,10 @@ def check_env(env: object, steps: int = 1_000, seed: int = 0) -> list[str]:
     Raises:
         APIUsageError: if it is no environment, or cannot be stepped as one.
     """
-    is_made = is_to_be_made(env)
-    ready = make(env) if is_made else vector.as_puffer_env(env)
-    if not hasattr(ready, "recv"):
-        vector.check_env(ready)
-    try:
+    with ready_env(env) as ready:
+        if not is_vector(ready):
+            vector.check_env(ready)
         return list(_findings(ready, steps, seed))
-    finally:
-        if is_made:
-            ready.close()
 
 
 def _findings(env: PufferEnv | Vector, steps: int, seed: int) -> Iterator[str]:

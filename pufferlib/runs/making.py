@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from functools import partial
 from typing import Any
 
@@ -52,8 +53,23 @@ def make(name: str | Callable[..., Any], **kwargs: Any) -> PufferEnv | vector.Ve
 
 def is_to_be_made(env: object) -> bool:
     """Returns whether it is a name, a class or a function; a ready environment may be callable too."""
-    is_ready = hasattr(env, "recv") and hasattr(env, "send")
-    return not is_ready and (isinstance(env, (str, type)) or (callable(env) and not hasattr(env, "step")))
+    is_function = callable(env) and not hasattr(env, "step")
+    return not is_vector(env) and (isinstance(env, (str, type)) or is_function)
+
+
+def is_vector(env: object) -> bool:
+    """Returns whether it has the methods of a vector of environments."""
+    return hasattr(env, "recv") and hasattr(env, "send")
+
+
+@contextmanager
+def ready_env(env: object) -> Iterator[PufferEnv | vector.Vector]:
+    """Gives an environment or a vector; one that is to be made is closed afterwards."""
+    if not is_to_be_made(env):
+        yield vector.as_puffer_env(env)
+        return
+    with closing(make(env)) as made:
+        yield made
 
 
 def has_num_envs(creator: Callable) -> bool:

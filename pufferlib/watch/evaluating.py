@@ -32,6 +32,7 @@ from pufferlib.play.scores import (
     prepare_players,
     vector_to_play,
 )
+from pufferlib.runs.making import is_vector
 from pufferlib.runs.stopping import StopRequest
 from pufferlib.vector import Vector
 from pufferlib.watch.scene import Scene, array_settings, make_scene
@@ -115,7 +116,7 @@ def record(
         if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < 1:
             raise APIUsageError(f"{name} must be an integer of at least 1, got {value!r}")
     require_video(Path(path))
-    if hasattr(env, "recv") and configured_env(env) is None:
+    if is_vector(env) and configured_env(env) is None:
         env = env.driver_env
         if configured_env(env) is None:
             raise APIUsageError(
