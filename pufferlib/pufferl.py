@@ -29,14 +29,7 @@ from pufferlib.dashboard.output import say
 from pufferlib.dashboard.report import Counts, Report
 from pufferlib.dashboard.score import Score, final_metrics
 from pufferlib.distributed import ROUNDING, Total
-from pufferlib.errors import (
-    APIUsageError,
-    CallbackError,
-    DivergedError,
-    PufferError,
-    PufferWarning,
-    StorageError,
-)
+from pufferlib.errors import APIUsageError, CallbackError, DivergedError, PufferError, PufferWarning, StorageError
 from pufferlib.extensions import compute_puff_advantage
 from pufferlib.fast.choose import choose_backend
 from pufferlib.fast.device_collector import DeviceCollector
@@ -380,9 +373,15 @@ class PuffeRL:
             is_full = steps.result() == self.config.batch_size  # no agent was absent, in any process
             with self._explaining():
                 losses = self._learner.learn(self.learning_rate, self._progress, is_full)
-            self._check_update(losses)
+            self._learner.require_steps()
+            found = describe_update(losses, self._learner.weight_norm, self.policy, self._learner.learning_rate)
+            if found is not None:  # an observation may be the cause, which a GPU had not reported yet
+                raise DivergedError(self._collector.find_not_finite() or found)
             if self.config.skip_nonfinite:
-                losses |= self._count_skipped()
+                self._skipped_steps += self._collector.skipped_steps
+                self._skipped_minibatches += self._learner.skipped_minibatches
+                skipped = {"skipped_steps": self._skipped_steps, "skipped_minibatches": self._skipped_minibatches}
+                losses |= skipped
             if isinstance(self.policy, NormalizedObservations):
                 with self._explaining():
                     self.policy.update(self.rollout.seen, self.ranks)
@@ -390,17 +389,6 @@ class PuffeRL:
         self.epoch += 1
         self._do_what_is_due()
         return dict(losses)
-
-    def _count_skipped(self) -> dict[str, int]:
-        self._skipped_steps += self._collector.skipped_steps
-        self._skipped_minibatches += self._learner.skipped_minibatches
-        return {"skipped_steps": self._skipped_steps, "skipped_minibatches": self._skipped_minibatches}
-
-    def _check_update(self, losses: Mapping[str, float]) -> None:
-        self._learner.require_steps()
-        found = describe_update(losses, self._learner.weight_norm, self.policy, self._learner.learning_rate)
-        if found is not None:  # an observation may be the cause, which a GPU had not reported yet
-            raise DivergedError(self._collector.find_not_finite() or found)
 
     def _do_what_is_due(self) -> None:
         config = self.config
@@ -712,9 +700,11 @@ class PuffeRL:
         self._require_same_weights()
         progress = self._current_progress()
         if path is not None:
-            return self.ranks.from_first(
-                lambda: save_checkpoint_file(path, self._parts, progress, metadata, self.run.describe())
+            description = self.run.describe
+            self.ranks.from_first(
+                lambda: save_checkpoint_file(Path(path), self._parts, progress, metadata, description())
             )
+            return str(path)
         statistics = None if self._untrained_steps is None else self._stats
         return self.run.save(self._parts, progress, statistics, metadata)
 

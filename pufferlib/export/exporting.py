@@ -34,30 +34,23 @@ from pufferlib.vector import Vector
 PACKAGES = ("onnx", "onnxruntime", "onnxscript")
 
 
-def onnx_bytes(step: OneStep, notes: Mapping[str, str], observations: np.ndarray | None = None) -> bytes:
-    """The file's content, which onnxruntime has run: its results are those of the policy to 1e-4.
-
-    Its inputs are `observations` and the states by name, its outputs `OneStep.output_names`; the first dimension of all
-    is `rows`, any number of agents.
-
-    Args:
-        step: of the policy.
-        notes: for the file's metadata.
-        observations: of real play, to compare on besides random ones; `(steps, rows, *observation_shape)`.
-
-    Raises:
-        MissingExtraError: if a package of the extra `export` is missing.
-        ExportError: if ONNX cannot express the policy, or the results differ.
-    """
+def _onnx_bytes(step: OneStep, notes: Mapping[str, str], observations: np.ndarray | None = None) -> bytes:
+    # Its inputs are observations and the states by name, its outputs OneStep.output_names; the first dimension of all
+    # is rows, any number of agents.
     for package in PACKAGES:
         require_extra(package, "export")
     import onnxruntime
 
     model = _converted(step)
-    _name_rows(model)
+    (old,) = {value.type.tensor_type.shape.dim[0].dim_param for value in (*model.graph.input, *model.graph.output)}
+    for value in (*model.graph.input, *model.graph.output, *model.graph.value_info):
+        for dimension in value.type.tensor_type.shape.dim:
+            if dimension.dim_param == old:
+                dimension.dim_param = "rows"
     model.producer_name = "pufferlib"
     for name, text in notes.items():
-        model.metadata_props.add(key=_utf8(name), value=_utf8(text))
+        key, value = (part.encode("utf-8", "backslashreplace").decode() for part in (name, text))  # paths hold anything
+        model.metadata_props.add(key=key, value=value)
     content = model.SerializeToString()
     try:
         session = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
@@ -70,19 +63,14 @@ def onnx_bytes(step: OneStep, notes: Mapping[str, str], observations: np.ndarray
     return content
 
 
-def _utf8(text: str) -> str:
-    # A path may hold what UTF-8 cannot.
-    return text.encode("utf-8", "backslashreplace").decode()
-
-
-def _converted(step: OneStep) -> Any:
+def _converted(step: OneStep) -> Any:  # onnx.ModelProto
     rows = torch.export.Dim("rows", min=1)
     states = step.initial_states(3)
     shapes: dict[str, Any] = {"observations": {0: rows}}
     if states:
         shapes["states"] = tuple({0: rows} for _ in states)
     try:
-        with _without_talk(), unchecked_distributions():
+        with _silence(), unchecked_distributions():
             program = torch.export.export(step, (step.random_observations(3, 0), *states), dynamic_shapes=shapes)
             converted = torch.onnx.export(
                 program,
@@ -99,16 +87,8 @@ def _converted(step: OneStep) -> Any:
     return converted.model_proto
 
 
-def _name_rows(model: Any) -> None:
-    (old,) = {value.type.tensor_type.shape.dim[0].dim_param for value in (*model.graph.input, *model.graph.output)}
-    for value in (*model.graph.input, *model.graph.output, *model.graph.value_info):
-        for dimension in value.type.tensor_type.shape.dim:
-            if dimension.dim_param == old:
-                dimension.dim_param = "rows"
-
-
 @contextmanager
-def _without_talk() -> Iterator[None]:
+def _silence() -> Iterator[None]:
     logs = [logging.getLogger(package) for package in ("torch.onnx", "onnxscript")]
     levels = [log.level for log in logs]
     for log in logs:
@@ -126,20 +106,9 @@ NOTES = "notes.json"
 """The extra file in the archive that holds the notes, and the names of arguments and results."""
 
 
-def torchscript_bytes(step: OneStep, notes: Mapping[str, str], observations: np.ndarray | None = None) -> bytes:
-    """The file's content, loaded back: its results are those of the policy.
-
-    Called with observations and the states in the order of `step.state_names`, it returns a tuple in the order of
-    `step.output_names`; both orders stand in the file's `notes.json`.
-
-    Args:
-        step: of the policy.
-        notes: for that file.
-        observations: of real play, to compare on besides random ones; `(steps, rows, *observation_shape)`.
-
-    Raises:
-        ExportError: if the policy cannot be traced, or the results differ.
-    """
+def _torchscript_bytes(step: OneStep, notes: Mapping[str, str], observations: np.ndarray | None = None) -> bytes:
+    # It takes observations and the states in the order of step.state_names, and returns a tuple in the order of
+    # step.output_names; both orders stand in its notes.json.
     named = {**notes, "arguments": ["observations", *step.state_names], "results": list(step.output_names)}
     traced = _traced(step)
     with warnings.catch_warnings():
@@ -208,46 +177,33 @@ def export_policy(
         raise APIUsageError(f"format must be {', '.join(FORMATS)}, got {format!r}{nearest(format, FORMATS)}")
     path, env_name = Path(path), environment_name(env)
     driver = getattr(env, "driver_env", env)
-    _check_observations(driver)
-    step = OneStep(policy, driver)
-    notes = _notes(env_name, driver, notes or {})
-    if format == "c":
-        write_folder(path, c_files(step, policy, driver, c_name(env_name), notes, observations))
-    else:
-        written = {"onnx": onnx_bytes, "torchscript": torchscript_bytes}[format](step, notes, observations)
-        write_atomically(path, written)
-    return path
-
-
-def _check_observations(env: PufferEnv) -> None:
-    layout = getattr(env, "emulated", None)
+    layout = getattr(driver, "emulated", None)
     if layout is not None and layout.is_bytes:
         raise ExportError(
             "no format can express observations whose parts have different types, which lie in rows of bytes; give all "
             f"parts one type, such as float32, got {layout.parts_text()}"
         )
-
-
-def c_name(env_name: str) -> str:
-    """An environment's name in C: `puffer_breakout` -> `breakout`, `CartPole-v1` -> `cartpole_v1`."""
-    short = re.sub(r"\W+", "_", env_name.removeprefix("puffer_"), flags=re.ASCII).strip("_").lower()
-    return short if short[:1].isalpha() else f"env_{short}"
-
-
-def file_name(env_name: str, format: str) -> str:
-    """The default name of an export."""
-    return f"{c_name(env_name)}{ENDINGS[format]}"
-
-
-def _notes(env_name: str, driver: PufferEnv, more: Mapping[str, str]) -> dict[str, str]:
-    return {
+    step = OneStep(policy, driver)
+    notes = {
         "environment": env_name,
         "observation_space": space_text(driver.single_observation_space),
         "action_space": space_text(driver.single_action_space),
         "pufferlib": metadata.version("pufferlib"),
         "torch": torch.__version__,
-        **more,
+        **(notes or {}),
     }
+    if format == "c":
+        write_folder(path, c_files(step, policy, driver, c_name(env_name), notes, observations))
+    else:
+        written = {"onnx": _onnx_bytes, "torchscript": _torchscript_bytes}[format](step, notes, observations)
+        write_atomically(path, written)
+    return path
+
+
+def c_name(env_name: str) -> str:
+    """Returns an environment's name in C: `puffer_breakout` -> `breakout`, `CartPole-v1` -> `cartpole_v1`."""
+    short = re.sub(r"\W+", "_", env_name.removeprefix("puffer_"), flags=re.ASCII).strip("_").lower()
+    return short if short[:1].isalpha() else f"env_{short}"
 
 
 STEPS, ENVIRONMENTS = 1_000, 4  # of real play, on whose observations the result is compared
@@ -259,24 +215,25 @@ def export_command(env_name: str, args: dict[str, Any], format: str = "onnx", ou
     Args:
         env_name: any name that `pufferlib.families.catalog.find` knows.
         args: settings from `load_config`, as the policy was trained with them.
-        format: as for `export_policy`.
+        format: as for `export_policy`, which may raise.
         output: the file or folder; None is one in the working directory that is named for the environment.
-
-    Raises:
-        APIUsageError: if no model is named.
-        PufferError: as for `export_policy`.
     """
     if args["load_model_path"] is None:
         raise APIUsageError(
             f"puffer export needs trained weights, found none; say --pretrained, or --load-model-path latest after "
             f"puffer train {env_name}"
         )
-    vecenv = _make_environments(env_name, args)
+    entry = catalog.find(env_name)
+    many = {"num_envs": ENVIRONMENTS} if "num_envs" in entry.settings else {}
+    env_kwargs, seed = {**args["env"], **many}, args["train"]["seed"]
+    vecenv = vector.make(entry.creator, env_kwargs=env_kwargs, backend="Serial", seed=seed)
+    path = Path(output or c_name(env_name) + ENDINGS[format])
+    if output is not None and format != "c" and (output.endswith("/") or path.is_dir()):
+        path /= c_name(env_name) + ENDINGS[format]
     try:
         policy = load_policy({**args, "train": {**args["train"], "device": "cpu"}}, vecenv, env_name).eval()
-        path = output_path(env_name, format, output)
         notes = {"model": str(args["load_model_path"]), "settings": json.dumps(args, default=str)}
-        export_policy(policy, vecenv, path, format, notes, observations_of_play(vecenv, policy))
+        export_policy(policy, vecenv, path, format, notes, _observations_of_play(vecenv, policy))
         print(f"wrote {printable(str(path))}, {_use(path, format, OneStep(policy, vecenv.driver_env))}")
     finally:
         vecenv.close()
@@ -294,18 +251,9 @@ def _use(path: Path, format: str, step: OneStep) -> str:
     return f"{unseen}a program that plays; there:\n\n    {compile_command(name)} && ./{name}_play\n"
 
 
-def output_path(env_name: str, format: str, output: str | None) -> Path:
-    """The path to write: `output`, or a file in it where that is a folder and the format a file."""
-    name = file_name(env_name, format)
-    if output is None:
-        return Path(name)
-    is_folder = output.endswith("/") or Path(output).is_dir()
-    return Path(output) / name if is_folder and format != "c" else Path(output)
-
-
 @torch.no_grad()
-def observations_of_play(vecenv: vector.Vector, policy: nn.Module) -> np.ndarray:
-    """The observations of the policy's play, `(steps, rows, *observation_shape)`."""
+def _observations_of_play(vecenv: vector.Vector, policy: nn.Module) -> np.ndarray:
+    # (steps, rows, *observation_shape)
     forward, generator = acting_forward(policy), torch.Generator().manual_seed(0)
     rows = vecenv.num_agents
     state = dict(policy.initial_state(rows, torch.device("cpu"))) if hasattr(policy, "initial_state") else {}
@@ -317,9 +265,3 @@ def observations_of_play(vecenv: vector.Vector, policy: nn.Module) -> np.ndarray
         actions, _, _ = sample_logits(logits, generator=generator)
         observations, *_ = vecenv.step(actions.numpy())
     return np.stack(seen)
-
-
-def _make_environments(env_name: str, args: dict[str, Any]) -> vector.Vector:
-    entry = catalog.find(env_name)
-    many = {"num_envs": ENVIRONMENTS} if "num_envs" in entry.settings else {}
-    return vector.make(entry.creator, env_kwargs={**args["env"], **many}, backend="Serial", seed=args["train"]["seed"])

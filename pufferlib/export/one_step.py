@@ -47,7 +47,7 @@ class OneStep(nn.Module):
         try:
             policy = copy.deepcopy(policy).cpu().eval()
         except Exception as error:  # of any class: the policy's own code runs
-            raise ExportError(f"the policy {_class_text(policy)} cannot be copied ({error})") from error
+            raise ExportError(f"the policy {type(policy).__qualname__} cannot be copied ({error})") from error
         self.policy = _in_plain_torch(policy)
         self._forward = acting_forward(self.policy)
         self.space = env.single_observation_space
@@ -63,20 +63,20 @@ class OneStep(nn.Module):
             except Exception as second:
                 raise _call_error(policy, second) from second
         self.state_names = tuple(self._initial_state(1))
-        self.output_names = (*_names(logits), "value", *(f"next_{name}" for name in self.state_names))
+        self.output_names = (*_named_tensors(logits), "value", *(f"next_{name}" for name in self.state_names))
 
     def forward(self, observations: Tensor, *states: Tensor) -> tuple[Tensor, ...]:
-        """Observations `(rows, *observation_shape)` and the state `(rows, ...)` -> results named `output_names`."""
+        """Maps observations `(rows, *observation_shape)` and the state `(rows, ...)` to what `output_names` names."""
         state = dict(zip(self.state_names, (each.clone() for each in states), strict=True))  # it may be overwritten
         logits, values = self._forward(observations, state)
-        return *_tensors(logits), values.reshape(-1), *(state[name] for name in self.state_names)
+        return *_named_tensors(logits).values(), values.reshape(-1), *(state[name] for name in self.state_names)
 
     def initial_states(self, rows: int) -> tuple[Tensor, ...]:
-        """The state at the start of an episode for `rows` agents, in the order of `state_names`."""
+        """Returns the state at the start of an episode for `rows` agents, in the order of `state_names`."""
         return tuple(self._initial_state(rows).values())
 
     def random_observations(self, rows: int, seed: int) -> Tensor:
-        """Observations drawn from the space, `(rows, *observation_shape)`."""
+        """Returns observations drawn from the space, `(rows, *observation_shape)`."""
         self.space.seed(seed)
         return torch.stack([torch.as_tensor(self.space.sample()) for _ in range(rows)])
 
@@ -117,19 +117,14 @@ def _in_plain_torch(policy: nn.Module) -> nn.Module:
     return policy
 
 
-def _names(logits: Logits) -> list[str]:
-    parts = logits if isinstance(logits, tuple) else (logits,)
-    names = []
-    for index, part in enumerate(parts):
+def _named_tensors(logits: Logits) -> dict[str, Tensor]:
+    tensors = {}
+    for index, part in enumerate(logits if isinstance(logits, tuple) else (logits,)):
         end = f"_{index}" if isinstance(logits, tuple) else ""
-        names += [f"mean{end}", f"log_deviation{end}"] if isinstance(part, Normal) else [f"logits{end}"]
-    return names
-
-
-def _tensors(logits: Logits) -> list[Tensor]:
-    tensors = []
-    for part in logits if isinstance(logits, tuple) else (logits,):
-        tensors += [part.mean, part.stddev.log()] if isinstance(part, Normal) else [part]
+        if isinstance(part, Normal):
+            tensors |= {f"mean{end}": part.mean, f"log_deviation{end}": part.stddev.log()}
+        else:
+            tensors[f"logits{end}"] = part
     return tensors
 
 
@@ -144,24 +139,20 @@ def _check_weights(policy: nn.Module) -> None:
 
 def _call_error(policy: nn.Module, error: Exception) -> ExportError:
     return ExportError(
-        f"the policy {_class_text(policy)} must act on observations drawn from its space, and fails "
+        f"the policy {type(policy).__qualname__} must act on observations drawn from its space, and fails "
         f"({type(error).__name__}: {first_sentence(error)}); look at its forward"
     )
 
 
-def _class_text(policy: nn.Module) -> str:
-    return f"{type(policy).__module__}.{type(policy).__qualname__}"
-
-
 def space_text(space: Space) -> str:
-    """A space in one line, without the bounds of every number."""
+    """Returns a space in one line, without the bounds of every number."""
     shape, dtype = getattr(space, "shape", None), getattr(space, "dtype", None)
     is_long = shape is not None and math.prod(shape) > 8
     return f"{type(space).__name__}{tuple(shape)} {dtype}" if is_long else str(space)
 
 
 def first_sentence(error: BaseException) -> str:
-    """The reason of an error, without torch's advice around it."""
+    """Returns the reason of an error, without torch's advice around it."""
     while error.__cause__ is not None:
         error = error.__cause__
     lines = str(error).strip().splitlines()
@@ -187,7 +178,7 @@ Run = Callable[..., Sequence[np.ndarray]]
 
 
 @torch.no_grad()
-def check_agreement(step: OneStep, run: Run, what: str, observations: np.ndarray | None = None) -> float:
+def check_agreement(step: OneStep, run: Run, what: str, observations: np.ndarray | None = None) -> None:
     """Compares results over several steps from the start of an episode, with the recurrent state of each.
 
     Args:
@@ -196,35 +187,23 @@ def check_agreement(step: OneStep, run: Run, what: str, observations: np.ndarray
         what: the other program, for the message.
         observations: of real play, `(steps, rows, *observation_shape)`, besides random ones.
 
-    Returns:
-        The greatest difference, relative to 1 or to the value where that is greater.
-
     Raises:
-        ExportError: if a result differs by more than `TOLERANCE`.
+        ExportError: if a result differs by more than `TOLERANCE`, relative to 1 or to the value where that is greater.
     """
     drawn = torch.stack([step.random_observations(ROWS, seed) for seed in range(STEPS)])
-    sequences = [drawn] if observations is None else [drawn, torch.from_numpy(observations)]
-    return max(_check_sequence(step, run, what, sequence) for sequence in sequences)
-
-
-def _check_sequence(step: OneStep, run: Run, what: str, sequence: Tensor) -> float:
-    states = step.initial_states(sequence.shape[1])
-    others = [state.numpy() for state in states]
-    num_states, greatest = len(states), 0.0
-    for observations in sequence:
-        results = step(observations, *states)
-        found = run(observations.numpy(), *others)
-        for name, result, other in zip(step.output_names, results, found, strict=True):
-            difference = _difference(result.numpy(), np.asarray(other))
-            if not difference <= TOLERANCE:
-                raise ExportError(
-                    f"{what} must compute what the policy does to {TOLERANCE}, but {name} differs by {difference:.2g}; "
-                    "nothing was written"
-                )
-            greatest = max(greatest, difference)
-        states = results[len(results) - num_states :]
-        others = list(found[len(found) - num_states :])
-    return greatest
+    for sequence in [drawn] if observations is None else [drawn, torch.from_numpy(observations)]:
+        states = step.initial_states(sequence.shape[1])
+        others = [state.numpy() for state in states]
+        for row in sequence:
+            results, found = step(row, *states), run(row.numpy(), *others)
+            for name, result, other in zip(step.output_names, results, found, strict=True):
+                difference = _difference(result.numpy(), np.asarray(other))
+                if not difference <= TOLERANCE:
+                    raise ExportError(
+                        f"{what} must compute what the policy does to {TOLERANCE}, but {name} differs by "
+                        f"{difference:.2g}; nothing was written"
+                    )
+            states, others = results[len(results) - len(states) :], list(found[len(found) - len(states) :])
 
 
 def _difference(expected: np.ndarray, found: np.ndarray) -> float:

@@ -39,11 +39,8 @@ from pufferlib.runs.policy_check import check_acting
 from pufferlib.spaces import Layout
 
 
-def own_spaces(env: PufferEnv) -> tuple[gymnasium.Space, gymnasium.Space]:
-    """The environment's own observation and action space of one agent, which may be structured.
-
-    A PettingZoo environment whose agents differ has those of PufferLib's rows.
-    """
+def _own_spaces(env: PufferEnv) -> tuple[gymnasium.Space, gymnasium.Space]:
+    # Those of one agent, which may be structured. A PettingZoo environment whose agents differ has those of the rows.
     rows = env.single_observation_space, env.single_action_space
     if isinstance(env, GymnasiumPufferEnv):
         return env.env.observation_space, env.env.action_space
@@ -55,9 +52,8 @@ def own_spaces(env: PufferEnv) -> tuple[gymnasium.Space, gymnasium.Space]:
     return rows
 
 
-class ObservationForms:
-    """Reads one or many observations of a space, packed into rows or not."""
-
+class _ObservationForms:
+    # Reads one or many observations of a space, packed into rows or not.
     def __init__(self, space: gymnasium.Space):
         self._layout = Layout.of(space)
         self._row_shape = self._layout.row_space.shape
@@ -65,11 +61,6 @@ class ObservationForms:
         self._latest: tuple[int | None, np.ndarray, Callable[[Any], None]] | None = None
 
     def read(self, observations: Any) -> tuple[np.ndarray, bool]:
-        """New rows `(rows, *row_shape)` of the layout's dtype, and whether it was one observation.
-
-        Raises:
-            APIUsageError: if the observations are in none of the forms of `Agent.act`.
-        """
         if isinstance(observations, Tensor):
             observations = observations.cpu().numpy()
         if self._is_structured and isinstance(observations, list):
@@ -115,39 +106,25 @@ class ObservationForms:
         return np.array(rows[None] if is_one else rows), is_one
 
 
-class ActionForms:
-    """Turns the choices of a policy into actions of a space, inside its bounds."""
-
+class _ActionForms:
+    # Turns the choices of a policy into actions of a space, inside its bounds.
     def __init__(self, space: gymnasium.Space, are_rows: bool):
-        """Prepares for a space.
-
-        Args:
-            space: of one action, as `pufferlib.emulation.actions` allows it.
-            are_rows: whether many actions of a structured space stay rows, as for PufferEnvs.
-        """
         self._space = space
         self._layout = ActionLayout(space)
         self._are_kept = are_rows and isinstance(space, (Dict, Tuple))
         self._is_discrete = isinstance(space, Discrete)
 
     def one(self, rows: np.ndarray) -> Any:
-        """The action for `env.step`, of rows `(1, *row_shape)`."""
         if self._is_discrete:
             return int(rows.item()) + int(self._space.start)
         return self._layout.split(rows[0])
 
     def many(self, rows: np.ndarray) -> Any:
-        """The actions for a vector, of rows `(rows, *row_shape)`."""
         return rows if self._are_kept else self._layout.split_rows(rows)
 
 
-def mask_of(rows: ArrayLike | Tensor, num_rows: int) -> np.ndarray:
-    """Rows as a mask `(num_rows,)` of bools; an APIUsageError if there are no such rows.
-
-    Args:
-        rows: a bool for each, one bool for the only one, an index, or several.
-        num_rows: in all.
-    """
+def _mask_of(rows: ArrayLike | Tensor, num_rows: int) -> np.ndarray:
+    # (num_rows,) bools; rows are a bool for each, one bool for the only one, an index, or several.
     found = np.atleast_1d(rows.cpu().numpy() if isinstance(rows, Tensor) else np.asarray(rows))
     if found.dtype == bool:
         if found.shape != (num_rows,):
@@ -205,9 +182,9 @@ class Agent:
         self.env: Any = None
         require_finite_weights(policy)
         check_acting(policy, env.single_observation_space, env.single_action_space, self.device)
-        self.observation_space, self.action_space = own_spaces(env)
-        self._observations = ObservationForms(self.observation_space)
-        self._actions = ActionForms(self.action_space, self.action_space is env.single_action_space)
+        self.observation_space, self.action_space = _own_spaces(env)
+        self._observations = _ObservationForms(self.observation_space)
+        self._actions = _ActionForms(self.action_space, self.action_space is env.single_action_space)
         self._forward = acting_forward(policy)
         self._generator = torch.Generator(self.device).manual_seed(seed)
         self._is_recurrent = hasattr(policy, "initial_state")
@@ -293,7 +270,7 @@ class Agent:
         if rows is None:
             self._state, self._num_rows = {}, None
         elif self._num_rows is not None:
-            starts = torch.from_numpy(mask_of(rows, self._num_rows)).to(self.device)
+            starts = torch.from_numpy(_mask_of(rows, self._num_rows)).to(self.device)
             for name, value in self._state.items():  # not in place: the policy's tensor may be a view of another
                 self._state[name] = value.masked_fill(starts.view(-1, *[1] * (value.dim() - 1)), 0)
 

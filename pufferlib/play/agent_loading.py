@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,28 +12,29 @@ from torch import nn
 
 from pufferlib import ocean, vector
 from pufferlib.config import TrainConfig, check_config, check_env
+from pufferlib.environment import PufferEnv
 from pufferlib.errors import CheckpointError, PufferError, UnknownEnvironmentError, nearest
 from pufferlib.families import catalog
 from pufferlib.families.entry import importable_name
 from pufferlib.play.agent import Agent
 from pufferlib.policy import normalized
-from pufferlib.runs import checkpoint
+from pufferlib.runs.checkpoint import load_policy_weights, read_outline
 from pufferlib.runs.description import (
+    check_description,
     find_description,
-    own_policy_class,
     pretrained_names,
     pretrained_path,
-    read_settings,
-    require_settings,
+    read_description,
 )
-from pufferlib.runs.loaders import check_weights, load_policy, resolve_device
-from pufferlib.runs.making import make
+from pufferlib.runs.folder import NAMED
+from pufferlib.runs.loaders import load_policy, resolve_device
+from pufferlib.runs.making import ready_env
 
 _BY_HAND = "make such a module and pass it, as load_agent(path, policy=module)"
 
 
 def load_agent(
-    source: str | Path, env: Any = None, device: str = "cpu", seed: int = 0, policy: nn.Module | None = None
+    source: str | Path, env: object = None, device: str = "cpu", seed: int = 0, policy: nn.Module | None = None
 ) -> Agent:
     """Loads an agent that was trained by PufferLib.
 
@@ -64,12 +65,12 @@ def load_agent(
     """
     path = pretrained_path(source) if source in ocean.names() else _find_weights(Path(source))
     described = _description(path)
-    own_class = described.get("policy_class")
+    own_class = described["policy_class"]
     if own_class is not None and policy is None:
         raise CheckpointError(f"{path} was trained with the policy {own_class}, a class of your own; {_BY_HAND}")
     settings = described["settings"]
     settings |= {"train": {**settings["train"], "device": device}, "load_model_path": None, "resume": None}
-    with _environment(settings, env, path) as shown:
+    with closing(_make_named(settings, path)) if env is None else ready_env(_as_recorded(env, settings)) as shown:
         if policy is None:
             policy = load_policy(settings, shown, _known_name(settings["env_name"], env), path)
         else:
@@ -77,8 +78,7 @@ def load_agent(
             if train.normalize_observations:
                 policy = normalized(shown, policy, train.normalization_clip)
             policy = policy.to(resolve_device(device))
-        policy.load_state_dict(checkpoint.read_policy_weights(policy, path, checkpoint.weights_in))
-        check_weights(policy, path)
+        load_policy_weights(policy, path)
         agent = Agent(policy, shown, {**settings, "load_model_path": str(path)}, seed)
     agent.env = _as_recorded(env, settings)
     return agent
@@ -90,7 +90,7 @@ def _find_weights(path: Path) -> Path:
         raise CheckpointError(f"there is no file and no folder of a run {path}{remedy}")
     if not path.is_dir():
         return path
-    named = [path / f"{name}.pt" for name in checkpoint.NAMED]
+    named = [path / f"{name}.pt" for name in NAMED]
     numbered = sorted(path.glob("model_*.pt"), key=lambda model: (model.stat().st_mtime_ns, model.name), reverse=True)
     for found in (*named, *numbered):
         if found.exists():
@@ -99,35 +99,19 @@ def _find_weights(path: Path) -> Path:
 
 
 def _description(path: Path) -> Mapping[str, Any]:
-    found = checkpoint.read_outline(path)
-    described = found.get("description") if checkpoint.weights_in(found) is not found else None
+    found = read_outline(path)
+    described = found.get("description") if isinstance(found, dict) else None
     if isinstance(described, dict):
-        require_settings(described.get("settings"), path)
-        return described
+        return check_description(described, path)
     file = find_description(path)
     if file is None:
         raise CheckpointError(
             f"{path} does not say what it was trained with; load it from its run's folder, or {_BY_HAND}"
         )
-    return {"settings": read_settings(file), "policy_class": own_policy_class(file)}
+    return read_description(file)
 
 
-@contextmanager
-def _environment(settings: Mapping[str, Any], env: Any, path: Path) -> Iterator[Any]:
-    if env is not None:
-        env = _as_recorded(env, settings)
-        is_made = isinstance(env, (str, type)) or (callable(env) and not hasattr(env, "step"))
-        shown = make(env) if is_made else vector.as_puffer_env(env)
-    else:
-        shown, is_made = _make_named(settings, path), True
-    try:
-        yield shown
-    finally:
-        if is_made:
-            shown.close()
-
-
-def _as_recorded(env: Any, settings: Mapping[str, Any]) -> Any:
+def _as_recorded(env: object, settings: Mapping[str, Any]) -> object:
     if isinstance(env, str):
         is_same = env == settings["env_name"] and catalog.needs_module(env)
         creator = catalog.find(env).creator if is_same else env
@@ -137,7 +121,7 @@ def _as_recorded(env: Any, settings: Mapping[str, Any]) -> Any:
     return partial(creator, **settings["env"]) if is_same else env
 
 
-def _known_name(env_name: str, env: Any) -> str | None:
+def _known_name(env_name: str, env: object) -> str | None:
     # None where a policy of the environment's own need not exist: `env` is given, and its name is unknown here.
     if env is not None and catalog.needs_module(env_name):
         return None
@@ -150,7 +134,7 @@ def _known_name(env_name: str, env: Any) -> str | None:
     return env_name
 
 
-def _make_named(settings: Mapping[str, Any], path: Path) -> Any:
+def _make_named(settings: Mapping[str, Any], path: Path) -> PufferEnv:
     name = settings["env_name"]
     try:
         entry = catalog.find_recorded(name)

@@ -26,15 +26,12 @@ MAX_NAMED_PARTS = 3  # of a Tuple
 
 
 def overview() -> str:
-    """The tables of Ocean's environments and of the other families."""
-    return f"{environments_table()}\n\n{families_table()}\n\n`puffer envs FAMILY` lists the names of a family"
+    """Returns the tables of Ocean's environments and of the other families."""
+    return f"{environments_table()}\n\n{_families_table()}\n\n`puffer envs FAMILY` lists the names of a family"
 
 
-def families_table() -> str:
-    """Every family but Ocean: its number of environments, an example, and the extra to install where it is missing.
-
-    Families that would have to be imported are not counted.
-    """
+def _families_table() -> str:
+    # Families that would have to be imported are not counted.
     rows = []
     for family in catalog.families():
         if family.name == "ocean":
@@ -46,7 +43,7 @@ def families_table() -> str:
 
 
 def names_of(family_name: str) -> list[str]:
-    """The names of all environments of a family; an APIUsageError or a MissingExtraError where it is not there."""
+    """Returns the names of a family's environments; raises APIUsageError or MissingExtraError where it is not there."""
     known = {family.name: family for family in catalog.families()}
     if family_name not in known:
         remedy = nearest(family_name, known) or f"; there are {', '.join(known)}"
@@ -56,16 +53,14 @@ def names_of(family_name: str) -> list[str]:
 
 
 def environments_table(width: int | None = None) -> str:
-    """Every environment of Ocean: its name, spaces of one agent, agents, solved threshold and description.
+    """Returns a table of Ocean: names, spaces of one agent, agents, solved thresholds and descriptions.
 
-    Args:
-        width: columns of a line, to which descriptions are cut; None is those of the terminal, and without a terminal
-            there is no limit.
+    Descriptions are cut to `width` columns; None are those of the terminal, and without one there is no limit.
     """
     if width is None:
         width = shutil.get_terminal_size((10**6, 0)).columns if sys.stdout.isatty() else 10**6
     header = ("environment", "observation", "action", "agents", "solved at")
-    lines = plain_table(header, [environment_row(name) for name in ocean.names()]).splitlines()
+    lines = plain_table(header, [_environment_row(name) for name in ocean.names()]).splitlines()
     longest = max(map(len, lines))
     room = width - longest - 2
     if room < MIN_DESCRIPTION_WIDTH:
@@ -75,7 +70,7 @@ def environments_table(width: int | None = None) -> str:
 
 
 def what_it_is(name: str) -> str:
-    """An environment in a few words: the first line of its module's docstring, after the name."""
+    """Returns an environment in a few words: the first line of its module's docstring, after the name."""
     try:
         module = sys.modules[ocean.env_class(name).__module__]
     except ImportError:
@@ -86,8 +81,7 @@ def what_it_is(name: str) -> str:
     return words if separator and is_name else first
 
 
-def environment_row(name: str) -> tuple[str, str, str, str, str]:
-    """One row of the table; that of an environment which is not compiled has the command."""
+def _environment_row(name: str) -> tuple[str, str, str, str, str]:
     try:
         env_class = ocean.env_class(name)
     except ImportError:
@@ -108,7 +102,7 @@ def environment_row(name: str) -> tuple[str, str, str, str, str]:
 
 
 def space_text(space: gymnasium.Space) -> str:
-    """A space in a short word or two, such as `uint8[121]`, `Discrete(5)` or `Tuple of 8`."""
+    """Returns a space in a word or two, such as `uint8[121]`, `Discrete(5)` or `Tuple of 8`."""
     if isinstance(space, gymnasium.spaces.Discrete):
         return f"Discrete({space.n})"
     if isinstance(space, gymnasium.spaces.MultiDiscrete):
@@ -127,9 +121,8 @@ _WARM_UP_STEPS = 32
 
 
 @dataclass(frozen=True)
-class Measurement:
-    """Steps of one agent per second, over REPEATS repeats."""
-
+class _Measurement:
+    # steps of one agent per second, over REPEATS repeats
     num_agents: int
     median: float
     low: float
@@ -137,13 +130,7 @@ class Measurement:
 
 
 def bench_command(env_name: str, args: dict[str, Any], seconds: float = 2.0) -> None:
-    """Prints the speed of `env.step` at [env] num_envs and at 4096, with random actions.
-
-    Args:
-        env_name: such as `puffer_breakout`.
-        args: the nested dict of `load_config`, of which `env` and `train.seed` are used.
-        seconds: of timing for each row.
-    """
+    """Prints the speed of `env.step` at [env] num_envs and at 4096, with random actions; rows take `seconds` each."""
     creator, arguments, seed = catalog.find(env_name).creator, check_env(env_name, args["env"]), args["train"]["seed"]
     rows = []
     for size in _sizes(env_name, arguments):
@@ -165,23 +152,20 @@ def _sizes(env_name: str, arguments: dict[str, Any]) -> list[dict[str, int]]:
     return [{"num_envs": count} for count in sorted({count, LARGE_NUM_ENVS})]
 
 
-def measure(env: PufferEnv, seed: int, seconds: float) -> Measurement:
+def measure(env: PufferEnv, seed: int, seconds: float) -> _Measurement:
     """Times `env.step` with prepared actions, after a reset; it stays in the middle of an episode.
 
-    Args:
-        env: the environment.
-        seed: of the environment and of the actions.
-        seconds: of all repeats together, at least one step each.
+    All repeats together take `seconds`, at least one step each.
     """
     env.reset(seed)
     actions = itertools.cycle(random_actions(env, seed))
     steps = _steps_within(env, actions, seconds / REPEATS)
     rates = [steps * env.num_agents / _time_steps(env, actions, steps) for _ in range(REPEATS)]
-    return Measurement(env.num_agents, statistics.median(rates), min(rates), max(rates))
+    return _Measurement(env.num_agents, statistics.median(rates), min(rates), max(rates))
 
 
 def random_actions(env: PufferEnv, seed: int) -> list[np.ndarray]:
-    """Uniform random actions of all agents, in the dtype of the environment's array."""
+    """Returns uniform random actions of all agents, in the dtype of the environment's array."""
     env.action_space.seed(seed)
     return [env.action_space.sample().astype(env.actions.dtype) for _ in range(_ACTION_SETS)]
 

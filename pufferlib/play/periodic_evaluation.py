@@ -14,7 +14,7 @@ from torch import nn
 from pufferlib.config import ResolvedTrainConfig
 from pufferlib.metrics.phases import Phases
 from pufferlib.play.player import Episodes, Player, eval_mode
-from pufferlib.runs import checkpoint
+from pufferlib.runs.checkpoint import keep_best
 from pufferlib.seeding import mix_seed
 from pufferlib.vector import Vector
 
@@ -61,7 +61,7 @@ class PeriodicEvaluation:
         self._metrics: dict[str, float] = {}
 
     def is_due(self, epoch: int, total: int) -> bool:
-        """Whether there is an evaluation after `epoch` of `total` epochs, such as the last."""
+        """Returns whether there is an evaluation after `epoch` of `total` epochs, such as the last."""
         count = self._config.evaluations
         # LaTeX: \Big\lfloor \frac{n k}{K} \Big\rfloor > \Big\lfloor \frac{n (k - 1)}{K} \Big\rfloor
         # LaTeX:   ; n = count, k = epoch, K = total
@@ -70,24 +70,19 @@ class PeriodicEvaluation:
     def run(self, folder: Path, facts: dict[str, Any]) -> None:
         """Evaluates, and saves the weights as the `best` of the run's folder if no evaluation there was as good.
 
-        Args:
-            folder: of the run.
-            facts: to save beside the best weights: the environment's name, steps, epoch.
+        The facts are saved beside them, see `pufferlib.runs.checkpoint.note`.
         """
         with self._phases.phase("evaluation"):
             self._metrics = self._evaluate()
-            checkpoint.keep_best(folder, "eval/return_mean", self._policy.state_dict(), {**facts, **self._metrics})
+            keep_best(folder, "eval/return_mean", self._policy.state_dict(), {**facts, **self._metrics})
 
     def take(self) -> dict[str, float]:
-        """The metrics of the evaluation since the last call, if there was one.
-
-        `eval/return_mean, return_std, return_min, return_max` and `eval/length_mean`, over the agents' episodes.
-        """
+        """Returns the metrics of the evaluation since the last call, `eval/...`, if there was one."""
         taken, self._metrics = self._metrics, {}
         return taken
 
     def close(self) -> None:
-        """Closes the environments; calling it twice is harmless."""
+        """Closes the environments; may be called twice."""
         if self._player is not None:
             self._player.vecenv.close()
             self._player = None
@@ -95,19 +90,16 @@ class PeriodicEvaluation:
     def _evaluate(self) -> dict[str, float]:
         try:
             with eval_mode(self._policy, self._device):
-                player = self._ready_player()
+                if self._player is None:
+                    vecenv = self._make_vecenv(self._seed)
+                    self._player = Player(vecenv, self._policy, self._device, autocast=self._autocast)
+                player = self._player
                 quotas = np.ones_like(player.remaining)
                 steps = list(player.play(quotas, self._config.evaluation_max_steps, self._seed))
                 return _metrics([*(episodes for step in steps for episodes in step), player.running()])
         except BaseException:
             self.close()  # Ctrl-C may have left the environments in the middle of a step
             raise
-
-    def _ready_player(self) -> Player:
-        if self._player is None:
-            vecenv = self._make_vecenv(self._seed)
-            self._player = Player(vecenv, self._policy, self._device, autocast=self._autocast)
-        return self._player
 
 
 def _metrics(episodes: Sequence[Episodes]) -> dict[str, float]:

@@ -27,38 +27,23 @@ Rows = slice | np.ndarray
 
 @dataclass(frozen=True)
 class Episodes:
-    """Episodes that ended together.
+    """Episodes that ended together."""
 
-    Attributes:
-        agents: `(episodes,)` int64, the agent of each.
-        returns: `(episodes,)` float64, sums of the environment's rewards.
-        lengths: `(episodes,)` int64, steps at which the agent was present.
-        reports: the environment's infos about them.
-    """
-
-    agents: np.ndarray
-    returns: np.ndarray
-    lengths: np.ndarray
-    reports: Sequence[Mapping[str, Any]] = ()
+    agents: np.ndarray  # (episodes,) int64, the agent of each
+    returns: np.ndarray  # (episodes,) float64, sums of the environment's rewards
+    lengths: np.ndarray  # (episodes,) int64, steps at which the agent was present
+    reports: Sequence[Mapping[str, Any]] = ()  # the environment's infos about them
 
 
 @dataclass(frozen=True)
 class Decision:
-    """The policy's outputs before a step, valid until the next step overwrites them.
+    """The policy's outputs before a step, valid until the next step overwrites them."""
 
-    Attributes:
-        rows: of the agents of every batch that steps now, in the order of the batches.
-        observations: `(num_agents, *observation_shape)`, the latest of all agents.
-        logits: of all agents, as pufferlib.policy describes them.
-        values: of all agents, one number each.
-        actions: `(num_agents, *action_shape)`, the policy's.
-    """
-
-    rows: Sequence[Rows]
-    observations: np.ndarray
-    logits: Logits
-    values: torch.Tensor
-    actions: np.ndarray
+    rows: Sequence[Rows]  # of the agents of every batch that steps now
+    observations: np.ndarray  # (num_agents, *observation_shape), the latest of all agents
+    logits: Logits  # of all agents, as pufferlib.policy describes them
+    values: torch.Tensor  # of all agents, one number each
+    actions: np.ndarray  # (num_agents, *action_shape), the policy's
 
 
 @dataclass
@@ -93,8 +78,8 @@ class Player:
         """Allocates arrays.
 
         Args:
-            vecenv: a vector; its running steps are dropped when the play begins.
-            policy: as pufferlib.models describes, on `device`.
+            vecenv: its running steps are dropped when the play begins.
+            policy: on `device`.
             device: of the policy.
             generator: samples the actions, by its seed; None takes the likeliest ones.
             autocast: the context in which the policy is called.
@@ -139,7 +124,8 @@ class Player:
         self.remaining[:] = quotas
         forward = acting_forward(self._policy)  # every time, as its parts may have been replaced
         self._tracker.restart()
-        state = self._initial_state()
+        has_state = hasattr(self._policy, "initial_state")
+        state = dict(self._policy.initial_state(vecenv.num_agents, self._device)) if has_state else {}
         vecenv.async_reset(seed)
         waiting = deque(_Running(*self._receive()[:2]) for _ in range(vecenv.num_agents // vecenv.agents_per_batch))
         side_by_side = side_by_side or len(waiting)
@@ -174,14 +160,9 @@ class Player:
         return self._tracker.lengths
 
     def running(self) -> Episodes:
-        """The unfinished episodes of the last play, of agents that had not played their quotas."""
+        """Returns the unfinished episodes of the last play, of agents that had not played their quotas."""
         is_cut = (self.remaining > 0) & (self._tracker.lengths > 0)
         return Episodes(is_cut.nonzero()[0], self._tracker.returns[is_cut], self._tracker.lengths[is_cut])
-
-    def _initial_state(self) -> dict[str, torch.Tensor]:
-        if not hasattr(self._policy, "initial_state"):
-            return {}
-        return dict(self._policy.initial_state(self.vecenv.num_agents, self._device))
 
     @torch.no_grad()
     def _act(
@@ -201,20 +182,19 @@ class Player:
     def _choose(self, logits: Logits, playing: Sequence[_Running]) -> np.ndarray:
         if self._generator is None:
             return greedy_action(logits).cpu().numpy()
-        drawn = {steps: self._draw(logits, steps) for steps in {batch.steps for batch in playing}}
+        drawn = {}
+        for steps in {batch.steps for batch in playing}:
+            self._generator.manual_seed(mix_seed(self._seed, steps))
+            actions, logprobs, _ = sample_logits(logits, generator=self._generator)
+            if logprobs.isnan().any():  # on a GPU nothing raised
+                raise DivergedError("the policy's logits contain NaN; check its weights and the observations")
+            drawn[steps] = actions.cpu().numpy()
         if len(drawn) == 1:
             return next(iter(drawn.values()))
         actions = np.zeros_like(next(iter(drawn.values())))
         for batch in playing:
             actions[batch.rows] = drawn[batch.steps][batch.rows]
         return actions
-
-    def _draw(self, logits: Logits, steps: int) -> np.ndarray:
-        self._generator.manual_seed(mix_seed(self._seed, steps))
-        actions, logprobs, _ = sample_logits(logits, generator=self._generator)
-        if logprobs.isnan().any():  # on a GPU nothing raised
-            raise DivergedError("the policy's logits contain NaN; check its weights and the observations")
-        return actions.cpu().numpy()
 
     def _receive(self) -> tuple[Rows, np.ndarray, list[dict]]:
         observations, rewards, terminals, truncations, infos, agent_ids, masks = self.vecenv.recv()
@@ -262,13 +242,9 @@ def _owned(infos: list[dict], counts: np.ndarray) -> list[dict]:
 
 @contextlib.contextmanager
 def eval_mode(policy: nn.Module, device: torch.device) -> Iterator[None]:
-    """Puts a policy in evaluation mode, and restores its modes and buffers and torch's generators afterwards.
+    """Puts a policy on `device` in evaluation mode; restores its modes and buffers and torch's generators afterwards.
 
     It acts on one thread, as the barriers of such small operations wait long where other programs run.
-
-    Args:
-        policy: on `device`.
-        device: of the policy; its generator is restored too.
     """
     modes = [(module, module.training) for module in policy.modules()]
     buffers = [(buffer, buffer.clone()) for buffer in policy.buffers()]

@@ -30,7 +30,7 @@ from pufferlib.metrics.finite import require_finite_weights
 from pufferlib.ocean.environment import OceanEnv
 from pufferlib.play.player import Episodes, Player, eval_mode
 from pufferlib.runs.loaders import load_policy, resolve_device
-from pufferlib.runs.making import env_arguments
+from pufferlib.runs.making import env_arguments, is_to_be_made, is_vector
 from pufferlib.runs.policy_check import check_acting
 from pufferlib.vector import Vector
 from pufferlib.vector.native import is_stepped_in_c
@@ -58,13 +58,13 @@ class ScoreSheet:
                     self._reported.setdefault(name, []).append(float(value))
 
     def scores(self) -> dict[str, Score]:
-        """A score for every statistic; the environment's report of an episode replaces the counts of it."""
+        """Returns a score for every statistic; the environment's report of an episode replaces the counts of it."""
         counted = {name: numbers for name, numbers in self._counted.items() if name not in self._reported}
         found = {**counted, **self._reported, **(self._counted if self._has_means else {})}
         return {name: Score.of(numbers) for name, numbers in found.items() if numbers}
 
     def by_metric(self) -> dict[str, Score]:
-        """A score for every statistic, by the name that its mean has in the logs of a training."""
+        """Returns a score for every statistic, by the name that its mean has in the logs of a training."""
         names = {"episode_return": "episode/return_mean", "episode_length": "episode/length_mean"}
         found = {names[name]: numbers for name, numbers in self._counted.items()}
         found |= {f"environment/{name}": numbers for name, numbers in self._reported.items()}
@@ -72,15 +72,18 @@ class ScoreSheet:
 
 
 @dataclass(frozen=True)
-class ConfiguredEnv:
-    """An entry of the catalog, with keyword arguments for its environments."""
-
+class _ConfiguredEnv:
     entry: Entry
     env_kwargs: Mapping[str, Any]
 
 
 def evaluate(
-    policy: Any, env: Any = None, episodes: int = 100, sample: bool = False, seed: int = 0, max_steps: int = 20_000
+    policy: object,
+    env: object = None,
+    episodes: int = 100,
+    sample: bool = False,
+    seed: int = 0,
+    max_steps: int = 20_000,
 ) -> dict[str, Score]:
     """Plays a number of episodes with a policy, which stays as it is.
 
@@ -119,30 +122,29 @@ def evaluate(
     if not isinstance(episodes, (int, np.integer)) or episodes < 1:
         raise APIUsageError(f"episodes must be an integer of at least 1, got {episodes!r}")
     module = _module(policy)
+    env = getattr(policy, "env", None) if env is None else env
     if env is None:
-        env = _own_env(policy)
+        settings = getattr(policy, "settings", None)
+        if not isinstance(settings, Mapping) or "env_name" not in settings:
+            raise APIUsageError(
+                f"evaluate() needs an environment, as this {type(policy).__name__} names none; pass env="
+            )
+        env = _ConfiguredEnv(catalog.find_recorded(settings["env_name"]), settings["env"])
     with ExitStack() as undo:
         vecenv = vector_to_play(env, int(episodes), seed, undo)
         player = player_of(module, vecenv, seed if sample else None, undo)
-        return play_to_the_end(player, episodes_per_agent(int(episodes), vecenv), max_steps, seed).scores()
+        return _play_to_the_end(player, episodes_per_agent(int(episodes), vecenv), max_steps, seed).scores()
 
 
-def play_to_the_end(
+def _play_to_the_end(
     player: Player,
     quotas: np.ndarray,
     max_steps: int,
     seed: int | None = None,
     is_wanted: Callable[[], bool] = lambda: True,
 ) -> ScoreSheet:
-    """Plays the quota of every agent.
-
-    Args:
-        player: that plays.
-        quotas: `(num_agents,)`, episodes to play.
-        max_steps: per episode, as for `evaluate`.
-        seed: of the environments.
-        is_wanted: asked after every step; once it says False the play ends, and the sheet is empty.
-    """
+    # The quota of every agent, (num_agents,); max_steps are per episode, as for `evaluate`. Once is_wanted, asked after
+    # every step, says False, the play ends, and the sheet is empty.
     sheet = ScoreSheet()
     for ended in player.play(quotas, max_steps * int(quotas.max()), seed):
         if not is_wanted():
@@ -153,13 +155,9 @@ def play_to_the_end(
 
 
 def player_of(policy: object, vecenv: vector.Vector, sampling_seed: int | None, undo: ExitStack) -> Player:
-    """A player for a policy in a vector.
+    """Returns a player for a torch module or an Agent in a vector.
 
-    Args:
-        policy: a torch module, or an Agent.
-        vecenv: to play in.
-        sampling_seed: of the draws of actions; None takes the likeliest.
-        undo: restores the policy's mode and buffers when it closes.
+    Actions are drawn by `sampling_seed`; None takes the likeliest. `undo` restores the policy's mode and buffers.
 
     Raises:
         APIUsageError: if it is neither, or does not fit the environments.
@@ -175,17 +173,15 @@ def player_of(policy: object, vecenv: vector.Vector, sampling_seed: int | None, 
 
 
 def split_evenly(episodes: int, count: int) -> np.ndarray:
-    """The number of episodes for each of `count` environments: `(count,)` int64."""
+    """Returns the number of episodes for each of `count` environments: `(count,)` int64."""
     # LaTeX: q_i = \lfloor m / n \rfloor + [\, i < m \bmod n \,] ; q_i = split_evenly, m = episodes, n = count
     return np.array([episodes // count + (index < episodes % count) for index in range(count)])
 
 
 def episodes_per_agent(episodes: int, vecenv: vector.Vector) -> np.ndarray:
-    """The number of episodes for each agent: `(num_agents,)` int64.
+    """Returns the number of episodes for each agent: `(num_agents,)` int64.
 
-    Args:
-        episodes: in all, each of an environment with all its agents, or of one agent, see `counts_by_agent`.
-        vecenv: to play in.
+    `episodes` are in all, each of an environment with all its agents, or of one agent, see `counts_by_agent`.
     """
     if counts_by_agent(vecenv.driver_env):
         return split_evenly(episodes, vecenv.num_agents)
@@ -194,34 +190,27 @@ def episodes_per_agent(episodes: int, vecenv: vector.Vector) -> np.ndarray:
 
 
 def counts_by_agent(env: object) -> bool:
-    """Whether an episode is one of an agent instead of the environment, see OceanEnv; `env` may be the class."""
+    """Returns whether an episode is one of an agent instead of the environment, see OceanEnv; `env` may be a class."""
     return getattr(env, "counts_episodes_by_agent", False)
 
 
-def environments_needed(entry: Entry, env_kwargs: Mapping[str, Any], episodes: int) -> int:
-    """The number of environments that play some episodes side by side."""
+def make_environments(
+    entry: Entry, env_kwargs: Mapping[str, Any], episodes: int, seed: int, are_apart: bool
+) -> vector.Vector:
+    """Makes as many environments as play some episodes side by side, whose infos have owners.
+
+    Each is a batch of its own, which may play or wait, if they are `are_apart`; else all of C are one, which is faster.
+    No episode depends on how many there are.
+    """
+    # One environment behind each PufferEnv, which reports every episode.
+    env_kwargs = {**env_kwargs, **{name: 1 for name in ("num_envs", "report_interval") if name in entry.settings}}
     agents = 1
     if counts_by_agent(entry.creator):
-        env = entry.creator(**{**env_kwargs, **_single(entry)})
+        env = entry.creator(**env_kwargs)
         agents = env.num_agents
         env.close()
     most = MAX_ENVIRONMENTS if "num_envs" in entry.settings else MAX_PYTHON_ENVIRONMENTS
-    return min(-(-episodes // agents), most)
-
-
-def make_environments(
-    entry: Entry, env_kwargs: Mapping[str, Any], count: int, seed: int, are_apart: bool = True
-) -> vector.Vector:
-    """Makes environments whose infos have owners.
-
-    Args:
-        entry: of the catalog.
-        env_kwargs: values of some of its settings.
-        count: how many environments; the episodes of one do not depend on how many others there are.
-        seed: of the vector.
-        are_apart: whether each is a batch of its own, which may play or wait; else all of C are one, which is faster.
-    """
-    env_kwargs = {**env_kwargs, **_single(entry)}
+    count = min(-(-episodes // agents), most)
     is_one_batch = not are_apart and is_stepped_in_c(entry.creator)
     vecenv = vector.make(
         entry.creator,
@@ -237,11 +226,6 @@ def make_environments(
     return vecenv
 
 
-def _single(entry: Entry) -> dict[str, int]:
-    # One environment behind each PufferEnv, which reports every episode.
-    return {name: 1 for name in ("num_envs", "report_interval") if name in entry.settings}
-
-
 def _module(policy: object) -> nn.Module:
     module = policy if isinstance(policy, nn.Module) else getattr(policy, "policy", None)
     if isinstance(module, nn.Module):
@@ -251,33 +235,27 @@ def _module(policy: object) -> nn.Module:
     )
 
 
-def _own_env(policy: object) -> Any:
-    if getattr(policy, "env", None) is not None:
-        return policy.env
-    settings = getattr(policy, "settings", None)
-    if not isinstance(settings, Mapping) or "env_name" not in settings:
-        raise APIUsageError(f"evaluate() needs an environment, as this {type(policy).__name__} names none; pass env=")
-    return ConfiguredEnv(catalog.find_recorded(settings["env_name"]), settings["env"])
+def vector_to_play(
+    env: object,
+    episodes: int,
+    seed: int,
+    undo: ExitStack,
+    shown_with: Callable[[Entry], Mapping[str, Any]] | None = None,
+) -> vector.Vector:
+    """Returns a vector to play in; `undo` closes it, or hands its environment back.
 
-
-def vector_to_play(env: Any, episodes: int, seed: int, undo: ExitStack) -> vector.Vector:
-    """The vector to play in.
-
-    Args:
-        env: see `evaluate`.
-        episodes: to play.
-        seed: of environments that are made.
-        undo: closes the vector, or hands its environment back, when it closes.
+    Where it is to be shown, `shown_with` gives the further settings of an environment, and each is a batch.
     """
-    configured = env if isinstance(env, ConfiguredEnv) else configured_env(env)
+    configured = env if isinstance(env, _ConfiguredEnv) else configured_env(env)
     if configured is not None:
-        count = environments_needed(configured.entry, configured.env_kwargs, episodes)
-        vecenv = make_environments(configured.entry, configured.env_kwargs, count, seed, are_apart=False)
+        entry, are_shown = configured.entry, shown_with is not None
+        env_kwargs = {**configured.env_kwargs, **(shown_with(entry) if are_shown else {})}
+        vecenv = make_environments(entry, env_kwargs, episodes, seed, are_apart=are_shown)
         undo.callback(vecenv.close)
     elif getattr(env, "is_repeatable", False):
         vecenv = env.again(min(episodes, MAX_PYTHON_ENVIRONMENTS), seed)
         undo.callback(vecenv.close)
-    elif hasattr(env, "recv") and hasattr(env, "send"):
+    elif is_vector(env):
         vecenv = env
     else:
         vecenv = vector.adopt(env, seed=seed)
@@ -285,32 +263,31 @@ def vector_to_play(env: Any, episodes: int, seed: int, undo: ExitStack) -> vecto
     return vecenv
 
 
-def configured_env(env: Any) -> ConfiguredEnv | None:
-    """How to make environments like one, see `evaluate`; None where that is unknown.
+def configured_env(env: object) -> _ConfiguredEnv | None:
+    """Returns how to make environments like one, see `evaluate`; None where that is unknown.
 
-    Raises:
-        UnknownEnvironmentError: if it is a name that no environment has.
+    Raises UnknownEnvironmentError if it is a name that no environment has.
     """
     if isinstance(env, str):
-        return ConfiguredEnv(catalog.find(env), env_arguments(env, {}))
-    if isinstance(env, type) or (callable(env) and not hasattr(env, "step")):
-        return ConfiguredEnv(catalog.find(env), {})
+        return _ConfiguredEnv(catalog.find(env), env_arguments(env, {}))
+    if is_to_be_made(env):
+        return _ConfiguredEnv(catalog.find(env), {})
     origin = getattr(env, "made_from", None)  # not of what is inside: that would leave its wrappers out
-    return None if origin is None else ConfiguredEnv(catalog.find(origin.creator or origin.env_name), origin.env)
+    return None if origin is None else _ConfiguredEnv(catalog.find(origin.creator or origin.env_name), origin.env)
 
 
 C_EPISODES, PYTHON_EPISODES = 1_000, 100  # of the final policy, unless the settings say otherwise
 
 
 def final_episodes(setting: int | str, vecenv: Vector) -> int:
-    """The episodes that the final policy of a training in `vecenv` plays, by `[train] final_episodes`."""
+    """Returns the episodes that the final policy of a training plays, by `[train] final_episodes`."""
     if setting == "auto":
         return C_EPISODES if isinstance(vecenv.driver_env, OceanEnv) else PYTHON_EPISODES
     return int(setting)
 
 
 def repeatable(vecenv: Vector) -> Vector | PufferEnv | None:
-    """The part of a vector from which `evaluate` can make more environments like it; None where there is none."""
+    """Returns the part of a vector from which `evaluate` can make more environments like it, or None."""
     for env in (vecenv, vecenv.driver_env):
         if getattr(env, "made_from", None) is not None or getattr(env, "is_repeatable", False):
             return env
@@ -336,9 +313,8 @@ def play_whole_episodes(
         is_wanted: asked after every step; once it says False the play ends without scores.
 
     Returns:
-        Scores by the names of the metrics in logs: `environment/<name>` for reports of environments,
-        `episode/return_mean` and `episode/length_mean`; over the episodes that ended. Empty where none ended, or where
-        no such environments can be made.
+        Scores of the episodes that ended, as `ScoreSheet.by_metric` names them. Empty where none ended, or no such
+        environments can be made.
     """
     env = repeatable(vecenv)
     if env is None:
@@ -350,24 +326,19 @@ def play_whole_episodes(
         games = min(games, math.ceil(episodes * count / played.num_agents))  # an episode of every agent in each
         quotas = split_evenly(games, count).repeat(played.num_agents // count)
         player = player_of(policy, played, seed, undo)
-        return play_to_the_end(player, quotas, max_steps, seed, is_wanted).by_metric()
+        return _play_to_the_end(player, quotas, max_steps, seed, is_wanted).by_metric()
 
 
 def evaluate_model(
     env_name: str, args: dict[str, Any], episodes: int = 100, is_greedy: bool = True, max_steps: int = 20_000
 ) -> dict[str, Score]:
-    """Plays a number of episodes with the policy that `args['load_model_path']` names, as `pufferlib.evaluate` does.
+    """Plays some episodes with the policy that `args['load_model_path']` names, as `pufferlib.evaluate` does.
 
-    Args:
-        env_name: any name that `pufferlib.families.catalog.find` knows.
-        args: settings from `load_config`; the environments and the actions have the seed of `[train]`.
-        episodes: at least 1.
-        is_greedy: take the most likely action; otherwise draw it from the policy.
-        max_steps: steps per episode, as for `pufferlib.evaluate`.
+    The environments and the actions have the seed of `[train]`.
     """
     with prepare_players(env_name, args, episodes, is_greedy, args["train"]["seed"]) as make_player:
         player = make_player()
-        return play_to_the_end(player, episodes_per_agent(episodes, player.vecenv), max_steps).scores()
+        return _play_to_the_end(player, episodes_per_agent(episodes, player.vecenv), max_steps).scores()
 
 
 @contextlib.contextmanager
@@ -381,22 +352,15 @@ def prepare_players(
 ) -> Iterator[Callable[[], Player]]:
     """Makes environments for some episodes, and the policy of `args`; closes the environments in the end.
 
-    Args:
-        env_name: as for `evaluate_model`, like the next three.
-        args: settings.
-        episodes: to play.
-        is_greedy: how actions are chosen.
-        seed: of the environments and of the actions.
-        shown_with: further keyword arguments of environments that are shown; each of them is then a batch, which may
-            play or wait. None where they are not shown.
+    `shown_with` are further keyword arguments of environments that are shown, each of which is a batch that may play or
+    wait; None where they are not shown.
 
     Yields:
         A function that makes players; all of them play the same.
     """
     entry = catalog.find(env_name)
     env_kwargs = {**args["env"], **(shown_with or {})}
-    count = environments_needed(entry, env_kwargs, episodes)
-    vecenv = make_environments(entry, env_kwargs, count, seed, are_apart=shown_with is not None)
+    vecenv = make_environments(entry, env_kwargs, episodes, seed, are_apart=shown_with is not None)
     try:
         policy = load_policy(args, vecenv, env_name).eval()
         device = resolve_device(args["train"]["device"])

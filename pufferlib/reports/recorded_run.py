@@ -23,7 +23,7 @@ from pufferlib.errors import CheckpointError, ConfigError, nearest
 from pufferlib.families.catalog import slug
 from pufferlib.loggers import METRICS_FILE
 from pufferlib.reading import UnreadableFile, lines, open_regular, parse_json, read_json
-from pufferlib.runs.folder import CONFIG_FILE, TRAINER_STATE, find_by_ending, read_note, writing_process
+from pufferlib.runs.folder import CONFIG_FILE, TRAINER_STATE, find_folder, read_note, writing_process
 
 RETURN = "episode/return_mean"
 _MOST_METRICS = 2**28  # bytes of metrics.jsonl: 130,000 lines
@@ -311,16 +311,13 @@ def find_run(word: str, data_dir: str | Path) -> RecordedRun:
     Raises:
         CheckpointError: if there is no such run, there are several, or it is damaged.
     """
-    data_dir, path = Path(data_dir), Path(word)
-    for folder in (path.parent if path.is_file() else path, data_dir / word):
-        if is_run(folder):
-            return read_run(folder)
+    data_dir = Path(data_dir)
+    named = find_folder(word, data_dir, is_run, kind=f"runs in {data_dir}")
+    if named is not None:
+        return read_run(named)
     folders = run_folders(data_dir)
     if not folders:
         raise CheckpointError(f"there is no run {word!r}, and {data_dir} holds none; train something first")
-    ending = find_by_ending(word, folders, f"runs in {data_dir}")
-    if ending is not None:
-        return read_run(ending)
     known = list(_readable(folders))
     meant = known if word == LATEST else [run for run in known if run.env_name == word]
     if meant:

@@ -41,7 +41,16 @@ from pufferlib.ppo.learner import Loss
 from pufferlib.ppo.losses import ppo_loss
 from pufferlib.ppo.rollout import RewardNormalizer, Rollout
 from pufferlib.runs.loaders import borrowed_generator, resolve_device
-from pufferlib.runs.making import NUM_ENVS, env_arguments, environment_name, has_num_envs, make, origin_of_call
+from pufferlib.runs.making import (
+    NUM_ENVS,
+    env_arguments,
+    environment_name,
+    has_num_envs,
+    is_to_be_made,
+    is_vector,
+    make,
+    origin_of_call,
+)
 from pufferlib.runs.policy_check import (
     check_policy,
     facts_of_environments,
@@ -59,12 +68,7 @@ _LEAST_STEPS = 16  # a batch that could only be cut into shorter segments is tak
 _MINIBATCHES = 4
 
 
-def named_settings(keywords: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the `[train]` settings that keywords give, by their own names.
-
-    Raises:
-        APIUsageError: if a setting is given by both its names.
-    """
+def _named_settings(keywords: Mapping[str, Any]) -> dict[str, Any]:
     given = dict(keywords)
     for alias, name in ALIASES.items():
         if alias in given and name in given:
@@ -79,11 +83,10 @@ def named_settings(keywords: Mapping[str, Any]) -> dict[str, Any]:
 def settings_from_keywords(keywords: Mapping[str, Any], choice: Choice) -> dict[str, Any]:
     """Returns the `[train]` settings that keywords ask for; sizes are those of all processes.
 
-    Raises:
-        APIUsageError: if a setting is given by both its names.
-        ConfigError: if a value is wrong, or `batch_size` does not divide; the message names the nearest that do.
+    Two names for one setting raise APIUsageError. The ConfigError for a `batch_size` that does not divide names the
+    nearest that do.
     """
-    given = named_settings(keywords)
+    given = _named_settings(keywords)
     has_end = given.get("total_timesteps") is not None or given.get("num_iterations") is not None
     automatic = {**DEFAULTS, "anneal_lr": has_end, **choice.settings("train")}
     if given.get("prio_alpha"):
@@ -159,33 +162,19 @@ AnyLogger = Logger | Sequence[Logger] | None
 
 @dataclass(frozen=True)
 class ResolvedCall:
-    """Everything that a trainer is made of.
+    """Everything that a trainer is made of."""
 
-    Attributes:
-        settings: of `[train]`, as they were given.
-        config: the settings, resolved for these environments and this device.
-        env_name: the name of the run's environment.
-        vecenv: the vector to train in.
-        policy: on `device`, the same in all processes; sees normalised observations where the settings say so.
-        logger: the user's.
-        loss: the loss that is minimised.
-        ranks: this process among those that train together.
-        device: of the policy.
-        make_evaluation_vecenv: makes the vector that evaluations play in, from its seed; None where there are none.
-        chosen: a sentence for each thing that was seen of the environment, with the settings that follow from it.
-    """
-
-    settings: Mapping[str, Any]
-    config: ResolvedTrainConfig
-    env_name: str
+    settings: Mapping[str, Any]  # of [train], as they were given
+    config: ResolvedTrainConfig  # the settings, resolved for these environments and this device
+    env_name: str  # of the run
     vecenv: vector.Vector
-    policy: nn.Module
-    logger: AnyLogger
+    policy: nn.Module  # on device, the same in all processes; normalises observations where settings say so
+    logger: AnyLogger  # the user's
     loss: Loss
     ranks: Ranks
     device: torch.device
-    make_evaluation_vecenv: Callable[[int], vector.Vector] | None
-    chosen: Sequence[str] = ()
+    make_evaluation_vecenv: Callable[[int], vector.Vector] | None  # from a seed; None where there is none
+    chosen: Sequence[str] = ()  # a sentence for each thing that was seen of the environment
 
     def allocate_rollout(self) -> Rollout:
         """Allocates one rollout of this process."""
@@ -207,26 +196,8 @@ class ResolvedCall:
         return RewardNormalizer(self.vecenv.num_agents, self.config.gamma, self.config.normalization_clip, self.ranks)
 
 
-@dataclass(frozen=True)
-class _Form:  # what the arguments of one of the two forms give
-    settings: Mapping[str, Any]
-    given_env: object
-    vecenv: vector.Vector
-    policy: nn.Module
-    logger: AnyLogger
-    eval_env: object
-    loss: Loss | None
-    chosen: Sequence[str] = ()
-
-
 def resolve_call(arguments: Sequence[Any], keywords: Mapping[str, Any], undo: ExitStack) -> ResolvedCall:
-    """Resolves the arguments of `PuffeRL`.
-
-    Raises:
-        APIUsageError: if the arguments fit neither form, or an output of the policy does not fit the environment.
-        ConfigError: if a setting is wrong, or does not fit the number of agents.
-        UnknownEnvironmentError: if the environment is a name that none has.
-    """
+    """Resolves the arguments of `PuffeRL`; raises what it documents."""
     is_config_form = isinstance(arguments[0], Mapping) if arguments else "config" in keywords or "vecenv" in keywords
     resolve_form = _from_config if is_config_form else _from_keywords
     try:
@@ -235,10 +206,21 @@ def resolve_call(arguments: Sequence[Any], keywords: Mapping[str, Any], undo: Ex
         names = "config, vecenv, policy" if is_config_form else "env, policy"
         remedy = "settings belong into the configuration" if is_config_form else "other arguments are keywords"
         raise APIUsageError(f"PuffeRL({names}, logger): {error}; {remedy}") from None
-    form = resolve_form(*bound.args, **bound.kwargs)
-    if form.loss is not None and not callable(form.loss):
-        raise APIUsageError(f"loss must be a function such as pufferlib.ppo.losses.ppo_loss, got {_name(form.loss)}")
-    settings, vecenv = form.settings, form.vecenv
+    return resolve_form(*bound.args, **bound.kwargs)
+
+
+def _resolve(
+    settings: Mapping[str, Any],
+    vecenv: vector.Vector,
+    policy: nn.Module,
+    logger: AnyLogger,
+    eval_env: object,
+    given_env: object,
+    loss: Loss | None,
+    chosen: Sequence[str] = (),
+) -> ResolvedCall:
+    if loss is not None and not callable(loss):
+        raise APIUsageError(f"loss must be a function such as pufferlib.ppo.losses.ppo_loss, got {_name(loss)}")
     given, ranks = TrainConfig.from_dict(settings), distributed.connect()
     device = resolve_device(given.device)
     if device.type == "cuda":
@@ -246,19 +228,20 @@ def resolve_call(arguments: Sequence[Any], keywords: Mapping[str, Any], undo: Ex
         torch.set_float32_matmul_precision("high")  # TF32: ten bits of fraction, several times the speed
     ranks.require_same({**facts_of_settings(given), **facts_of_environments(vecenv), "the device": device.type})
     config = resolve_sizes(given, vecenv.num_agents, device.type, ranks.world_size)
-    eval_env = form.given_env if form.eval_env is None and _is_to_be_made(form.given_env) else form.eval_env
+    if eval_env is None and is_to_be_made(given_env):
+        eval_env = given_env
     return ResolvedCall(
         settings=settings,
         config=config,
         env_name=settings.get("env") or environment_name(vecenv),
         vecenv=vecenv,
-        policy=_ready_policy(form.policy, vecenv, config, device, ranks),
-        logger=form.logger,
-        loss=ppo_loss if form.loss is None else form.loss,
+        policy=_ready_policy(policy, vecenv, config, device, ranks),
+        logger=logger,
+        loss=ppo_loss if loss is None else loss,
         ranks=ranks,
         device=device,
         make_evaluation_vecenv=_evaluation_maker(eval_env, vecenv, config),
-        chosen=form.chosen,
+        chosen=chosen,
     )
 
 
@@ -296,8 +279,8 @@ def _evaluation_maker(
 def _make_for_evaluation(given: object, training: vector.Vector, num_envs: int, seed: int) -> vector.Vector:
     if given is None:
         return training.again(num_envs, seed)
-    env = _make(given, num_envs, "auto", seed) if _is_to_be_made(given) else given
-    vecenv = env if _is_vector(env) else vector.adopt(env, "auto", seed)
+    env = _make(given, num_envs, "auto", seed) if is_to_be_made(given) else given
+    vecenv = env if is_vector(env) else vector.adopt(env, "auto", seed)
     for name in ("single_observation_space", "single_action_space"):
         expected, found = getattr(training, name), getattr(vecenv, name)
         if expected != found:
@@ -321,7 +304,7 @@ def _from_config(
     *,
     eval_env: object = None,
     loss: Loss | None = None,
-) -> _Form:
+) -> ResolvedCall:
     if not isinstance(config, (Mapping, type(None))):
         raise APIUsageError(
             f"config must be a mapping of [train] settings, got {_name(config)}; "
@@ -338,16 +321,15 @@ def _from_config(
             f"vecenv must be a vector from load_env or pufferlib.vector.make, got {_name(vecenv)}; "
             "the order is PuffeRL(config, vecenv, policy)"
         )
-    _check_policy(policy)
-    _check_logger(logger)
-    if not _is_vector(vecenv):
+    _check_parts(policy, logger)
+    if not is_vector(vecenv):
         settings = TrainConfig.from_dict(config)
-        if _is_to_be_made(vecenv):
+        if is_to_be_made(vecenv):
             vecenv = make(vecenv)
             undo.callback(vecenv.close)
-        if not _is_vector(vecenv):
+        if not is_vector(vecenv):
             vecenv = _adopt(vecenv, "auto", settings, undo)
-    return _Form(config, given_env, vecenv, policy, logger, eval_env, loss)
+    return _resolve(config, vecenv, policy, logger, eval_env, given_env, loss)
 
 
 # ----------------------------------------------------------------------------------------------------------- by keyword
@@ -365,29 +347,29 @@ def _from_keywords(
     eval_env: object = None,
     loss: Loss | None = None,
     **settings: Any,
-) -> _Form:
+) -> ResolvedCall:
     _check_keyword_call(env, policy, logger, settings)
     seed = TrainConfig.settings()["seed"].check(settings.get("seed", TrainConfig.seed))
     ready = vector.as_puffer_env(env)
-    if _is_to_be_made(ready):
+    if is_to_be_made(ready):
         if num_envs == "auto" and isinstance(ready, partial):
             num_envs = ready.keywords.get("num_envs", num_envs)
         ready = _make(ready, num_envs, num_workers, seed)
         undo.callback(ready.close)
     else:
-        if not _is_vector(ready):
+        if not is_vector(ready):
             vector.check_env(ready)
         _check_fits(ready, num_envs, num_workers)
-    given, world_size = named_settings(settings), distributed.connect().world_size
-    driver = ready.driver_env if _is_vector(ready) else ready
+    given, world_size = _named_settings(settings), distributed.connect().world_size
+    driver = ready.driver_env if is_vector(ready) else ready
     choice = choose(Facts.of(driver, ready.num_agents * world_size, policy, world_size))
     config = settings_from_keywords(given, choice)
-    if not _is_vector(ready):
+    if not is_vector(ready):
         ready = _adopt(ready, num_workers, TrainConfig.from_dict(config), undo)
     config["env"] = catalog.find(env).name if isinstance(env, str) else environment_name(ready)
     policy = _default_policy(env, ready, seed, choice) if policy is None else policy
     chosen = _chosen_texts(choice, config, given, policy)
-    return _Form(config, env, ready, policy, logger, eval_env, loss, chosen)
+    return _resolve(config, ready, policy, logger, eval_env, env, loss, chosen)
 
 
 def _check_keyword_call(env: object, policy: nn.Module | None, logger: AnyLogger, settings: Mapping[str, Any]) -> None:
@@ -410,14 +392,7 @@ def _check_keyword_call(env: object, policy: nn.Module | None, logger: AnyLogger
             )
     if isinstance(env, nn.Module):
         raise APIUsageError(f"env must be an environment, got {_name(env)}; the order is PuffeRL(env, policy)")
-    if policy is not None:
-        _check_policy(policy)
-    _check_logger(logger)
-
-
-def _is_to_be_made(env: object) -> bool:  # a name, a class or a function; a ready environment may be callable too
-    is_function = callable(env) and not hasattr(env, "step")
-    return not _is_vector(env) and (isinstance(env, (str, type)) or is_function)
+    _check_parts(policy, logger)
 
 
 def _make(env: str | Callable, num_envs: int | str, num_workers: int | str, seed: int) -> PufferEnv | vector.Vector:
@@ -440,7 +415,7 @@ def _make(env: str | Callable, num_envs: int | str, num_workers: int | str, seed
 
 def _check_fits(env: PufferEnv | vector.Vector, num_envs: int | str, num_workers: int | str) -> None:
     found = {"num_envs": [getattr(env, "num_envs", env.num_agents)]}
-    if _is_vector(env):
+    if is_vector(env):
         inside = getattr(env.driver_env, "num_envs", 1)  # each PufferEnv of a vector may be many environments
         found = {"num_envs": [env.num_envs * inside, env.num_envs], "num_workers": [env.num_workers]}
     for name, value in (("num_envs", num_envs), ("num_workers", num_workers)):
@@ -489,20 +464,12 @@ def _adopt(env: PufferEnv, num_workers: int | str, config: TrainConfig, undo: Ex
     return vecenv
 
 
-def _is_vector(env: object) -> bool:
-    return isinstance(env, vector.Vector) or (hasattr(env, "recv") and hasattr(env, "send"))
-
-
-def _check_policy(policy: object) -> None:
+def _check_parts(policy: object, logger: object) -> None:
     if isinstance(policy, type):
         raise APIUsageError(f"policy must be a torch module, got the class {policy.__name__}; make an instance of it")
-    if not isinstance(policy, nn.Module):
+    if policy is not None and not isinstance(policy, nn.Module):
         raise APIUsageError(f"policy must be a torch.nn.Module, got {_name(policy)}")
-
-
-def _check_logger(logger: object) -> None:
-    loggers = logger if isinstance(logger, Sequence) else [] if logger is None else [logger]
-    for entry in loggers:
+    for entry in logger if isinstance(logger, Sequence) else [] if logger is None else [logger]:
         if not all(hasattr(entry, name) for name in ("log", "close", "run_id")):
             raise APIUsageError(f"logger must have log, close and run_id, got {_name(entry)}; pass settings by keyword")
 

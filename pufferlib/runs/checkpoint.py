@@ -1,4 +1,8 @@
-"""Checkpoints on disk: written whole or not at all, loaded without running code from them."""
+"""Checkpoints on disk: written whole or not at all, loaded without running code from them.
+
+A file that cannot be written raises StorageError. One that is missing, damaged or larger than memory, or does not fit
+the policy, the environment or the trainer, raises CheckpointError.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +14,7 @@ import os
 import re
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -21,9 +25,11 @@ from pufferlib.distributed import Ranks
 from pufferlib.errors import CheckpointError
 from pufferlib.families.catalog import slug
 from pufferlib.machine import usable_memory_bytes
+from pufferlib.metrics.finite import find_weight
 from pufferlib.reading import UnreadableFile, open_regular
-from pufferlib.runs.folder import NAMED, TRAINER_STATE, find_by_ending, read_note, write_atomically
+from pufferlib.runs.folder import NAMED, TRAINER_STATE, find_folder, read_note, write_atomically
 from pufferlib.runs.state_check import (
+    PROGRESS,
     Mismatch,
     Refused,
     check_metadata,
@@ -31,7 +37,6 @@ from pufferlib.runs.state_check import (
     compare,
     describe,
     expected_learning,
-    finite,
     outline,
 )
 from pufferlib.runs.trainer_state import Progress, TrainerParts, learning_state, load_learning_state
@@ -45,7 +50,7 @@ def remove_unfinished(folder: Path) -> None:
         leftover.unlink(missing_ok=True)
 
 
-def save(path: Path, content: Any) -> None:
+def save(path: Path, content: object) -> None:
     """Saves tensors, numbers, strings and containers of them.
 
     In memory first: after an interrupt torch continues to write, and ends the process where it cannot.
@@ -55,12 +60,8 @@ def save(path: Path, content: Any) -> None:
     write_atomically(path, written.getbuffer())
 
 
-def load(path: Path, device: torch.device | str = "cpu") -> Any:
-    """Loads what `save` wrote, without running code from it.
-
-    Raises:
-        CheckpointError: if the file is missing, damaged, no checkpoint, or larger than memory.
-    """
+def load(path: Path) -> Any:
+    """Loads what `save` wrote, without running code from it."""
     with _opened(path) as file:
         outline(file)
         if os.fstat(file.fileno()).st_size > usable_memory_bytes():
@@ -68,17 +69,13 @@ def load(path: Path, device: torch.device | str = "cpu") -> Any:
         with zipfile.ZipFile(file) as archive:
             damaged = archive.testzip()
         if damaged is not None:
-            raise zipfile.BadZipFile(f"its part {describe(damaged)} fails the checksum")
+            raise Refused(f"its part {describe(damaged)} fails the checksum")
         file.seek(0)
-        return torch.load(file, map_location=device, weights_only=True)
+        return torch.load(file, map_location="cpu", weights_only=True)
 
 
 def read_outline(path: Path) -> Any:
-    """Returns what `load` would, with tensors on torch's `meta` device, which takes no memory for them.
-
-    Raises:
-        CheckpointError: as for `load`.
-    """
+    """Returns what `load` would, with tensors on torch's `meta` device, which takes no memory for them."""
     with _opened(path) as file:
         return outline(file)
 
@@ -92,62 +89,34 @@ def _opened(path: Path) -> Iterator[BinaryIO]:
         raise
     except FileNotFoundError as error:
         raise CheckpointError(f"there is no checkpoint {path}; check the path or pass 'latest'") from error
-    except UnreadableFile as error:
-        raise CheckpointError(f"{path} is damaged or no checkpoint ({error.strerror}); use an earlier one") from error
-    except Refused as error:
-        raise CheckpointError(f"{path} is damaged or no checkpoint ({error}); use an earlier one") from error
     except Exception as error:  # a hostile file can fail in any way
-        if isinstance(error, zipfile.BadZipFile) and "fails the checksum" in str(error):
-            raise CheckpointError(f"{path} is damaged ({error}); use an earlier one") from error
-        raise CheckpointError(f"{path} is damaged or no checkpoint; use an earlier one") from error
+        reason = error.strerror if isinstance(error, UnreadableFile) else error if isinstance(error, Refused) else None
+        found = "" if reason is None else f" ({reason})"
+        raise CheckpointError(f"{path} is damaged or no checkpoint{found}; use an earlier one") from error
 
 
 def load_policy_weights(policy: nn.Module, path: Path) -> None:
-    """Loads weights into a policy.
-
-    Raises:
-        CheckpointError: if the file cannot be read, or its names or shapes are not those of the policy.
-    """
-    policy.load_state_dict(read_policy_weights(policy, path))
-
-
-def read_policy_weights(
-    policy: nn.Module, path: Path, select: Callable[[Any], Any] = lambda found: found
-) -> dict[str, Tensor]:
-    """Loads weights that fit a policy, without changing the policy; `select` takes them from the file's content.
-
-    Raises:
-        CheckpointError: as for `load_policy_weights`.
-    """
-    found = select(load(path))
+    """Loads weights into a policy, from a file of weights alone or of `save_checkpoint(path)`; NaN is refused."""
+    found = require_weights(load(path), path)
     check_policy_weights(policy, found, path)
-    return found
+    policy.load_state_dict(found)
+    broken = find_weight(policy)
+    if broken is not None:
+        raise CheckpointError(f"{path} must hold finite weights, but {broken}; take an earlier model")
 
 
-def weights_in(found: Any) -> Any:
+def require_weights(found: object, path: Path) -> dict[str, Tensor]:
     """Returns the weights in a file's content: the content itself, or a part of what `save_checkpoint(path)` wrote."""
-    return found["policy"] if isinstance(found, dict) and isinstance(found.get("policy"), dict) else found
-
-
-def require_weights(found: Any, path: Path) -> dict[str, Tensor]:
-    """Returns what was found if it is tensors by name.
-
-    Raises:
-        CheckpointError: if it is not.
-    """
-    is_dict = isinstance(found, dict)
-    if not is_dict or not all(type(name) is str and isinstance(tensor, Tensor) for name, tensor in found.items()):
+    weights = found["policy"] if isinstance(found, dict) and isinstance(found.get("policy"), dict) else found
+    is_dict = isinstance(weights, dict)
+    if not is_dict or not all(type(name) is str and isinstance(tensor, Tensor) for name, tensor in weights.items()):
         raise CheckpointError(f"{path} does not hold the weights of a policy; pass a model_*.pt file")
-    return found
+    return weights
 
 
-def check_policy_weights(policy: nn.Module, found: Any, path: Path, is_outline: bool = False) -> None:
-    """Checks that weights, or the outline of a file with them, fit a policy.
-
-    Raises:
-        CheckpointError: as for `load_policy_weights`.
-    """
-    expected, found = policy.state_dict(), require_weights(found, path)
+def check_policy_weights(policy: nn.Module, found: Mapping[str, Tensor], path: Path, is_outline: bool = False) -> None:
+    """Checks that weights, or the outline of a file with them, fit a policy."""
+    expected = policy.state_dict()
     for name, tensor in expected.items():
         if name not in found:
             raise CheckpointError(f"{path} lacks the tensor {name!r}; it was made with another policy or rnn_name")
@@ -169,12 +138,7 @@ def check_policy_weights(policy: nn.Module, found: Any, path: Path, is_outline: 
         )
 
 
-def require_format(path: Path, found: Any) -> None:
-    """Refuses the state of a trainer in another format.
-
-    Raises:
-        CheckpointError: if it has another format, or is no state of a trainer.
-    """
+def _require_format(path: Path, found: object) -> None:
     saved = found.get("format") if isinstance(found, dict) else None
     if type(saved) is not int:
         raise CheckpointError(f"{path} holds no state of a trainer; pass a run folder or a file of save_checkpoint")
@@ -185,21 +149,15 @@ def require_format(path: Path, found: Any) -> None:
         )
 
 
-def models(data_dir: str | Path, env_name: str) -> list[Path]:
-    """Returns the weights of an environment in all its runs.
-
-    Found by the names of files: folders `puffer_pong_*` are also the runs of an environment `puffer_pong_hard`.
-    """
+def _models(data_dir: str | Path, env_name: str) -> list[Path]:
+    # By the names of files: folders `puffer_pong_*` are also the runs of an environment `puffer_pong_hard`.
     name = re.compile(rf"model_{re.escape(slug(env_name))}_\d+\.pt")
     found = Path(data_dir).glob(f"{slug(env_name)}_*/model_*.pt")
     return [path for path in found if name.fullmatch(path.name)]
 
 
 def save_named(folder: Path, name: str, weights: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
-    """Writes weights into a run's folder under one of the names of NAMED, with a note of facts beside them.
-
-    The facts are numbers and text; `env` is the environment's name.
-    """
+    """Writes weights into a run's folder under one of the names of NAMED, with a note of facts, see `note`."""
     save(folder / f"{name}.pt", dict(weights))
     _write_note(folder, name, facts)
 
@@ -214,7 +172,7 @@ def keep_best(folder: Path, metric: str, weights: Mapping[str, Tensor], facts: M
 
 
 def link_last(model: Path, facts: Mapping[str, Any]) -> None:
-    """Makes `last.pt` a second link to weights that were just saved, or a copy where links fail; see `save_named`."""
+    """Makes `last.pt` a second link to weights that were just saved, or a copy where links fail, with a note."""
     target, temporary = model.with_name("last.pt"), model.with_name(f".last.pt.{os.getpid()}.tmp")
     temporary.unlink(missing_ok=True)
     try:
@@ -232,16 +190,9 @@ def _write_note(folder: Path, name: str, facts: Mapping[str, Any]) -> None:
 
 
 def resolve_model(data_dir: str | Path, env_name: str, model: str | Path) -> Path:
-    """Returns a path as it is, or the path of the weights that one of three words means.
+    """Returns a path as it is, or the path of the weights that a word means.
 
-    Args:
-        data_dir: the folder of the runs.
-        env_name: the environment.
-        model: a path; `latest` or `last` for the newest weights of all its runs; or `best` for the newest that
-            evaluations found the best of their run.
-
-    Raises:
-        CheckpointError: if a word means none.
+    `latest` and `last` are the newest weights of all runs, `best` the newest that evaluations found the best of a run.
     """
     if model in NAMED:  # by the notes: the names of files and folders do not tell the environment
         notes = [path for path in Path(data_dir).glob(f"*/{model}.json") if path.with_suffix(".pt").exists()]
@@ -249,7 +200,7 @@ def resolve_model(data_dir: str | Path, env_name: str, model: str | Path) -> Pat
         remedy = "train it with --train.evaluations" if model == "best" else "train it first"
         message = f"there are no {model} weights of {env_name} in {data_dir}; {remedy} or pass a path"
     elif model == "latest":
-        found = models(data_dir, env_name)
+        found = _models(data_dir, env_name)
         message = f"there is no checkpoint of {env_name} in {data_dir}; train it first or pass a path"
     else:
         return Path(model)
@@ -259,25 +210,24 @@ def resolve_model(data_dir: str | Path, env_name: str, model: str | Path) -> Pat
 
 
 def resolve_run(data_dir: str | Path, env_name: str, run: str) -> Path:
-    """Returns the folder of a run to resume, given as a path, a run id or the end of one, its name, or `latest`.
-
-    Raises:
-        CheckpointError: if no run with a checkpoint is meant, or several are.
-    """
+    """Returns the folder of a run to resume: `latest`, or a word that `find_folder` takes."""
     if run == "latest":
-        folders = {path.parent for path in models(data_dir, env_name)}
-        states = [folder / TRAINER_STATE for folder in folders if (folder / TRAINER_STATE).exists()]
-        if states:
-            return max(states, key=_age_key).parent
-        raise CheckpointError(f"there is no run of {env_name} to resume in {data_dir}; train it first")
-    for folder in (Path(run), Path(data_dir) / run, Path(data_dir) / slug(f"{env_name}_{run}")):
-        if (folder / TRAINER_STATE).exists():
-            return folder
-    states = Path(data_dir).glob(f"{slug(env_name)}_*/{TRAINER_STATE}")
-    found = find_by_ending(run, (state.parent for state in states), f"runs of {env_name}")
+        found = next(iter(saved_runs(data_dir, env_name)), None)
+        message = f"there is no run of {env_name} to resume in {data_dir}; train it first"
+    else:
+        prefix, kind = f"{slug(env_name)}_", f"runs of {env_name}"
+        found = find_folder(run, Path(data_dir), lambda folder: (folder / TRAINER_STATE).exists(), prefix, kind)
+        message = f"there is no run {run!r} of {env_name} with a checkpoint; pass a run folder or 'latest'"
     if found is None:
-        raise CheckpointError(f"there is no run {run!r} of {env_name} with a checkpoint; pass a run folder or 'latest'")
+        raise CheckpointError(message)
     return found
+
+
+def saved_runs(data_dir: str | Path, env_name: str) -> list[Path]:
+    """Returns the folders of an environment's runs that have a checkpoint to resume, the one that saved last first."""
+    folders = {path.parent for path in _models(data_dir, env_name)}
+    states = [folder / TRAINER_STATE for folder in folders if (folder / TRAINER_STATE).exists()]
+    return [state.parent for state in sorted(states, key=_age_key, reverse=True)]
 
 
 def _age_key(path: Path) -> tuple[int, str]:
@@ -302,11 +252,7 @@ def save_checkpoint_folder(
     ranks: list[dict[str, Any]],
     metadata: Mapping[str, Any],
 ) -> None:
-    """Writes the weights to `model_path`, then the rest; a kill leaves the checkpoint before it whole.
-
-    Raises:
-        StorageError: if it cannot be written.
-    """
+    """Writes the weights to `model_path`, then the rest; a kill leaves the checkpoint before it whole."""
     model = model_path(folder, env_name, progress.epoch)
     save(model, parts.policy.state_dict())
     state = {
@@ -321,28 +267,20 @@ def save_checkpoint_folder(
 def read_checkpoint_folder(
     folder: Path, env_name: str, parts: TrainerParts, ranks: Ranks
 ) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Reads the weights and the state in a folder, and checks them; the first process reads for all.
-
-    Raises:
-        CheckpointError: if there is no checkpoint, it is damaged, or does not fit the environment or the parts.
-    """
+    """Reads the weights and the state in a folder, and checks them; the first process reads for all."""
     path, model = folder / TRAINER_STATE, ranks.from_first(lambda: find_weights(folder, env_name))
-
     weights, state = ranks.from_first(lambda: (_read(model, env_name, load), _read(path, env_name, load)))
+    weights = require_weights(weights, model)
     check_policy_weights(parts.policy, weights, model)
     check_trainer_state(path, state, parts, ranks.world_size)
     return weights, state
 
 
 def find_weights(folder: Path, env_name: str) -> Path:
-    """Returns the file with the weights of the checkpoint in a folder, which is not read.
-
-    Raises:
-        CheckpointError: if there is no checkpoint, it is damaged, or of another environment or version.
-    """
+    """Returns the file with the weights of the checkpoint in a folder, which is not read."""
     path = folder / TRAINER_STATE
     state = _read(path, env_name, read_outline)
-    require_format(path, state)
+    _require_format(path, state)
     saved_env, name = describe(state.get("env")).strip("'"), state.get("model")
     if saved_env != env_name:
         raise CheckpointError(f"{path} must be of a run of {env_name}, got one of {saved_env}")
@@ -371,53 +309,29 @@ def _newest_whole(damaged: Path, env_name: str) -> Path | None:  # weights besid
     return None
 
 
-_PROGRESS = {"epoch": int, "global_step": int, "uptime": finite(0.0, 1e10), "learning_rate": float}
-
-
 def save_checkpoint_file(
-    path: str | Path,
-    parts: TrainerParts,
-    progress: Progress,
-    metadata: Mapping[str, Any],
-    description: Mapping[str, Any],
-) -> str:
-    """Writes the file, whole or not at all, and returns its path; its folders are made.
+    path: Path, parts: TrainerParts, progress: Progress, metadata: Mapping[str, Any], description: Mapping[str, Any]
+) -> None:
+    """Writes a checkpoint into one file, whole or not at all; its folders are made.
 
     Untrained steps do not count. An agent can be made from the description, which is that of `config.json`.
-
-    Raises:
-        CheckpointError: if the path is a folder.
-        StorageError: if it cannot be written.
     """
-    if Path(path).is_dir():
+    if path.is_dir():
         raise CheckpointError(f"a checkpoint must be a file, and {path} is a folder; name one in it")
+    trained = replace(progress, global_step=progress.global_step - progress.untrained_steps)
     content = {
         "format": FORMAT,
         "policy": parts.policy.state_dict(),
         "parts": learning_state(parts),
-        "optimizer": parts.learner.config.optimizer,
-        "progress": {
-            "epoch": progress.epoch,
-            "global_step": progress.global_step - progress.untrained_steps,
-            "uptime": progress.uptime,
-            "learning_rate": progress.learning_rate,
-        },
+        "progress": {name: getattr(trained, name) for name in PROGRESS},
         "metadata": dict(metadata),
         "description": json.loads(json.dumps(description, default=str)),
     }
-    save(Path(path), content)
-    return str(path)
+    save(path, content)
 
 
 def load_checkpoint_file(path: Path, parts: TrainerParts, ranks: Ranks) -> tuple[Progress, dict[str, Any]]:
-    """Restores what `save_checkpoint_file` wrote, and ends the report's interval; environments stay as they are.
-
-    Returns:
-        The progress and the metadata.
-
-    Raises:
-        CheckpointError: if there is no such file, it is damaged, or of other parts; then nothing changed.
-    """
+    """Restores what `save_checkpoint_file` wrote, and returns progress and metadata; environments stay as they are."""
 
     def read() -> Any:
         if not path.exists():
@@ -435,36 +349,23 @@ def load_checkpoint_file(path: Path, parts: TrainerParts, ranks: Ranks) -> tuple
     return Progress(**found["progress"], untrained_steps=0, logged=logged, losses={}), found["metadata"]
 
 
-def _check_content(path: Path, found: Any, parts: TrainerParts) -> None:
-    if not isinstance(found, dict) or not found.keys() >= {"policy", "parts", "optimizer", "progress", "metadata"}:
-        raise CheckpointError(_describe_other(path, found))
-    require_format(path, found)
-    check_policy_weights(parts.policy, found["policy"], path)
-    saved, optimizer = describe(found["optimizer"]), parts.learner.config.optimizer
-    if saved != repr(optimizer):
-        raise CheckpointError(
-            f"{path} was saved with the optimizer {saved}, this trainer has {optimizer!r}; make it with "
-            f"optimizer={saved}"
-        )
-    expected = expected_learning(parts)
-    if isinstance(found["parts"], dict) and found["parts"].keys() != expected.keys():
-        raise CheckpointError(
-            f"{path} was saved by a trainer with {', '.join(map(str, found['parts']))}, this one has "
-            f"{', '.join(expected)}; make it with the same normalize_rewards"
-        )
+def _check_content(path: Path, found: object, parts: TrainerParts) -> None:
+    if not isinstance(found, dict) or not found.keys() >= {"policy", "parts", "progress", "metadata"}:
+        if isinstance(found, dict) and all(isinstance(value, Tensor) for value in found.values()):
+            words = "holds weights alone; load them by policy.load_state_dict or [base] load_model_path"
+        elif path.name == TRAINER_STATE:
+            words = f"is a part of a run; pass its folder {path.parent}"
+        else:
+            words = "holds no checkpoint of a trainer; pass a file of save_checkpoint(path), or a run folder"
+        raise CheckpointError(f"{path} {words}")
+    _require_format(path, found)
+    check_policy_weights(parts.policy, require_weights(found, path), path)
     try:
-        compare(found["parts"], expected, "parts")
-        compare(found["progress"], _PROGRESS, "progress")
+        compare(found["parts"], expected_learning(parts), "parts")
+        compare(found["progress"], PROGRESS, "progress")
         check_metadata(found["metadata"], "metadata")
     except Mismatch as error:
         raise CheckpointError(
-            f"{path} was saved with other settings than these, or is damaged: {error}; make the trainer as it was then"
+            f"{path} was saved with other settings than these, or is damaged: {error}; make the trainer as it was "
+            "then, with the same optimizer and normalize_rewards"
         ) from error
-
-
-def _describe_other(path: Path, found: Any) -> str:
-    if isinstance(found, dict) and all(isinstance(value, Tensor) for value in found.values()):
-        return f"{path} holds weights alone; load them by policy.load_state_dict or [base] load_model_path"
-    if path.name == TRAINER_STATE:
-        return f"{path} is a part of a run; pass its folder {path.parent}"
-    return f"{path} holds no checkpoint of a trainer; pass a file of save_checkpoint(path), or a run folder"

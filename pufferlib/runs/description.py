@@ -1,4 +1,7 @@
-"""The settings of a run: what describes it on disk, what resumes it, and what makes its policy again."""
+"""The settings of a run: what describes it on disk, what resumes it, and what makes its policy again.
+
+A file that is missing or damaged, or of another environment, raises CheckpointError.
+"""
 
 from __future__ import annotations
 
@@ -23,18 +26,14 @@ from pufferlib.errors import CheckpointError, ConfigError, PufferError, nearest
 from pufferlib.families import catalog
 from pufferlib.policy import NormalizedObservations, init_args
 from pufferlib.reading import read_json
-from pufferlib.runs.checkpoint import models, resolve_model, resolve_run
-from pufferlib.runs.folder import CONFIG_FILE, TRAINER_STATE
+from pufferlib.runs.checkpoint import resolve_model, resolve_run, saved_runs
+from pufferlib.runs.folder import CONFIG_FILE
 from pufferlib.runs.making import find_origin
 from pufferlib.vector import Vector
 
 
-def policy_settings(policy: nn.Module, env_name: str) -> dict[str, Any] | None:
-    """Returns the settings by which `load_policy` makes a policy like this one.
-
-    Returns:
-        `policy_name`, `rnn_name`, and the sections `policy` and `rnn`; None for a policy of the user's own class.
-    """
+def _policy_settings(policy: nn.Module, env_name: str) -> dict[str, Any] | None:
+    # By which `load_policy` makes a policy like this one; None for a policy of the user's own class.
     policy, rnn_name, rnn = _without_statistics(policy), None, {}
     layer_name = recurrent_name(env_name, type(policy))
     if layer_name is not None:
@@ -43,12 +42,6 @@ def policy_settings(policy: nn.Module, env_name: str) -> dict[str, Any] | None:
     if policy_name is None or settings is None or rnn is None:
         return None
     return {"policy_name": policy_name, "rnn_name": rnn_name, "policy": settings, "rnn": rnn}
-
-
-def class_text(policy: nn.Module) -> str:
-    """Returns the class of a policy as text, such as `my_module.MyPolicy`."""
-    kind = type(_without_statistics(policy))
-    return f"{kind.__module__}.{kind.__qualname__}"
 
 
 def _without_statistics(policy: nn.Module) -> nn.Module:  # that the trainer puts around it
@@ -73,7 +66,7 @@ def settings_of(
     if args is None:
         settings["env_name"] = env_name
     settings["train"] = asdict(TrainConfig.from_dict(config))
-    return settings | (policy_settings(policy, settings["env_name"]) or {})
+    return settings | (_policy_settings(policy, settings["env_name"]) or {})
 
 
 def _configuration(env_name: str, origin_name: str) -> dict[str, Any]:  # of the first that is an environment's
@@ -89,7 +82,7 @@ def _configuration(env_name: str, origin_name: str) -> dict[str, Any]:  # of the
 
 LENGTH = ("total_timesteps", "num_iterations")
 
-# What a part of the saved state was made for. All other settings of a training are read anew in every epoch, or by
+# What a part of the saved state was made for. All other settings of a training are read again in every epoch, or by
 # every process; so are those that a checkout has added, such as a coefficient for a loss of its own.
 _STREAMS = ("seed", "data_dir")
 _SIZES = ("batch_size", "bptt_horizon", "minibatch_size", "num_minibatches", "max_minibatch_size", "shuffle")
@@ -130,11 +123,7 @@ def find_changes(saved: Mapping[str, Any], settings: Mapping[str, Any]) -> list[
 
 
 def allowed_changes(saved: Mapping[str, Any], settings: Mapping[str, Any], run: str) -> list[Change]:
-    """Returns the settings that change when a run is resumed.
-
-    Raises:
-        ConfigError: if one may not change.
-    """
+    """Returns the settings that change when a run is resumed; ConfigError if one of them may not."""
     changes = find_changes(saved, settings)
     for change in changes:
         if change.name not in CHANGEABLE.get(change.section, ()):
@@ -154,102 +143,86 @@ def with_new_length(settings: dict[str, Any], changes: list[Change]) -> dict[str
 
 
 def describe_run(
-    args: dict[str, Any], policy_class: str | None = None, computation: dict[str, str | None] | None = None
+    settings: Mapping[str, Any], policy: nn.Module | None = None, computation: Mapping[str, str | None] | None = None
 ) -> dict[str, Any]:
     """Returns the content of `config.json`.
 
     Args:
-        args: the nested dict of `load_config`.
-        policy_class: the policy's class if it is the user's own, which the settings cannot name.
+        settings: the nested dict of `load_config`.
+        policy: whose class is written down if it is the user's own, which the settings cannot name.
         computation: what computes the policy, and why it is nothing faster.
     """
+    policy_class = None
+    if policy is not None and _policy_settings(policy, settings["env_name"]) is None:
+        kind = type(_without_statistics(policy))
+        policy_class = f"{kind.__module__}.{kind.__qualname__}"
     packages = ("pufferlib", "torch", "numpy", "gymnasium")
     return {
-        "settings": args,
+        "settings": settings,
         "policy_class": policy_class,
         "computation": computation,
         "versions": {"python": platform.python_version(), **{name: metadata.version(name) for name in packages}},
         "git_commit": _git_commit(),
-        "seed": args["train"]["seed"],
+        "seed": settings["train"]["seed"],
         "launch": _launch(),
     }
 
 
-def saved_settings(folder: Path, env_name: str) -> dict[str, Any]:
-    """Returns the settings that the run in `folder` was started with.
-
-    Raises:
-        CheckpointError: if its `config.json` is missing or damaged, or it was a run of another environment.
-    """
-    return read_settings(folder / CONFIG_FILE, env_name)
+def read_description(path: Path, env_name: str | None = None) -> dict[str, Any]:
+    """Returns the content of a `config.json`, as `check_description` does."""
+    found = check_description(_read(path), path)
+    saved_name = found["settings"]["env_name"]
+    if env_name not in (None, saved_name):
+        raise CheckpointError(f"{path.parent} must be of a run of {env_name}, got one of {saved_name}")
+    return found
 
 
 def find_description(model: Path) -> Path | None:
     """Returns the file that describes weights: `<name>.json` beside `<name>.pt`, else that of the run."""
     own, of_run = model.with_suffix(".json"), model.with_name(CONFIG_FILE)
-    if _read(own, "settings") is not None:  # the notes beside a run's best weights have none
+    if "settings" in _read(own):  # the notes beside a run's best weights have none
         return own
     return of_run if of_run.exists() else None
 
 
-def read_settings(path: Path, env_name: str | None = None) -> dict[str, Any]:
-    """Returns the settings in a file that `find_description` found.
+def check_description(found: Mapping[str, Any], path: Path) -> dict[str, Any]:
+    """Returns a description whose `settings` have their names and sections; their values are not checked.
 
-    Raises:
-        CheckpointError: if it is missing or damaged, or they are of another environment.
+    Its `policy_class` is the class of the policy if it is the user's own, else None.
     """
-    settings = require_settings(_read(path, "settings"), path)
-    if env_name not in (None, settings["env_name"]):
-        raise CheckpointError(f"{path.parent} must be of a run of {env_name}, got one of {settings['env_name']}")
-    return settings
-
-
-def require_settings(found: Any, path: Path) -> dict[str, Any]:
-    """Returns what a file holds if its names and sections are those of a run's settings; values are not checked.
-
-    Raises:
-        CheckpointError: if they are not.
-    """
-    if not isinstance(found, dict) or not isinstance(found.get("env_name"), str):
+    settings, policy_class = found.get("settings"), found.get("policy_class")
+    if not isinstance(settings, dict) or not isinstance(settings.get("env_name"), str):
         raise CheckpointError(f"{path} must hold the settings of the run, found none that can be read")
     required = ("vec", "env", "policy", "rnn", "train")
-    for section in (*required, *(name for name in (*SECTIONS, *ARGUMENTS) if name in found)):
-        if not isinstance(found.get(section), dict):
+    for section in (*required, *(name for name in (*SECTIONS, *ARGUMENTS) if name in settings)):
+        if not isinstance(settings.get(section), dict):
             raise CheckpointError(
-                f"{path} must hold a section {section!r} of the run, found {type(found.get(section)).__name__}; use "
+                f"{path} must hold a section {section!r} of the run, found {type(settings.get(section)).__name__}; use "
                 "the file that the run wrote"
             )
-    missing = [name for name in ("policy_name", "rnn_name") if name not in found]
+    missing = [name for name in ("policy_name", "rnn_name") if name not in settings]
     if missing:
         raise CheckpointError(f"{path} must say the {missing[0]} of the run; use the file that the run wrote")
     try:
-        BaseConfig.from_dict({name: value for name, value in found.items() if name not in (*SECTIONS, *ARGUMENTS)})
+        BaseConfig.from_dict({name: value for name, value in settings.items() if name not in (*SECTIONS, *ARGUMENTS)})
     except ConfigError as error:
         raise CheckpointError(f"{path}: {error}") from error
-    return found
+    return {**found, "policy_class": policy_class if isinstance(policy_class, str) else None}
 
 
-def own_policy_class(path: Path) -> str | None:
-    """Returns the class of the policy that a file names if it is one of the user's own, which no setting names."""
-    found = _read(path, "policy_class")
-    return found if isinstance(found, str) else None
-
-
-def _read(path: Path, key: str) -> Any:  # None where it cannot be read or lacks the key
+def _read(path: Path) -> dict[str, Any]:  # empty where it cannot be read
     try:
-        return read_json(path)[key]
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
+        found = read_json(path)
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def restarted_run(data_dir: str | Path, env_name: str) -> Path | None:
-    """Returns the folder of the run that torchrun is restarting after one of its processes failed.
+    """Returns the folder of the run that torchrun restarts after one of its processes failed.
 
-    Returns:
-        None where this is no restart, or the run had not saved a checkpoint yet.
-
-    Raises:
-        ConfigError: if the environment variable with the number of restarts is no number.
+    None where this is no restart, or the run had not saved a checkpoint yet. ConfigError if the environment variable
+    with the number of restarts is no number.
     """
     count = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
     if not count.isdecimal():
@@ -257,9 +230,9 @@ def restarted_run(data_dir: str | Path, env_name: str) -> Path | None:
     if int(count) == 0:
         return None
     launch = _launch()
-    folders = {path.parent for path in models(data_dir, env_name)}
-    folders = [folder for folder in folders if (folder / TRAINER_STATE).exists()]
-    return max((folder for folder in folders if _read(folder / CONFIG_FILE, "launch") == launch), default=None)
+    return next(
+        (run for run in saved_runs(data_dir, env_name) if _read(run / CONFIG_FILE).get("launch") == launch), None
+    )
 
 
 def _launch() -> str | None:  # one start of torchrun, which may start its processes several times
@@ -280,14 +253,14 @@ def _git_commit() -> str | None:  # None where the library does not run from a c
 def run_settings(env_name: str, args: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the settings of the run to resume, where `resume` is its folder; the first process looks for all.
 
-    Raises:
-        CheckpointError: if there is no such run, or its policy is of a class that no setting names.
+    A policy of a class that no setting names raises CheckpointError.
     """
 
     def find() -> dict[str, Any]:
         folder = resolve_run(args["train"]["data_dir"], env_name, args["resume"])
-        _require_named_policy(folder / CONFIG_FILE, "call trainer.load_checkpoint(folder) there to go on with it")
-        return {**saved_settings(folder, env_name), "resume": str(folder)}
+        described = read_description(folder / CONFIG_FILE, env_name)
+        _require_named_policy(described, folder, "call trainer.load_checkpoint(folder) there to continue it")
+        return {**described["settings"], "resume": str(folder)}
 
     return distributed.connect().from_first(find)
 
@@ -295,30 +268,26 @@ def run_settings(env_name: str, args: Mapping[str, Any]) -> dict[str, Any]:
 def model_settings(env_name: str, args: Mapping[str, Any], is_policy_named: bool) -> dict[str, Any]:
     """Returns the settings that a model was trained with, on the device of `args`, or `args` if no file has them.
 
-    Where `args` name the policy's class (`is_policy_named`), the run does not have to.
-
-    Returns:
-        A dict of its own, whose `load_model_path` is the model's path.
-
-    Raises:
-        CheckpointError: if there is no such model, or its policy is of a class that no setting names.
+    Where `args` name the policy's class (`is_policy_named`), the run does not have to. The dict is a new one, whose
+    `load_model_path` is the model's path.
     """
     path = resolve_model(args["train"]["data_dir"], env_name, args["load_model_path"])
-    described = find_description(path)
-    if described is None:
+    file = find_description(path)
+    if file is None:
         return {**args, "load_model_path": str(path)}
+    described = read_description(file, env_name)
     if not is_policy_named:
-        _require_named_policy(described, "load the weights into it there, or name a class by --policy-name")
-    saved = read_settings(described, env_name)
+        remedy = "load the weights into it there, or name a class by --policy-name"
+        _require_named_policy(described, file.parent, remedy)
+    saved = described["settings"]
     train = {**saved["train"], "device": args["train"]["device"]}
     return {**saved, "train": train, "resume": None, "load_model_path": str(path)}
 
 
-def _require_named_policy(described: Path, remedy: str) -> None:
-    found = own_policy_class(described)
-    if found is not None:
-        folder = described.parent
-        raise CheckpointError(f"{folder} was trained with the policy {found} of your own program; {remedy}")
+def _require_named_policy(described: Mapping[str, Any], folder: Path, remedy: str) -> None:
+    name = described["policy_class"]
+    if name is not None:
+        raise CheckpointError(f"{folder} was trained with the policy {name} of your own program; {remedy}")
 
 
 WEIGHTS = "pretrained.pt"
@@ -330,33 +299,25 @@ def pretrained_names() -> list[str]:
 
 
 def pretrained_path(env_name: str) -> Path:
-    """Returns the path of the weights of an environment's trained agent.
+    """Returns the path of the weights of an environment's trained agent, such as `puffer_breakout`'s.
 
-    Args:
-        env_name: such as `puffer_breakout`.
-
-    Raises:
-        UnknownEnvironmentError: if there is no environment of that name.
-        CheckpointError: if it has no trained agent; the message says which ones have.
+    The CheckpointError for an environment without one says which have one.
     """
-    if env_name not in pretrained_names():
+    known = pretrained_names()
+    if env_name not in known:
         catalog.find(env_name)
-        known = pretrained_names()
         remedy = nearest(env_name, known) or f"; {', '.join(known)} have one"
         raise CheckpointError(f"no trained agent of {env_name} comes with the package{remedy}")
     return _place(env_name)
 
 
 def pretrained_facts(env_name: str) -> dict[str, Any]:
-    """Describes the trained agent of an environment.
+    """Describes the trained agent of an environment; raises what `pretrained_path` does.
 
     Returns:
         `settings`, the nested dict of `load_config` that it was trained with; `command`, which makes it; `steps` of
         training; `seed`; `score`, by `greedy` and `sampled` and there by statistic, each with `mean`, `standard_error`
         and `episodes`; and `versions` of the packages.
-
-    Raises:
-        UnknownEnvironmentError, CheckpointError: as for `pretrained_path`.
     """
     return json.loads(pretrained_path(env_name).with_suffix(".json").read_text())
 

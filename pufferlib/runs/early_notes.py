@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from itertools import product
 
 import numpy as np
@@ -16,7 +15,7 @@ from pufferlib.config import ResolvedTrainConfig
 from pufferlib.emulation.tensors import leaf_view
 from pufferlib.environment import PufferEnv
 from pufferlib.ppo.rollout import Rollout
-from pufferlib.runs.making import make
+from pufferlib.runs.making import is_vector, ready_env
 from pufferlib.setting import shown
 from pufferlib.vector import Vector
 
@@ -26,19 +25,6 @@ FEW_UPDATES = 100  # steps of the optimizer
 FEW_PRESENT = 0.1  # of the agent steps in a batch
 LONG_EPISODE = 30.0  # times 1 / (1 - gamma), the steps over which a reward counts
 SLOW_SECONDS = 1e-3  # in the environment for a step of one agent, as they pass on the clock
-
-
-@dataclass(frozen=True)
-class Sample:
-    """Some steps of an environment.
-
-    Attributes:
-        observations: `(steps, agents, *observation_shape)`.
-        rewards: `(steps, agents)`, as the environment gave them.
-    """
-
-    observations: Tensor
-    rewards: Tensor
 
 
 def notes_on_length(config: ResolvedTrainConfig, epochs: int) -> Iterator[str]:
@@ -51,16 +37,18 @@ def notes_on_length(config: ResolvedTrainConfig, epochs: int) -> Iterator[str]:
         )
 
 
-def notes_on_environment(sample: Sample, config: ResolvedTrainConfig | None = None) -> Iterator[str]:
-    """Says what is unusual about an environment's numbers, with the setting that helps, if there is a training."""
-    largest = _largest(sample.rewards[sample.rewards != 0])  # of those that come once in an episode, too
+def _notes_on_environment(
+    observations: Tensor, rewards: Tensor, config: ResolvedTrainConfig | None = None
+) -> Iterator[str]:
+    # Of some steps; with the setting that helps, if there is a training.
+    largest = _largest(rewards[rewards != 0])  # of those that come once in an episode, too
     is_scaled = config is not None and config.normalize_rewards
     if largest > LARGE and not is_scaled:
         is_clipped = config is not None and config.reward_clip > 0
         found = f", and are clipped to {config.reward_clip:g}" if is_clipped else ""
         remedy = "reward_clip=0 and normalize_rewards=True scale" if is_clipped else "normalize_rewards=True scales"
         yield f"rewards are as large as {largest:,.0f}{found}, where 1 is what trains well; {remedy} them"
-    largest = _largest(sample.observations) if sample.observations.is_floating_point() else 0.0
+    largest = _largest(observations) if observations.is_floating_point() else 0.0
     if largest > LARGE and not (config is not None and config.normalize_observations):
         yield (
             f"observations are as large as {largest:,.0f}, where 1 is what trains well; normalize_observations=True "
@@ -69,7 +57,7 @@ def notes_on_environment(sample: Sample, config: ResolvedTrainConfig | None = No
 
 
 def notes_on_episodes(length: float, gamma: float = 0.99) -> Iterator[str]:
-    """What is unusual about episodes of a mean number of steps."""
+    """Says what is unusual about episodes of a mean number of steps."""
     horizon = 1.0 / max(1.0 - gamma, 1e-6)
     if length > LONG_EPISODE * horizon:
         yield (
@@ -89,14 +77,7 @@ def notes_on_rollout(
 ) -> Iterator[str]:
     """Says what is unusual about the first rollout of a trainer, but for the length of its episodes.
 
-    Args:
-        config: of the trainer.
-        rollout: that `evaluate` collected.
-        vecenv: of the trainer.
-        env_name: of the trainer.
-        episodes: what `evaluate` returned.
-        seconds: that it took.
-        environment_share: of these in which the environments were stepped.
+    `episodes` are what `evaluate` returned after `seconds`; the environments took a share of these.
     """
     if not env_name.startswith(ocean.PREFIX):  # their settings were tuned
         rewards = rollout.rewards.T[1:]
@@ -104,7 +85,7 @@ def notes_on_rollout(
             rewards = torch.tensor(
                 episodes.get("episode/return_mean", 0.0) / max(episodes.get("episode/length_mean", 0.0), 1.0)
             )
-        yield from notes_on_environment(Sample(rollout.by_column, rewards), config)
+        yield from _notes_on_environment(rollout.by_column, rewards, config)
     space = vecenv.single_action_space
     if isinstance(space, Box):
         low, high = (torch.from_numpy(bound).to(rollout.actions) for bound in (space.low, space.high))
@@ -129,14 +110,9 @@ def notes_on_rollout(
 
 
 def observation_far_outside(rollout: Rollout, vecenv: PufferEnv | Vector) -> str | None:
-    """Names a number of a rollout's observations that lies farther outside its Box than that is wide.
+    """Names a number of a rollout's observations that lies farther outside its Box than that is wide, or returns None.
 
-    Args:
-        rollout: of all agents of this process.
-        vecenv: the vector, or single PufferEnv, that it comes from.
-
-    Returns:
-        A sentence, None where there is no such number.
+    The rollout is that of all agents of this process; the vector, or single PufferEnv, has their space.
     """
     layout, rows, masks = vecenv.emulated, rollout.by_column, rollout.masks.T
     parts = [("observation", vecenv.single_observation_space, rows)]
@@ -186,15 +162,10 @@ def check_env(env: object, steps: int = 1_000, seed: int = 0) -> list[str]:
     Raises:
         APIUsageError: if it is no environment, or cannot be stepped as one.
     """
-    is_made = isinstance(env, (str, type)) or (callable(env) and not hasattr(env, "step"))
-    ready = make(env) if is_made else vector.as_puffer_env(env)
-    if not hasattr(ready, "recv"):
-        vector.check_env(ready)
-    try:
+    with ready_env(env) as ready:
+        if not is_vector(ready):
+            vector.check_env(ready)
         return list(_findings(ready, steps, seed))
-    finally:
-        if is_made:
-            ready.close()
 
 
 def _findings(env: PufferEnv | Vector, steps: int, seed: int) -> Iterator[str]:
@@ -227,7 +198,7 @@ def _findings(env: PufferEnv | Vector, steps: int, seed: int) -> Iterator[str]:
     elif len(np.unique(gained)) == 1 and len(np.unique(complete)) <= 1:
         yield "every reward and every episode's length is the same, whatever the actions are"
     length = float(np.mean(complete)) if complete else float(lengths.mean())
-    yield from notes_on_environment(Sample(torch.from_numpy(stacked), torch.from_numpy(gained)))
+    yield from _notes_on_environment(torch.from_numpy(stacked), torch.from_numpy(gained))
     yield from notes_on_episodes(length)
 
 

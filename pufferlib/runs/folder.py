@@ -11,11 +11,12 @@ import stat
 import struct
 import sys
 import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from pufferlib.errors import CheckpointError, StorageError
+from pufferlib.families.entry import slug
 from pufferlib.reading import read_json
 
 CONFIG_FILE = "config.json"
@@ -34,17 +35,27 @@ def read_note(folder: Path, name: str) -> dict[str, Any]:
     return note if isinstance(note, dict) else {}
 
 
-def find_by_ending(word: str, folders: Iterable[Path], kind: str) -> Path | None:
-    """Returns the folder whose run id ends with a word; None if there is none.
+def find_folder(
+    word: str, data_dir: Path, is_run: Callable[[Path], bool], prefix: str = "", kind: str = "runs"
+) -> Path | None:
+    """Returns the folder of the run that a word means, None if there is none; CheckpointError if there are several.
 
-    Raises:
-        CheckpointError: if there are several; it calls them `kind`.
+    Args:
+        word: a path to the folder or to a file in it; the folder's name in `data_dir`; a run id, or the end of one.
+        data_dir: the folder of the runs.
+        is_run: whether a folder has the run that is looked for.
+        prefix: of the names of all folders, such as `puffer_pong_`.
+        kind: names them in the message.
     """
-    ending = sorted(folder for folder in folders if folder.name.endswith(f"_{word}"))
-    if len(ending) > 1:
-        names = " and ".join(folder.name for folder in ending[:3])
-        raise CheckpointError(f"{len(ending)} {kind} end with {word!r}, such as {names}; write more of it")
-    return ending[0] if ending else None
+    path, ending = Path(word), slug(f"_{word}")
+    for folder in (path.parent if path.is_file() else path, data_dir / word, data_dir / slug(f"{prefix}{word}")):
+        if is_run(folder):
+            return folder
+    found = [folder for folder in data_dir.glob(f"{prefix}*") if folder.name.endswith(ending) and is_run(folder)]
+    if len(found) > 1:
+        names = " and ".join(sorted(folder.name for folder in found)[:3])
+        raise CheckpointError(f"{len(found)} {kind} end with {word!r}, such as {names}; write more of it")
+    return found[0] if found else None
 
 
 _REMEDIES = {
@@ -104,80 +115,121 @@ _NO_LOCKS = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOLCK, errno.ENOTSUP
 # `struct flock` of the C library, of which Python knows only the bytes: type, origin, start, length, process on Linux.
 _FLOCK, _FLOCK_TYPE, _FLOCK_PROCESS = ("qqihh", 3, 2) if sys.platform == "darwin" else ("hhqqi0q", 0, 4)
 
-_held: weakref.WeakSet[Lock] = weakref.WeakSet()
+_locked: weakref.WeakSet[RunFolder] = weakref.WeakSet()  # by this process
 
 
-class Lock:
-    """The lock of one folder; the kernel releases that of a process that ends. Making one touches nothing."""
+class RunFolder:
+    """The folder that a trainer writes to. Making one touches nothing; the kernel unlocks that of a process that ends.
 
-    def __init__(self, folder: Path):
-        self.folder = folder
-        self._finalizer: weakref.finalize | None = None  # closes the locked file, where there is one
-        self._descriptor = -1
+    Attributes:
+        path: of the folder.
+    """
 
-    def acquire(self) -> None:
-        """Locks the folder, if the file system has locks and this process may write to it.
+    def __init__(self, path: Path, describe: Callable[[], Mapping[str, object]]):
+        self.path = path
+        self._describe = describe
+        self._is_open = False
+        self._descriptor = -1  # of the locked file
+        self._unlock: weakref.finalize | None = None
 
-        Raises:
-            CheckpointError: if another process has locked it.
+    def open(self) -> None:
+        """Makes and locks the folder, and describes the run in it; once it is open, makes it again if it is gone.
+
+        Raises CheckpointError if another process is writing to it, and StorageError if it cannot be written.
         """
-        if self._finalizer is not None:
+        if self._is_open and not (self.path / CONFIG_FILE).exists():
+            self.close()  # the folder was removed, and the lock with it
+        if self._is_open:
             return
-        # A lock of lockf belongs to this process alone: workers that it forks, and that may outlive it, do not have it.
+        is_new = not self.path.exists()
+        self.lock()
+        if self._unlock is not None:
+            with contextlib.suppress(OSError):  # the disk may be full
+                os.ftruncate(self._descriptor, 0)
+                os.pwrite(self._descriptor, f"process {os.getpid()}\n".encode(), 0)
         try:
-            descriptor = _open(self.folder, os.O_CREAT)
+            write_description(self.path, self._describe())
+        except BaseException:
+            if is_new:  # leave nothing of a folder in which nothing could be written
+                self.close()
+                with contextlib.suppress(OSError):
+                    (self.path / LOCK_FILE).unlink()
+                    self.path.rmdir()
+            raise
+        self._is_open = True
+
+    def update_description(self) -> None:
+        """Writes `config.json` again, if this process has the folder open; a full disk raises StorageError."""
+        if self._is_open:
+            write_description(self.path, self._describe())
+
+    def lock(self) -> None:
+        """Makes the folder and locks it, if the file system has locks and this process may write to it; see `open`."""
+        if self._unlock is not None:
+            return
+        with storing(self.path):
+            self.path.mkdir(parents=True, exist_ok=True)
+            self._descriptor = self._locked_file()
+        if self._descriptor >= 0:
+            self._unlock = weakref.finalize(self, os.close, self._descriptor)
+            _locked.add(self)
+
+    def _locked_file(self) -> int:  # its descriptor, -1 where there are no locks
+        try:
+            descriptor = _open(self.path, os.O_CREAT)
         except OSError as error:
-            if error.errno in _NO_LOCKS:
-                return
             if error.errno in (errno.ELOOP, errno.EINVAL):
                 raise CheckpointError(
-                    f"{self.folder / LOCK_FILE} must be a regular file, found something else; remove it to go on there"
+                    f"{self.path / LOCK_FILE} must be a regular file, found something else; remove it to go on there"
                 ) from error
-            raise
+            if error.errno not in _NO_LOCKS:
+                raise
+            return -1
         try:
+            # A lock of lockf belongs to this process alone: workers that it forks, and that may outlive it, have none.
             fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             holder = os.read(descriptor, 32).decode(errors="replace").strip()
             os.close(descriptor)
             if error.errno in (errno.EAGAIN, errno.EACCES):
                 raise CheckpointError(
-                    f"{self.folder} is being written by {holder or 'another process'}; wait for its end, or begin "
+                    f"{self.path} is being written by {holder or 'another process'}; wait for its end, or begin "
                     "another run"
                 ) from error
             if error.errno not in _NO_LOCKS:
                 raise
-            return
-        self._finalizer = weakref.finalize(self, os.close, descriptor)
-        self._descriptor = descriptor
-        _held.add(self)
+            return -1
+        return descriptor
 
-    def sign(self) -> None:
-        """Writes the number of this process into the locked file, if the disk has room."""
-        if self._finalizer is not None:
-            with contextlib.suppress(OSError):
-                os.ftruncate(self._descriptor, 0)
-                os.pwrite(self._descriptor, f"process {os.getpid()}\n".encode(), 0)
+    def close(self) -> None:
+        """Lets other processes write to it; may be called twice."""
+        self._is_open = False
+        _locked.discard(self)
+        if self._unlock is not None:
+            self._unlock()
+            self._unlock = None
 
-    def release(self) -> None:
-        """Unlocks the folder; may be called twice."""
-        _held.discard(self)
-        if self._finalizer is not None:
-            self._finalizer()
-            self._finalizer = None
+
+def write_description(folder: Path, description: Mapping[str, object]) -> None:
+    """Writes `config.json` into the run's folder."""
+    text = json.dumps(description, indent=2, default=str) + "\n"
+    write_atomically(folder / CONFIG_FILE, text.encode())
 
 
 def writing_process(folder: Path) -> int | None:
     """Returns the number of the process that has locked a folder, without taking the lock; None if none is known."""
     # A process that closes a locked file loses its lock, through whichever descriptor: its own are not looked at.
-    if any(_is_same(lock.folder, folder) for lock in list(_held)):
-        return os.getpid()
+    for own in list(_locked):
+        with contextlib.suppress(OSError):
+            if os.path.samefile(own.path, folder):
+                return os.getpid()
     try:
         descriptor = _open(folder)
     except OSError:
         return None
+    values = [0] * 5
+    values[_FLOCK_TYPE] = fcntl.F_WRLCK
     try:
-        values = [0] * 5
-        values[_FLOCK_TYPE] = fcntl.F_WRLCK
         found = struct.unpack(_FLOCK, fcntl.fcntl(descriptor, fcntl.F_GETLK, struct.pack(_FLOCK, *values)))
     except OSError:
         return None
@@ -193,75 +245,3 @@ def _open(folder: Path, flags: int = 0) -> int:
         os.close(descriptor)
         raise OSError(errno.EINVAL, "it must be a regular file", str(path))
     return descriptor
-
-
-def _is_same(first: Path, second: Path) -> bool:
-    try:
-        return os.path.samefile(first, second)
-    except OSError:
-        return False
-
-
-class RunFolder:
-    """The folder that a trainer writes to. Making one touches nothing.
-
-    Attributes:
-        path: of the folder.
-    """
-
-    def __init__(self, path: Path, describe: Callable[[], dict[str, Any]]):
-        self.path = path
-        self._describe = describe
-        self._lock = Lock(path)
-        self._is_open = False
-
-    def open(self) -> None:
-        """Makes and locks the folder, and describes the run in it; once it is open, makes it again if it is gone.
-
-        Raises:
-            CheckpointError: if another process is writing to it.
-            StorageError: if it cannot be written.
-        """
-        if self._is_open and not (self.path / CONFIG_FILE).exists():
-            self.close()  # the folder was removed, and the lock with it
-        if self._is_open:
-            return
-        is_new = not self.path.exists()
-        self.lock()
-        self._lock.sign()
-        try:
-            write_description(self.path, self._describe())
-        except BaseException:
-            if is_new:  # leave nothing of a folder in which nothing could be written
-                self._lock.release()
-                with contextlib.suppress(OSError):
-                    (self.path / LOCK_FILE).unlink()
-                    self.path.rmdir()
-            raise
-        self._is_open = True
-
-    def update_description(self) -> None:
-        """Writes `config.json` again, if this process has the folder open; a full disk raises StorageError."""
-        if self._is_open:
-            write_description(self.path, self._describe())
-
-    def lock(self) -> None:
-        """Makes the folder, and keeps other processes from writing to it.
-
-        Raises:
-            CheckpointError: if another process is writing to it.
-        """
-        with storing(self.path):
-            self.path.mkdir(parents=True, exist_ok=True)
-            self._lock.acquire()
-
-    def close(self) -> None:
-        """Lets other processes write to it; may be called twice."""
-        self._is_open = False
-        self._lock.release()
-
-
-def write_description(folder: Path, description: dict[str, Any]) -> None:
-    """Writes `config.json` into the run's folder."""
-    text = json.dumps(description, indent=2, default=str) + "\n"
-    write_atomically(folder / CONFIG_FILE, text.encode())

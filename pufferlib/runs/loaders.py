@@ -31,7 +31,6 @@ from pufferlib.fast.device_collector import suits
 from pufferlib.loggers.logger import JsonLogger, Logger
 from pufferlib.loggers.services import NeptuneLogger, TensorBoardLogger, WandbLogger
 from pufferlib.machine import require_memory
-from pufferlib.metrics.finite import find_weight
 from pufferlib.policy import make_module, normalized
 from pufferlib.runs.checkpoint import (
     check_policy_weights,
@@ -39,7 +38,6 @@ from pufferlib.runs.checkpoint import (
     read_outline,
     require_weights,
     resolve_model,
-    weights_in,
 )
 from pufferlib.vector import Vector
 from pufferlib.vector.native import is_stepped_in_c
@@ -63,29 +61,20 @@ def borrowed_generator(seed: int | None = None, devices: Iterable[torch.device] 
 def resolve_device(name: str) -> torch.device:
     """Returns the device of a name; `auto` is CUDA, then MPS, then the CPU, and each process takes its own GPU.
 
-    Raises:
-        ConfigError: if torch does not see the device that is named.
+    A device that torch does not see raises ConfigError.
     """
-    available = {
-        "cuda": torch.cuda.is_available(),
-        "mps": torch.backends.mps.is_available(),
-        "cpu": True,
-    }
-    if name == "auto":
-        return torch.device(_own_gpu(next(kind for kind, is_there in available.items() if is_there)))
+    available = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
+    kind = next(kind for kind, is_there in available.items() if is_there) if name == "auto" else name
+    if kind == "cuda" and distributed.connect().world_size > 1:
+        kind = f"cuda:{distributed.take_gpu()}"
     try:
-        device = torch.device(_own_gpu(name))
+        device = torch.device(kind)
     except RuntimeError as error:
         raise ConfigError(f"train.device must be auto, cuda, mps or cpu, got {name!r}") from error
     is_beyond = device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count()
-    if is_beyond or not available.get(device.type, False):
+    if name != "auto" and (is_beyond or not available.get(device.type, False)):
         raise ConfigError(f"train.device is {name!r} but torch sees no such device; use --train.device cpu or auto")
     return device
-
-
-def _own_gpu(name: str) -> str:
-    is_shared = name == "cuda" and distributed.connect().world_size > 1
-    return f"cuda:{distributed.take_gpu()}" if is_shared else name
 
 
 def load_env(env_name: str, args: dict[str, Any]) -> Vector:
@@ -100,7 +89,8 @@ def load_env(env_name: str, args: dict[str, Any]) -> Vector:
     are_single = "num_envs" not in entry.settings
     vec = VecConfig.from_dict(args["vec"])
     keywords = vec.keywords(device_type, train.seed, are_single)
-    if device_type == "cuda" and suits(train) and _goes_to_the_device(vec, entry.creator):
+    is_free = vec.backend in ("auto", "Device") and vec.batch_size in ("auto", vec.num_envs)
+    if device_type == "cuda" and suits(train) and is_free and is_stepped_in_c(entry.creator):
         keywords["backend"] = "Device"
         if vec.num_envs == "auto":
             keywords["num_envs"] = 1  # nothing overlaps with the GPU's work
@@ -113,8 +103,8 @@ def load_env(env_name: str, args: dict[str, Any]) -> Vector:
             distributed.connect().world_size,
         )
         _require_room(entry, env_kwargs, keywords["num_envs"], train.bptt_horizon if device_type == "cpu" else 1)
-    is_free = vec.backend == "auto" and vec.num_workers == "auto" and are_single and not entry.ini_files
-    if is_free and is_quick(entry.creator, env_kwargs, train.seed):
+    are_free = vec.backend == "auto" and vec.num_workers == "auto" and are_single and not entry.ini_files
+    if are_free and is_quick(entry.creator, env_kwargs, train.seed):
         keywords["backend"] = "Serial"
     vecenv = entry.make_vector(env_kwargs, **keywords)
     creator = None if isinstance(env_name, str) else env_name
@@ -152,11 +142,6 @@ def _require_room_for_policy(make: Callable[[], nn.Module], arguments: Mapping[s
     except Exception:  # a module of a user's own may do anything in it; it is made in earnest next
         return
     require_memory(weights, "a policy of such layers", "have smaller ones, by [policy] and [rnn]")
-
-
-def _goes_to_the_device(vec: VecConfig, creator: Callable[..., PufferEnv]) -> bool:
-    is_free = vec.backend in ("auto", "Device") and vec.batch_size in ("auto", vec.num_envs)
-    return is_free and is_stepped_in_c(creator)
 
 
 def load_policy(
@@ -206,29 +191,13 @@ def load_policy(
         _require_room_for_policy(make, {**arguments, **recurrent})
         policy = make()
     if model is not None:
-        ranks.from_first(lambda: _load_weights(policy, weights_path))
+        ranks.from_first(lambda: load_policy_weights(policy, weights_path))
         ranks.broadcast(list(policy.state_dict().values()))
     return policy.to(device)
 
 
-def _load_weights(policy: nn.Module, path: Path) -> None:
-    load_policy_weights(policy, path)
-    check_weights(policy, path)
-
-
-def check_weights(policy: nn.Module, path: Path) -> None:
-    """Refuses weights that a file had and that no policy can act by.
-
-    Raises:
-        CheckpointError: if one is infinite or NaN; the message names it.
-    """
-    broken = find_weight(policy)
-    if broken is not None:
-        raise CheckpointError(f"{path} must hold finite weights, but {broken}; take an earlier model")
-
-
 def _require_fit(make: Callable[[], nn.Module], path: Path) -> None:
-    weights = require_weights(weights_in(read_outline(path)), path)
+    weights = require_weights(read_outline(path), path)
     most = 2 * len(weights) + 64  # a class may make some that it does not keep
     made, thread = 0, threading.get_ident()
 
@@ -261,27 +230,17 @@ def _require_fit(make: Callable[[], nn.Module], path: Path) -> None:
 def make_loggers(
     log_settings: Mapping[str, Any], run_folder: Path, run_id: str, resume_step: int | None = None
 ) -> list[Logger]:
-    """Makes the loggers of a run, which keep their files in its folder.
+    """Makes the loggers of a run: a JsonLogger, then those that the settings ask for.
 
     Args:
         log_settings: the `[log]` section; keys that are absent take their defaults.
         run_folder: `metrics.jsonl` and the folders `tensorboard`, `wandb` and `neptune` are made there.
         run_id: the run's name, the same when it is resumed.
         resume_step: the agent step from which a resumed run continues; None for a new run.
-
-    Returns:
-        A JsonLogger, then those that the settings ask for.
-
-    Raises:
-        ConfigError: if a setting is wrong.
-        MissingExtraError: if a logger's package is not installed.
-        APIUsageError: if Neptune's workspace is missing.
     """
     config = LogConfig.from_dict(log_settings)
-    common = {
-        **{"name": config.name, "tags": config.tag_list, "run_id": run_id},
-        **{"mode": "offline" if config.offline else None},
-    }
+    mode = "offline" if config.offline else None
+    common = {"name": config.name, "tags": config.tag_list, "run_id": run_id, "mode": mode}
     loggers: list[Logger] = [JsonLogger(run_folder / "metrics.jsonl", resume_step, run_id)]
     if config.tensorboard:
         loggers.append(TensorBoardLogger(run_folder / "tensorboard", run_id, resume_step))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from functools import partial
 from typing import Any
 
@@ -50,6 +51,27 @@ def make(name: str | Callable[..., Any], **kwargs: Any) -> PufferEnv | vector.Ve
     return _make_called(name, kwargs)
 
 
+def is_to_be_made(env: object) -> bool:
+    """Returns whether it is a name, a class or a function; a ready environment may be callable too."""
+    is_function = callable(env) and not hasattr(env, "step")
+    return not is_vector(env) and (isinstance(env, (str, type)) or is_function)
+
+
+def is_vector(env: object) -> bool:
+    """Returns whether it has the methods of a vector of environments."""
+    return hasattr(env, "recv") and hasattr(env, "send")
+
+
+@contextmanager
+def ready_env(env: object) -> Iterator[PufferEnv | vector.Vector]:
+    """Gives an environment or a vector; one that is to be made is closed afterwards."""
+    if not is_to_be_made(env):
+        yield vector.as_puffer_env(env)
+        return
+    with closing(make(env)) as made:
+        yield made
+
+
 def has_num_envs(creator: Callable) -> bool:
     """Returns whether a class or function takes `num_envs`, itself or where its `**kwargs` go."""
     try:
@@ -84,24 +106,18 @@ def environment_name(env: PufferEnv | vector.Vector) -> str:
     package, _, rest = type(env).__module__.partition("pufferlib.ocean.")
     if rest and not package:
         return ocean.PREFIX + rest.split(".")[0]
-    if isinstance(env, (EmulatedEnv, vector.GymnasiumVectorPufferEnv)):
-        return _emulated_name(env.env)
-    return type(env).__name__.lower()
-
-
-def _emulated_name(env: object) -> str:
-    spec, metadata = getattr(env, "spec", None), getattr(env, "metadata", None) or {}
+    if not isinstance(env, (EmulatedEnv, vector.GymnasiumVectorPufferEnv)):
+        return type(env).__name__.lower()
+    spec, metadata = getattr(env.env, "spec", None), getattr(env.env, "metadata", None) or {}
     if spec is not None:
         return spec.id
-    return str(metadata.get("name") or type(getattr(env, "unwrapped", env)).__name__.lower())
+    return str(metadata.get("name") or type(getattr(env.env, "unwrapped", env.env)).__name__.lower())
 
 
 def env_arguments(name: str, given: dict[str, Any]) -> dict[str, Any]:
     """Returns the keyword arguments of an environment: those given, else its configuration's.
 
-    Raises:
-        APIUsageError: if it has no such keyword.
-        ConfigError: if one has the wrong type.
+    Raises APIUsageError if it has no such keyword, and ConfigError if one has the wrong type.
     """
     known = env_settings(name)
     for keyword in given:
@@ -113,49 +129,37 @@ def env_arguments(name: str, given: dict[str, Any]) -> dict[str, Any]:
 
 def _make_named(name: str, kwargs: dict[str, Any]) -> PufferEnv | vector.Vector:
     entry = catalog.find(name)
-    creator, counts = entry.creator, "num_envs" in env_settings(name)
-    given = {keyword: value for keyword, value in kwargs.items() if keyword not in _PASSED_ON}
-    passed_on = {keyword: kwargs[keyword] for keyword in _PASSED_ON if keyword in kwargs}
+    counts = "num_envs" in env_settings(name)
+    given, passed_on = _sorted_out(kwargs)
     if counts and given.get("num_envs", "auto") == "auto":
         given["num_envs"] = NUM_ENVS
-    if counts or "num_envs" not in given:
-        arguments = env_arguments(name, given)
-        env = creator(**arguments, **passed_on)
-        env.made_from = Origin(entry.name, arguments, {"num_envs": 1})
-        return env
-    num_envs = given.pop("num_envs")
+    is_vector = not counts and "num_envs" in given
+    vec = {"num_envs": given.pop("num_envs"), "backend": "Serial"} if is_vector else {"num_envs": 1}
     arguments = env_arguments(name, given)
-    vecenv = _make_many(name, creator, arguments, num_envs, passed_on)
-    vecenv.made_from = Origin(entry.name, arguments, {"num_envs": num_envs, "backend": "Serial"})
-    return vecenv
+    if is_vector:
+        made = _make_many(name, entry.creator, arguments, vec["num_envs"], passed_on)
+    else:
+        made = entry.creator(**arguments, **passed_on)
+    made.made_from = Origin(entry.name, arguments, vec)
+    return made
+
+
+def _sorted_out(kwargs: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:  # the settings, and the others
+    given = {keyword: value for keyword, value in kwargs.items() if keyword not in _PASSED_ON}
+    return given, {keyword: kwargs[keyword] for keyword in _PASSED_ON if keyword in kwargs}
 
 
 def _make_called(creator: Callable, kwargs: dict[str, Any]) -> PufferEnv | vector.Vector:
-    made = _call(creator, kwargs)
+    given, passed_on = _sorted_out(kwargs)
+    made = _call(creator, dict(given), passed_on)
     if getattr(made, "made_from", None) is None:
-        given = {name: value for name, value in kwargs.items() if name not in _PASSED_ON}
         is_vector = "num_envs" in given and not isinstance(made, PufferEnv)
         vec = {"num_envs": given.pop("num_envs"), "backend": "Serial"} if is_vector else {"num_envs": 1}
         made.made_from = origin_of_call(creator, given, vec)
     return made
 
 
-def origin_of_call(creator: Callable, arguments: dict[str, Any], vec: dict[str, Any]) -> Origin | None:
-    """Returns how a class or function of the user's made environments; None if no other process could."""
-    name = importable_name(creator)
-    while isinstance(creator, partial):
-        if creator.args:
-            return None
-        arguments, creator = {**creator.keywords, **arguments}, creator.func
-    is_plain = all(isinstance(value, (bool, int, float, str, type(None))) for value in arguments.values())
-    if name is None or not is_plain:
-        return None
-    return Origin(name, arguments, vec)
-
-
-def _call(creator: Callable, kwargs: dict[str, Any]) -> PufferEnv | vector.Vector:
-    given = {keyword: value for keyword, value in kwargs.items() if keyword not in _PASSED_ON}
-    passed_on = {keyword: kwargs[keyword] for keyword in _PASSED_ON if keyword in kwargs}
+def _call(creator: Callable, given: dict[str, Any], passed_on: dict[str, Any]) -> PufferEnv | vector.Vector:
     if "num_envs" not in given or has_num_envs(creator):
         return _make_one(creator, given, passed_on)
     if keyword_settings(creator)[1] and not makes_others(creator):  # it has **kwargs: only a call can tell
@@ -181,3 +185,16 @@ def _make_many(
         raise APIUsageError(f"buf is for one environment, got it with num_envs={num_envs} of {name}")
     seed = passed_on.get("seed", 0)
     return vector.make(creator, env_kwargs=env_kwargs, backend="Serial", num_envs=num_envs, seed=seed)
+
+
+def origin_of_call(creator: Callable, arguments: dict[str, Any], vec: dict[str, Any]) -> Origin | None:
+    """Returns how a class or function of the user's made environments; None if no other process could."""
+    name = importable_name(creator)
+    while isinstance(creator, partial):
+        if creator.args:
+            return None
+        arguments, creator = {**creator.keywords, **arguments}, creator.func
+    is_plain = all(isinstance(value, (bool, int, float, str, type(None))) for value in arguments.values())
+    if name is None or not is_plain:
+        return None
+    return Origin(name, arguments, vec)

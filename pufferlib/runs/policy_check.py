@@ -23,11 +23,7 @@ _ROWS, _HORIZON = 5, 3  # of the observations that a policy is checked with: siz
 
 
 def move_policy(policy: nn.Module, device: torch.device) -> nn.Module:
-    """Moves the policy to a device, and returns it.
-
-    Raises:
-        APIUsageError: if a parameter is on torch's `meta` device, where there are no numbers.
-    """
+    """Moves the policy to a device, and returns it; APIUsageError if a parameter on `meta` has no numbers."""
     for name, parameter in policy.named_parameters():
         if parameter.is_meta:
             raise APIUsageError(
@@ -42,10 +38,8 @@ def check_policy(
 ) -> None:
     """Calls a policy on observations of zeros, to act and to train, and checks what it returns.
 
-    Neither its buffers nor torch's random numbers are changed.
-
-    Raises:
-        APIUsageError: if it has nothing to train, fails, or returns something of another form or shape than expected.
+    Neither its buffers nor torch's random numbers are changed. An APIUsageError says that it has nothing to train,
+    fails, or returns something of another form or shape than expected.
     """
     if not any(parameter.requires_grad for parameter in policy.parameters()):
         raise APIUsageError(f"{type(policy).__name__} must have parameters to train, got none that require gradients")
@@ -62,11 +56,7 @@ def check_policy(
 def check_acting(
     policy: nn.Module, observation_space: gymnasium.Space, action_space: gymnasium.Space, device: torch.device
 ) -> None:
-    """Checks what a policy that acts returns of observations of zeros; a part of `check_policy`.
-
-    Raises:
-        APIUsageError: if it fails, or returns something of another form or shape than expected.
-    """
+    """Checks what a policy that acts returns of observations of zeros; a part of `check_policy`, which raises alike."""
     policy = getattr(policy, "_orig_mod", policy)  # checked as it is, without compiling it for these sizes
     with _unchanged(policy, device):
         state = dict(policy.initial_state(_ROWS, device)) if hasattr(policy, "initial_state") else {}
@@ -88,11 +78,7 @@ def _zeros(space: gymnasium.Space, device: torch.device) -> Tensor:
 
 
 def check_state(policy: nn.Module, expected: dict[str, Tensor], device: torch.device) -> None:
-    """Checks that a policy's recurrent state is of a given form.
-
-    Raises:
-        APIUsageError: if it is not.
-    """
+    """Checks that a policy's recurrent state is of a given form; if it is not, it raises APIUsageError."""
     found = dict(policy.initial_state(_ROWS, device)) if hasattr(policy, "initial_state") else {}
     shapes = [{name: tuple(tensor.shape[1:]) for name, tensor in state.items()} for state in (expected, found)]
     if shapes[0] != shapes[1]:
@@ -133,22 +119,19 @@ def _check_call(
 
 
 def _check_logits(label: str, logits: object, space: gymnasium.Space, leading: tuple[int, ...], rows: str) -> None:
-    parts = spaces.action_parts(space)
     is_alone = isinstance(space, (Discrete, Box))
-    widths = [space.shape] if isinstance(space, Box) else [(part.outputs,) for part in parts]
-    kinds = [Normal if part.choices is None else Tensor for part in parts]
+    expected = [
+        (Normal if part.choices is None else Tensor, space.shape if isinstance(space, Box) else (part.outputs,))
+        for part in spaces.action_parts(space)
+    ]
     found = [logits] if is_alone else list(logits) if isinstance(logits, (tuple, list)) else []
-    expected = [(kind, (*leading, *width)) for kind, width in zip(kinds, widths, strict=True)]
     if len(found) == len(expected) and all(
-        isinstance(part, kind) and tuple(_shape(part)) == shape
-        for part, (kind, shape) in zip(found, expected, strict=True)
+        isinstance(part, kind) and tuple(_shape(part)) == (*leading, *width)
+        for part, (kind, width) in zip(found, expected, strict=True)
     ):
         return
     names = {Tensor: "a tensor", Normal: "a torch.distributions.Normal"}
-    wanted = " and ".join(
-        f"{names[kind]} of shape ({', '.join([rows, *map(str, width)])})"
-        for kind, width in zip(kinds, widths, strict=True)
-    )
+    wanted = " and ".join(f"{names[kind]} of shape ({', '.join([rows, *map(str, width)])})" for kind, width in expected)
     raise APIUsageError(
         f"{label} must return logits as {'' if is_alone else 'a tuple of '}{wanted} for {space}, "
         f"got {_found(logits)} for {leading}"

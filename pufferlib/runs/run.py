@@ -20,7 +20,7 @@ from pufferlib.runs.checkpoint import (
     remove_unfinished,
     save_checkpoint_folder,
 )
-from pufferlib.runs.description import class_text, describe_run, policy_settings, settings_of
+from pufferlib.runs.description import describe_run, settings_of
 from pufferlib.runs.folder import TRAINER_STATE, RunFolder
 from pufferlib.runs.trainer_state import Progress, TrainerParts, find_nonfinite, load_trainer_state, rank_state
 
@@ -45,12 +45,12 @@ class Run:
         self._describe_computation = describe_computation
         self._storage_reason: str | None = None  # why the last checkpoint could not be written
         self._divergence: str | None = None  # the error that ended the training, until a checkpoint is loaded
+        self._length: dict[str, int | None] = {}  # settings that replace earlier ones
         folder = Path(call.config.data_dir) / slug(f"{call.env_name}_{run_id}")  # of a user's logger, too
         self._folder = RunFolder(folder, self.describe)
         self._metrics_file = JsonLogger(folder / METRICS_FILE, run_id=run_id)
         wants_file = not given.loggers or any(type(logger) is not NoLogger for logger in given.loggers)
         files = [self._metrics_file] if wants_file and self._ranks.is_first else []
-        self._length: dict[str, int | None] = {}  # settings that replace earlier ones
         train = asdict(call.config)
         self._logged = {"env_name": call.env_name, "train": train, "computation": describe_computation()}
         self.logger = Loggers([*files, given], self._logged)
@@ -73,16 +73,10 @@ class Run:
         if settings is None:
             settings = settings_of(call.env_name, call.settings, call.vecenv, call.policy)
         settings = {**settings, "train": {**settings["train"], **self._length}}
-        is_known = policy_settings(call.policy, settings["env_name"]) is not None
-        return describe_run(settings, None if is_known else class_text(call.policy), self._describe_computation())
+        return describe_run(settings, call.policy, self._describe_computation())
 
     def open(self) -> None:
-        """Makes and describes the folder, which is needed only to have it before the first log or checkpoint.
-
-        Raises:
-            CheckpointError: if another process is writing to it.
-            StorageError: if it cannot be written.
-        """
+        """Makes and describes the folder, if it is needed before the first log or checkpoint; see `RunFolder.open`."""
         if self._ranks.is_first:
             self._folder.open()
 
@@ -91,21 +85,9 @@ class Run:
         self._folder.close()
 
     def save(
-        self,
-        parts: TrainerParts,
-        progress: Progress,
-        statistics: dict[str, float] | None,
-        metadata: Mapping[str, Any],
+        self, parts: TrainerParts, progress: Progress, statistics: dict[str, float] | None, metadata: Mapping[str, Any]
     ) -> str:
-        """Writes a checkpoint into the folder; all processes call it.
-
-        Returns:
-            The path of the weights.
-
-        Raises:
-            CheckpointError: if another process is writing to the folder.
-            StorageError: if it cannot be written.
-        """
+        """Writes a checkpoint into the folder, and returns the path of the weights; all processes call it."""
         ranks = self._ranks.gather(rank_state(parts, statistics))
 
         def write() -> None:
@@ -122,9 +104,6 @@ class Run:
 
         Returns:
             The progress, the statistics of the untrained rollout that was restored, if any, and the metadata.
-
-        Raises:
-            CheckpointError: if there is no checkpoint, it does not fit, or another process is writing to the folder.
         """
         if not self._ranks.from_first(path.is_dir):
             progress, metadata = load_checkpoint_file(path, parts, self._ranks)
@@ -146,8 +125,7 @@ class Run:
     def require_finite(self, parts: TrainerParts, learning_rate: float) -> None:
         """Checks that training can continue from the parts; the first process does so for all.
 
-        Raises:
-            DivergedError: names the first number that is not finite, or the earlier error, and the checkpoint to use.
+        The DivergedError names the first number that is not finite, or the earlier error, and the checkpoint to use.
         """
 
         def require() -> None:

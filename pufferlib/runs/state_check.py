@@ -15,9 +15,11 @@ import pickle
 import struct
 import zipfile
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO
 
+import gymnasium
 import numpy as np
 import torch
 from torch import Tensor
@@ -25,9 +27,8 @@ from torch import Tensor
 from pufferlib import spaces
 from pufferlib.errors import APIUsageError, CheckpointError
 from pufferlib.extensions.optimizers import Muon, Sgd
-from pufferlib.ppo.collector import BOUNDARY_COLUMNS, Collector
-from pufferlib.ppo.learner import Learner
-from pufferlib.ppo.rollout import FinalValues
+from pufferlib.ppo.collector import BOUNDARY_COLUMNS
+from pufferlib.ppo.rollout import FinalValues, Rollout
 from pufferlib.runs.trainer_state import TrainerParts, named_parameters, rollout_state
 from pufferlib.vector.base import RESULT_ARRAYS
 
@@ -54,9 +55,8 @@ class Refused(ValueError):
 def outline(file: BinaryIO) -> Any:
     """Returns what `torch.load` would return of an open file, with every tensor on torch's `meta` device.
 
-    Raises:
-        Refused: if the file is not as `torch.save` writes tensors, numbers, text, lists and dicts, or too large.
-        zipfile.BadZipFile: if it is damaged.
+    Raises Refused if the file is not as `torch.save` writes tensors, numbers, text, lists and dicts, or too large, and
+    BadZipFile if it is damaged.
     """
     _check_directory(file)
     with zipfile.ZipFile(file) as archive:
@@ -108,7 +108,7 @@ def _part_sizes(archive: zipfile.ZipFile, file_size: int) -> dict[str, int]:
     return sizes
 
 
-def _check_content(found: Any) -> None:
+def _check_content(found: object) -> None:
     count, waiting = 0, [(found, 0)]
     while waiting:
         part, depth = waiting.pop()
@@ -135,7 +135,7 @@ def _check_attributes(attributes: dict[str, Any]) -> None:
         raise Refused("a dict in it must have no attributes but the versions of modules")
 
 
-def _unknown(name: Any) -> Refused:
+def _unknown(name: object) -> Refused:
     words = ascii(str(name)[:60]).strip("'") if isinstance(name, str) else type(name).__name__
     return Refused(f"it must hold tensors, numbers, text, lists and dicts, found a {words}")
 
@@ -168,21 +168,9 @@ class _LimitedFile(io.BytesIO):
 
 
 class _OutlinePickle(pickle._Unpickler):  # the one in Python: that in C cannot be restricted to some instructions
-    _ALLOWED = (
-        *(
-            pickle.PROTO,
-            pickle.STOP,
-            pickle.MARK,
-            pickle.EMPTY_DICT,
-            pickle.EMPTY_LIST,
-            pickle.EMPTY_TUPLE,
-            pickle.NONE,
-        ),
-        *(pickle.NEWTRUE, pickle.NEWFALSE, pickle.BININT, pickle.BININT1, pickle.BININT2, pickle.BINFLOAT),
-        *(pickle.LONG1, pickle.BINUNICODE, pickle.GLOBAL, pickle.BINPUT, pickle.LONG_BINPUT, pickle.BINGET),
-        *(pickle.LONG_BINGET, pickle.TUPLE, pickle.TUPLE1, pickle.TUPLE2, pickle.TUPLE3, pickle.BINPERSID),
-    )
-    dispatch = {code[0]: pickle._Unpickler.dispatch[code[0]] for code in _ALLOWED}
+    _ALLOWED = """PROTO STOP MARK EMPTY_DICT EMPTY_LIST EMPTY_TUPLE NONE NEWTRUE NEWFALSE BININT BININT1 BININT2 LONG1
+        BINFLOAT BINUNICODE GLOBAL BINPUT LONG_BINPUT BINGET LONG_BINGET TUPLE TUPLE1 TUPLE2 TUPLE3 BINPERSID"""
+    dispatch = {code[0]: pickle._Unpickler.dispatch[code[0]] for code in map(vars(pickle).get, _ALLOWED.split())}
 
     def __init__(self, data: bytes, sizes: dict[str, int]):
         super().__init__(_LimitedFile(data))
@@ -241,23 +229,20 @@ class _OutlinePickle(pickle._Unpickler):  # the one in Python: that in C cannot 
     dispatch |= {pickle.APPEND[0]: load_append, pickle.APPENDS[0]: load_items, pickle.SETITEMS[0]: load_items}
 
 
-def _tensor(
-    storage: Any, offset: Any, shape: Any, strides: Any, requires_grad: Any, hooks: Any, bits: Any = None
-) -> Tensor:
-    are_plain = type(requires_grad) is bool and type(hooks) is _OrderedDict and not hooks and not bits
+def _tensor(*arguments: Any) -> Tensor:
+    storage, offset, shape, strides, requires_grad, hooks, *bits = arguments
+    are_plain = type(requires_grad) is bool and type(hooks) is _OrderedDict and not hooks and not any(bits)
     are_sizes = all(type(size) is int and 0 <= size < 2**62 for size in (offset, *shape, *strides))
     if not isinstance(storage, _Storage) or not are_plain or not are_sizes or len(shape) != len(strides):
         raise Refused("a tensor in it has no sizes")
-    count = 1
-    for size in shape:
-        count *= size
+    count = math.prod(shape)
     last = offset + sum((size - 1) * stride for size, stride in zip(shape, strides, strict=True)) if count else -1
     if count > max(storage.count, MAX_REPEATED) or last >= storage.count:
         raise Refused("a tensor in it has more numbers than are stored")
     return torch.empty_strided(shape, strides, dtype=storage.dtype, device="meta")
 
 
-def _parameter(found: Any, *others: Any) -> Tensor:
+def _parameter(found: object, *others: object) -> Tensor:
     if not isinstance(found, Tensor):
         raise Refused("a parameter in it is no tensor")
     return found
@@ -270,7 +255,7 @@ _CALLS = {
 }
 
 
-Check = Callable[[Any, str], None]
+Check = Callable[[Any, str], None]  # of what was found and its place; raises Mismatch
 
 MAX_COUNT = 2**53  # a float64, as JSON and loggers have it, still tells it from the next one
 
@@ -279,39 +264,38 @@ class Mismatch(Exception):
     """A value differs from the expected one; the message has the place, the expected and the found value."""
 
 
-def compare(found: Any, expected: Any, place: str) -> None:
-    """Compares what was loaded with what is expected, see the top of this file; `place` is for messages.
+def compare(found: object, expected: object, place: str) -> None:
+    """Compares what was loaded with what is expected; raises Mismatch at the first difference, with its place.
 
-    Raises:
-        Mismatch: at the first difference.
+    Expected may be a tensor, whose dtype and shape count; a dict or a list of expected values; `int` for one of at
+    least 0; `float` for any finite number; another type; a `Check`; or a value itself.
     """
     if isinstance(expected, Tensor):
-        require(_is_like(found, expected), place, describe(expected), found)
+        _require(_is_like(found, expected), place, describe(expected), found)
     elif isinstance(expected, dict):
-        require(type(found) is dict, place, f"a dict of {_join(expected)}", found)
+        _require(type(found) is dict, place, f"a dict of {_join(expected)}", found)
         for name in (*expected, *found):
-            require(name in found, place, f"a dict with {name!r}", found)
-            require(name in expected, place, f"a dict without {name!r}, only of {_join(expected) or 'nothing'}", found)
+            _require(name in found, place, f"a dict with {name!r}", found)
+            _require(name in expected, place, f"a dict without {name!r}, only of {_join(expected) or 'nothing'}", found)
         for name, part in expected.items():
             compare(found[name], part, f"{place}[{name!r}]")
     elif isinstance(expected, list):
-        require(type(found) is list and len(found) == len(expected), place, f"a list of {len(expected)}", found)
+        _require(type(found) is list and len(found) == len(expected), place, f"a list of {len(expected)}", found)
         for index, part in enumerate(expected):
             compare(found[index], part, f"{place}[{index}]")
     elif expected is int:
-        require(type(found) is int and 0 <= found <= MAX_COUNT, place, "an integer of at least 0", found)
+        _require(type(found) is int and 0 <= found <= MAX_COUNT, place, "an integer of at least 0", found)
     elif expected is float:
         finite()(found, place)
     elif isinstance(expected, type):
-        require(type(found) is expected, place, f"a {expected.__name__}", found)
+        _require(type(found) is expected, place, f"a {expected.__name__}", found)
     elif callable(expected):
         expected(found, place)
     else:
-        require(type(found) is type(expected) and found == expected, place, repr(expected), found)
+        _require(type(found) is type(expected) and found == expected, place, repr(expected), found)
 
 
-def require(is_met: bool, place: str, expected: str, found: Any) -> None:
-    """Raises Mismatch unless the condition is met."""
+def _require(is_met: bool, place: str, expected: str, found: object) -> None:
     if not is_met:
         raise Mismatch(f"{place} must be {expected}, got {describe(found)}")
 
@@ -322,29 +306,19 @@ def finite(low: float = -math.inf, high: float = math.inf) -> Check:
     def check(found: Any, place: str) -> None:
         is_number = type(found) in (int, float) and abs(found) <= 1e300  # false for NaN
         words = "" if low == -math.inf else f" from {low:g} to {high:g}"
-        require(is_number and low <= found <= high, place, f"a finite number{words}", found)
+        _require(is_number and low <= found <= high, place, f"a finite number{words}", found)
 
     return check
 
 
-def any_number(found: Any, place: str) -> None:
-    """Expects a number; an environment or a formula may have made it infinite or NaN."""
-    require(type(found) is float or (type(found) is int and abs(found) <= MAX_COUNT), place, "a number", found)
+def _check_numbers(found: Any, place: str) -> None:  # an environment or a formula may have made them infinite or NaN
+    _require(type(found) is dict and all(type(name) is str for name in found), place, "a dict of names", found)
+    for name, value in found.items():
+        is_number = type(value) is float or (type(value) is int and abs(value) <= MAX_COUNT)
+        _require(is_number, f"{place}[{name!r}]", "a number", value)
 
 
-def dict_of(expected: Any) -> Check:
-    """Expects a dict from text to values like the expected one."""
-
-    def check(found: Any, place: str) -> None:
-        require(type(found) is dict and all(type(name) is str for name in found), place, "a dict of names", found)
-        compare(found, dict.fromkeys(found, expected), place)
-
-    return check
-
-
-def optional(expected: Any, absent: Any = None) -> Check:
-    """Expects a value like the expected one, or `absent`."""
-
+def _optional(expected: object, absent: object = None) -> Check:
     def check(found: Any, place: str) -> None:
         if type(found) is not type(absent) or found != absent:
             compare(found, expected, place)
@@ -352,7 +326,7 @@ def optional(expected: Any, absent: Any = None) -> Check:
     return check
 
 
-def describe(found: Any) -> str:
+def describe(found: object) -> str:
     """Describes a value in a few words."""
     if isinstance(found, Tensor):
         layout = "" if found.layout is torch.strided else f" {str(found.layout).removeprefix('torch.')}"
@@ -367,15 +341,13 @@ def describe(found: Any) -> str:
     return type(found).__name__
 
 
-def _is_like(found: Any, expected: Tensor) -> bool:
+def _is_like(found: object, expected: Tensor) -> bool:
     return (
         isinstance(found, Tensor)
         and found.layout is torch.strided
         and found.device.type == "cpu"
-        and not found.requires_grad
+        and not (found.requires_grad or found.is_conj() or found.is_neg())
         and (found.dtype, found.shape) == (expected.dtype, expected.shape)
-        and not found.is_conj()
-        and not found.is_neg()
     )
 
 
@@ -384,14 +356,13 @@ def _join(names: Iterable[object]) -> str:
     return ", ".join(words[:4] + ["..."] * (len(words) > 4))
 
 
-MAX_METADATA = 2**20  # letters as JSON; `archive` refuses a file with many more
+MAX_METADATA = 2**20  # letters as JSON; `outline` refuses a file with many more
 
 
-def plain_metadata(metadata: Mapping[str, Any] | None) -> dict[str, Any]:
+def plain_metadata(metadata: object) -> dict[str, Any]:
     """Returns the metadata as a checkpoint holds it, with Python's numbers in place of NumPy's.
 
-    Raises:
-        APIUsageError: if a value is no number, text, None, list or dict, naming its key, or if there are too many.
+    The APIUsageError for a value that is no number, text, None, list or dict names its key; there may not be too many.
     """
     if metadata is None:
         return {}
@@ -406,7 +377,7 @@ def plain_metadata(metadata: Mapping[str, Any] | None) -> dict[str, Any]:
     return found
 
 
-def _plain(value: Any, place: str) -> Any:
+def _plain(value: object, place: str) -> Any:
     if isinstance(value, Mapping):
         for key in value:
             if not isinstance(key, str):
@@ -427,54 +398,49 @@ def _plain(value: Any, place: str) -> Any:
     )
 
 
-def check_metadata(found: Any, place: str) -> None:
+def check_metadata(found: object, place: str) -> None:
     """Raises Mismatch for metadata that `plain_metadata` would not return."""
-    require(type(found) is dict, place, "a dict", found)
+    _require(type(found) is dict, place, "a dict", found)
     try:
         plain_metadata(found)
     except (APIUsageError, RecursionError) as error:
         raise Mismatch(f"{place} must be plain numbers, text, lists and dicts ({error})") from error
 
 
-_numbers = dict_of(any_number)
-_seconds = finite(0.0, 1e10)
-
-
 def _check_statistics(found: Any, place: str) -> None:  # of FinishedEpisodes
-    returns = dict.fromkeys(("return_sum", "return_min", "return_max"), any_number)
-    episodes = {"count": int, "length_sum": int, **returns}
-    compare(found, {"sums": _numbers, "counts": _numbers, "episodes": episodes}, place)
+    compare(found, dict.fromkeys(("sums", "counts", "episodes"), _check_numbers), place)
+    names = dict.fromkeys(("return_sum", "return_min", "return_max"), lambda found, place: None)  # any numbers
+    compare(found["episodes"], {"count": int, "length_sum": int, **names}, f"{place}['episodes']")
     are_counted = found["sums"].keys() == found["counts"].keys() and all(n > 0 for n in found["counts"].values())
-    require(are_counted, place, "sums with a count each", found)
+    _require(are_counted, place, "sums with a count each", found)
 
 
+_SECONDS = finite(0.0, 1e10)
 _INTERVAL = {  # of Report
-    **dict.fromkeys(("seconds", "iteration_seconds"), _seconds),
+    **dict.fromkeys(("seconds", "iteration_seconds"), _SECONDS),
     **dict.fromkeys(("episodes", "before"), _check_statistics),
 }
+PROGRESS = {"epoch": int, "global_step": int, "uptime": _SECONDS, "learning_rate": float}
 
 
-def check_trainer_state(path: Path, state: Any, parts: TrainerParts, world_size: int) -> None:
-    """Checks what was loaded from `trainer_state.pt` against the parts of the trainer that is to go on.
+def check_trainer_state(path: Path, state: dict[str, Any], parts: TrainerParts, world_size: int) -> None:
+    """Checks what was loaded from `trainer_state.pt` against the parts of the trainer that is to continue.
 
-    Of a state of more or fewer processes only the first interval is used, and checked.
-
-    Raises:
-        CheckpointError: at the first difference.
+    Of a state of more or fewer processes only the first interval is used, and checked. CheckpointError names the first
+    difference.
     """
     expected = {
         **{"format": int, "env": str, "model": str, "metadata": check_metadata},
-        **{"epoch": int, "global_step": int, "untrained_steps": int, "logged": [int, int]},
-        **{"uptime": _seconds, "learning_rate": float, "losses": _numbers},
+        **{**PROGRESS, "untrained_steps": int, "logged": [int, int], "losses": _check_numbers},
         **{"learning": expected_learning(parts), "ranks": list},
     }
     try:
         compare(state, expected, "trainer_state")
         epoch, step = state["logged"]
         is_past = epoch <= state["epoch"] and max(step, state["untrained_steps"]) <= state["global_step"]
-        require(is_past, "trainer_state", "of fewer logged and untrained steps than all", state)
+        _require(is_past, "trainer_state", "of fewer logged and untrained steps than all", state)
         ranks = state["ranks"]
-        require(bool(ranks) and all(type(rank) is dict for rank in ranks), "ranks", "a list of dicts", ranks)
+        _require(bool(ranks) and all(type(rank) is dict for rank in ranks), "ranks", "a list of dicts", ranks)
         if len(ranks) == world_size:
             compare(ranks, [_expected_rank(parts)] * world_size, "ranks")
         else:
@@ -488,14 +454,20 @@ def check_trainer_state(path: Path, state: Any, parts: TrainerParts, world_size:
 
 def expected_learning(parts: TrainerParts) -> dict[str, Any]:
     """Returns what `learning_state` of parts like these may return, for `compare`."""
-    learner = parts.learner
+    learner, of_optimizer = parts.learner, {}
+    for name, parameter in named_parameters(learner).items():
+        if isinstance(learner.optimizer, Sgd) or (isinstance(learner.optimizer, Muon) and parameter.dim() == 2):
+            state = {"momentum_buffer": parameter.detach()}
+        else:
+            state = {"step": _check_step, "exp_avg": parameter.detach(), "exp_avg_sq": parameter.detach()}
+        of_optimizer[name] = _optional(state, {})  # one that was never stepped has none
     expected = {
         "learner": {
             "optimizer": learner.config.optimizer,
-            "optimizer_state": _expected_optimizer(learner),
+            "optimizer_state": of_optimizer,
             "learning_rate": float,
             "minibatches_due": finite(-1.0, 1.0),
-            "metrics": _numbers,
+            "metrics": _check_numbers,
         }
     }
     if parts.reward_normalizer is not None:
@@ -503,36 +475,20 @@ def expected_learning(parts: TrainerParts) -> dict[str, Any]:
     return expected
 
 
-def _expected_optimizer(learner: Learner) -> dict[str, Any]:
-    expected = {}
-    for name, parameter in named_parameters(learner).items():
-        if isinstance(learner.optimizer, Sgd) or (isinstance(learner.optimizer, Muon) and parameter.dim() == 2):
-            state = {"momentum_buffer": parameter.detach()}
-        else:
-            state = {"step": _check_step, "exp_avg": parameter.detach(), "exp_avg_sq": parameter.detach()}
-        expected[name] = optional(state, {})  # one that was never stepped has none
-    return expected
-
-
 def _check_step(found: Any, place: str) -> None:
     compare(found, torch.zeros(()), place)
-    require(bool(found >= 0.0), place, "a count", found)
+    _require(bool(found >= 0.0), place, "a count", found)
 
 
 def _expected_rank(parts: TrainerParts) -> dict[str, Any]:
-    rollout = {"content": _expected_rollout(parts.collector), "statistics": _numbers}
-    return {
-        "interval": _INTERVAL,
-        "generator": _generator(parts.generator.device),
-        "torch_generator": _generator(torch.device("cpu")),
-        "collector": optional(_expected_collector(parts.collector)),
-        "rollout": optional(rollout),
-    }
-
-
-def _expected_collector(collector: Collector) -> dict[str, Any]:
+    collector = parts.collector
     vecenv, rollout, normalizer = collector.vecenv, collector.rollout, collector.reward_normalizer
-    return {
+    content = {
+        **rollout_state(rollout),
+        "actions": partial(_check_actions, rollout, vecenv.single_action_space),
+        "finals": _optional(partial(_check_finals, rollout)),
+    }
+    of_collector = {
         "environments": [_check_bytes] * vecenv.num_envs,  # the vector checks the sizes of snapshots
         "arrays": dict.fromkeys(RESULT_ARRAYS, _check_bytes),
         "order": [[int] * vecenv.batch_size] * (vecenv.num_envs // vecenv.batch_size),
@@ -542,41 +498,40 @@ def _expected_collector(collector: Collector) -> dict[str, Any]:
         "reward_sums": None if normalizer is None else torch.tensor(normalizer.sums),
         "statistics": _check_statistics,
     }
+    return {
+        "interval": _INTERVAL,
+        "generator": partial(_check_generator, parts.generator.device),
+        "torch_generator": partial(_check_generator, torch.device("cpu")),
+        "collector": _optional(of_collector),
+        "rollout": _optional({"content": content, "statistics": _check_numbers}),
+    }
 
 
-def _expected_rollout(collector: Collector) -> dict[str, Any]:
-    rollout, space = collector.rollout, collector.vecenv.single_action_space
-
-    def check_actions(found: Any, place: str) -> None:  # kernels read them as indices
-        compare(found, rollout.actions, place)
-        flat = found.reshape(rollout.segments * rollout.horizon, -1)
-        for part in spaces.action_parts(space):
-            chosen = flat[:, part.columns]
-            is_possible = part.choices is None or bool(((chosen >= 0) & (chosen < part.choices)).all())
-            require(is_possible, place, f"of {space}", found)
-
-    def check_finals(found: Any, place: str) -> None:  # and these
-        compare(found, dict.fromkeys(FinalValues._fields, Tensor), place)
-        segments, columns, values = found.values()
-        size = segments.numel()
-        index = torch.empty(size, dtype=torch.int64, device="meta")
-        compare(list(found.values()), [index, index, index.float()], place)
-        is_inside = (segments >= 0) & (segments < rollout.segments) & (columns >= 1) & (columns <= rollout.horizon)
-        require(bool(is_inside.all()), place, "places in the rollout", found)
-
-    return {**rollout_state(rollout), "actions": check_actions, "finals": optional(check_finals)}
+def _check_actions(rollout: Rollout, space: gymnasium.Space, found: Any, place: str) -> None:
+    compare(found, rollout.actions, place)
+    flat = found.reshape(rollout.segments * rollout.horizon, -1)
+    for part in spaces.action_parts(space):  # kernels read them as indices
+        chosen = flat[:, part.columns]
+        is_possible = part.choices is None or bool(((chosen >= 0) & (chosen < part.choices)).all())
+        _require(is_possible, place, f"of {space}", found)
 
 
-def _generator(device: torch.device) -> Check:
-    def check(found: Any, place: str) -> None:
-        generator = torch.Generator(device)
-        compare(found, generator.get_state(), place)
-        try:
-            generator.set_state(found)
-        except RuntimeError as error:
-            raise Mismatch(f"{place} must be the state of a random generator, got other numbers") from error
+def _check_finals(rollout: Rollout, found: Any, place: str) -> None:
+    compare(found, dict.fromkeys(FinalValues._fields, Tensor), place)
+    segments, columns, values = found.values()
+    index = torch.empty(segments.numel(), dtype=torch.int64, device="meta")
+    compare([segments, columns, values], [index, index, index.float()], place)
+    is_inside = (segments >= 0) & (segments < rollout.segments) & (columns >= 1) & (columns <= rollout.horizon)
+    _require(bool(is_inside.all()), place, "places in the rollout", found)  # kernels read these as indices too
 
-    return check
+
+def _check_generator(device: torch.device, found: Any, place: str) -> None:
+    generator = torch.Generator(device)
+    compare(found, generator.get_state(), place)
+    try:
+        generator.set_state(found)
+    except RuntimeError as error:
+        raise Mismatch(f"{place} must be the state of a random generator, got other numbers") from error
 
 
 def _check_bytes(found: Any, place: str) -> None:

@@ -100,7 +100,7 @@ class StopRequest:
                 if time.monotonic() > now + GRACE_SECONDS:
                     text = (
                         f"puffer: two signals were not answered for {GRACE_SECONDS:g} seconds, so the run ends here, "
-                        "not saved again: something does not return, such as a c_step that loops for ever; `gdb -p` "
+                        "not saved again: something does not return, such as a c_step without an end; `gdb -p` "
                         "shows where\n"
                     )
                     os.write(2, text.encode())

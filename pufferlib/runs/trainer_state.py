@@ -9,7 +9,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.optim import Optimizer
 
 from pufferlib.dashboard.report import Report
 from pufferlib.distributed import Ranks
@@ -22,33 +21,11 @@ from pufferlib.ppo.rollout import FinalValues, RewardNormalizer, Rollout
 from pufferlib.seeding import mix_seed
 
 
-def state_by_name(optimizer: Optimizer, parameters: Mapping[str, nn.Parameter]) -> dict[str, dict[str, Tensor]]:
-    """Returns the state of every parameter, empty for one that the optimizer has not stepped."""
-    states = {name: optimizer.state.get(parameter, {}) for name, parameter in parameters.items()}
-    return {name: {key: kept for key, kept in state.items() if kept is not None} for name, state in states.items()}
-
-
-@torch.no_grad()
-def load_state_by_name(
-    optimizer: Optimizer, parameters: Mapping[str, nn.Parameter], state: Mapping[str, Mapping[str, Tensor]]
-) -> None:
-    """Restores what `state_by_name` returned; the settings stay the optimizer's."""
-    stepped = {parameter for group in optimizer.param_groups for parameter in group["params"]}
-    for name, parameter in parameters.items():
-        optimizer.state.pop(parameter, None)
-        if parameter in stepped and state[name]:
-            optimizer.state[parameter] = {
-                key: found.clone() if key == "step" else torch.zeros_like(parameter).copy_(found)
-                for key, found in state[name].items()
-            }
-
-
 def collector_state(collector: Collector) -> dict[str, Any] | None:
     """Returns the state from which a later process continues exactly where a rollout ended.
 
-    Returns:
-        None where an environment has no snapshot, a failed or interrupted rollout left steps that were never received,
-        or rewards, returns or recurrent states are not finite.
+    None where an environment has no snapshot, a failed or interrupted rollout left steps that were never received, or
+    rewards, returns or recurrent states are not finite.
     """
     returns = torch.from_numpy(collector.tracker.returns)
     numbers = [collector.host_buffers["rewards"][-1], returns, *collector.actor.states.values()]
@@ -95,8 +72,7 @@ def rollout_state(rollout: Rollout) -> dict[str, Any]:
     return {**vars(rollout), "finals": None if rollout.finals is None else rollout.finals._asdict()}
 
 
-def load_rollout_state(rollout: Rollout, state: Mapping[str, Any]) -> None:
-    """Restores what `rollout_state` returned of a rollout of the same sizes."""
+def _load_rollout_state(rollout: Rollout, state: Mapping[str, Any]) -> None:
     for name, kept in vars(rollout).items():
         if isinstance(kept, Tensor):
             kept.copy_(state[name])
@@ -116,16 +92,7 @@ def _as_tensor(content: bytes) -> Tensor:  # which a checkpoint holds without pi
 
 @dataclass(frozen=True)
 class TrainerParts:
-    """The objects of a trainer whose state is saved.
-
-    Attributes:
-        policy: that is trained.
-        learner: steps the optimizer.
-        reward_normalizer: scales the rewards, if one does.
-        collector: steps the environments and fills the rollout.
-        report: measures since the last log.
-        generator: draws actions and minibatches; on the policy's device.
-    """
+    """The objects of a trainer whose state is saved; the generator, on the policy's device, draws all of it."""
 
     policy: nn.Module
     learner: Learner
@@ -137,25 +104,15 @@ class TrainerParts:
 
 @dataclass(frozen=True)
 class Progress:
-    """The numbers of a trainer that are saved, the same in all processes.
+    """The numbers of a trainer that are saved, the same in all processes."""
 
-    Attributes:
-        epoch: iterations of `evaluate` and `train` so far.
-        global_step: agent steps collected so far, by all processes.
-        untrained_steps: those of a rollout that `train` did not learn from yet.
-        uptime: seconds of training.
-        learning_rate: from which the schedule starts.
-        logged: epoch and agent step of the last log.
-        losses: of the last update, by name.
-    """
-
-    epoch: int
-    global_step: int
-    untrained_steps: int
-    uptime: float
-    learning_rate: float
-    logged: list[int]
-    losses: dict[str, float]
+    epoch: int  # iterations of evaluate and train so far
+    global_step: int  # agent steps collected so far, by all processes
+    untrained_steps: int  # those of a rollout that train did not learn from yet
+    uptime: float  # seconds of training
+    learning_rate: float  # from which the schedule starts
+    logged: list[int]  # epoch and agent step of the last log
+    losses: dict[str, float]  # of the last update, by name
 
 
 def named_parameters(learner: Learner) -> dict[str, nn.Parameter]:
@@ -164,21 +121,34 @@ def named_parameters(learner: Learner) -> dict[str, nn.Parameter]:
 
 
 def learner_state(learner: Learner) -> dict[str, Any]:
-    """Returns the state of a learner beside the policy's weights."""
+    """Returns the state of a learner beside the policy's weights; that of parameters never stepped is empty."""
+    found = {name: learner.optimizer.state.get(parameter, {}) for name, parameter in named_parameters(learner).items()}
     return {
         "optimizer": learner.config.optimizer,
-        "optimizer_state": state_by_name(learner.optimizer, named_parameters(learner)),
+        "optimizer_state": {
+            name: {key: kept for key, kept in state.items() if kept is not None} for name, state in found.items()
+        },
         "learning_rate": float(learner.learning_rate),
         "minibatches_due": learner.minibatches_due,
         "metrics": dict(learner.metrics),
     }
 
 
+@torch.no_grad()
 def load_learner_state(learner: Learner, state: Mapping[str, Any]) -> None:
     """Restores what `learner_state` returned."""
-    load_state_by_name(learner.optimizer, named_parameters(learner), state["optimizer_state"])
+    optimizer = learner.optimizer
+    stepped = {parameter for group in optimizer.param_groups for parameter in group["params"]}
+    for name, parameter in named_parameters(learner).items():
+        optimizer.state.pop(parameter, None)
+        saved = state["optimizer_state"][name]
+        if parameter in stepped and saved:
+            optimizer.state[parameter] = {
+                key: found.clone() if key == "step" else torch.zeros_like(parameter).copy_(found)
+                for key, found in saved.items()
+            }
     learner.learning_rate = state["learning_rate"]
-    learner.follow(learner.gradients, learner.optimizer)
+    learner.follow(learner.gradients, optimizer)
     learner.minibatches_due = state["minibatches_due"]
     learner.metrics = dict(state["metrics"])
 
@@ -209,10 +179,8 @@ def find_nonfinite(parts: TrainerParts, learning_rate: float) -> str | None:
 def rank_state(parts: TrainerParts, statistics: dict[str, float] | None) -> dict[str, Any]:
     """Returns the state that differs between processes.
 
-    Args:
-        parts: of this process.
-        statistics: that `evaluate` returned of a rollout that `train` did not learn from yet; None if there is none.
-            The rollout is not kept where environments have no snapshots.
+    `statistics` are what `evaluate` returned of a rollout that `train` did not learn from yet; None if there is none.
+    It is not kept where environments have no snapshots.
     """
     collector = collector_state(parts.collector)
     rollout = {"content": rollout_state(parts.collector.rollout), "statistics": statistics}
@@ -230,13 +198,11 @@ def load_trainer_state(
 ) -> tuple[Progress, dict[str, float] | None]:
     """Restores a trainer; other episodes begin for another number of processes, or without snapshots.
 
-    The state is one that `check_trainer_state` accepted; the path is for messages.
+    The state is one that `check_trainer_state` accepted; the path is for messages. If the environments refuse their
+    snapshots, a CheckpointError is raised, and nothing has changed.
 
     Returns:
         The progress, and the statistics of the rollout that was restored, None if none was.
-
-    Raises:
-        CheckpointError: if the environments refuse their snapshots; then nothing has changed.
     """
     own = state["ranks"][ranks.rank] if len(state["ranks"]) == ranks.world_size else None
     continues = own is not None and own["collector"] is not None
@@ -263,7 +229,7 @@ def load_trainer_state(
         logged = [progress.logged[0], min(progress.logged[1], step)]
         progress = replace(progress, global_step=step, untrained_steps=0, logged=logged)
     elif own["rollout"] is not None:
-        load_rollout_state(parts.collector.rollout, own["rollout"]["content"])
+        _load_rollout_state(parts.collector.rollout, own["rollout"]["content"])
         parts.learner.prepare()
         statistics = own["rollout"]["statistics"]
     parts.policy.load_state_dict(weights)

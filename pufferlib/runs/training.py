@@ -27,8 +27,8 @@ from pufferlib.runs.description import (
     LENGTH,
     Change,
     allowed_changes,
+    read_description,
     restarted_run,
-    saved_settings,
     settings_of,
     with_new_length,
 )
@@ -46,7 +46,6 @@ class Trainer(Protocol):
     config: ResolvedTrainConfig
     ranks: Ranks
     vecenv: Vector
-    policy: nn.Module
     rollout: Rollout
     env_name: str
     epoch: int
@@ -128,17 +127,13 @@ def whole_steps(total_timesteps: float) -> int:
     if not is_number or not 1 <= total_timesteps < math.inf or int(total_timesteps) != total_timesteps:
         raise APIUsageError(
             f"total_timesteps must be a whole number of agent steps, 1 or more, got {total_timesteps!r}; "
-            "None goes on to the end that the settings name"
+            "None trains to the end that the settings name"
         )
     return int(total_timesteps)
 
 
 def list_callbacks(callbacks: object) -> list[object]:
-    """Returns the callbacks that were given, of which there may be one alone, or None.
-
-    Raises:
-        APIUsageError: if one is no callback.
-    """
+    """Returns the callbacks that were given, of which there may be one alone, or None; APIUsageError if one is none."""
     is_single = hasattr(callbacks, "on_iteration") or callable(callbacks)
     given = [] if callbacks is None else callbacks
     listed = list(given) if isinstance(given, Iterable) and not is_single else [given]
@@ -165,23 +160,22 @@ def logs_of_iteration(trainer: Trainer, episodes: Mapping[str, float], losses: M
     }
 
 
-def call_callback(callback: Any, method: str, trainer: Trainer, *arguments: Any) -> bool:
+def call_callback(callback: object, method: str, trainer: Trainer, *arguments: object) -> bool:
     """Calls a method of a callback, or the callback if it is a function, and returns whether it wants to stop.
 
-    Raises:
-        CallbackError: if it raises, or returns something else than True, False and None.
+    What it raises becomes a CallbackError, and so does an answer that is not True, False or None.
     """
     name = getattr(callback, "__name__", type(callback).__name__)
     try:
         answer = getattr(callback, method, callback)(trainer, *arguments)
         if answer is not None and not isinstance(answer, (bool, np.bool_)):
-            raise APIUsageError(f"it must return True to stop, False or None to go on, got {answer!r}")
+            raise APIUsageError(f"it must return True to stop, False or None to continue, got {answer!r}")
     except RankError:
         raise
     except Exception as error:
-        remedy = f"mend it, and go on by load_checkpoint({str(trainer.run_folder)!r})"
+        remedy = f"mend it, and continue by load_checkpoint({str(trainer.run_folder)!r})"
         if trainer.ranks.world_size > 1:  # one process alone could not save anything
-            remedy = "mend it, and go on from the last checkpoint"
+            remedy = "mend it, and continue from the last checkpoint"
         raise CallbackError(
             f"the callback {name} failed after {trainer.epoch} epochs with {type(error).__name__}: {error}; {remedy}"
         ) from error
@@ -242,12 +236,13 @@ def _facts(env_name: str, args: dict[str, Any]) -> dict[str, str]:  # the same i
 
 
 def _find_run(env_name: str, args: dict[str, Any]) -> tuple[Path | None, list[Change]]:
-    # The folder of the run to go on with, asked for or restarted by torchrun, and the settings that change.
+    # The folder of the run to continue, asked for or restarted by torchrun, and the settings that change.
     data_dir, resume = args["train"]["data_dir"], args.get("resume")
     folder = resolve_run(data_dir, env_name, resume) if resume else restarted_run(data_dir, env_name)
     if folder is None or not (folder / CONFIG_FILE).exists():
         return folder, []
-    return folder, allowed_changes(saved_settings(folder, env_name), args, str(folder))
+    saved = read_description(folder / CONFIG_FILE, env_name)["settings"]
+    return folder, allowed_changes(saved, args, str(folder))
 
 
 def _require_longer(changes: list[Change], trainer: Trainer) -> None:
@@ -256,7 +251,7 @@ def _require_longer(changes: list[Change], trainer: Trainer) -> None:
             done = f"{trainer.global_step:,} steps, {trainer.epoch:,} iterations"
             raise ConfigError(
                 f"{change.flag} must be more than the {done}, that {trainer.run_folder} has, got {change.now:,}; give "
-                "more, or leave it out to go on to the end that was set before"
+                "more, or leave it out to train to the end that was set before"
             )
 
 

@@ -36,6 +36,7 @@ class Playback:
         speed: seconds of game time in one second, SLOWEST to FASTEST; where a video is recorded, how fast that is done.
         mode: the state of game time.
         seconds: of game time since the beginning.
+        is_recorded: whether game time goes from frame to frame of a video, and only stands after whole frames.
     """
 
     def __init__(self, steps_per_second: float, frames_per_second: float | None = None, speed: float = 1.0):
@@ -43,16 +44,20 @@ class Playback:
 
         Args:
             steps_per_second: see the class.
-            frames_per_second: of a video that is recorded; None where time flows freely. Recorded game time goes from
-                frame to frame, and only stands after whole frames.
+            frames_per_second: of a video that is recorded; None where time flows freely.
             speed: seconds of game time in one second, of the video where one is recorded.
         """
         self.steps_per_second = steps_per_second
-        self.speed = speed if frames_per_second is None else 1.0
+        self.is_recorded = frames_per_second is not None
+        self.speed = 1.0 if self.is_recorded else speed
         self._lapse = speed
+        self._frames_per_second = frames_per_second
+        self.restart()
+
+    def restart(self) -> None:
+        """Goes back to the first moment, running, at the speed that it has."""
         self.mode = Mode.RUNNING
         self.seconds = 0.0
-        self._frames_per_second = frames_per_second
         self._frames = 0  # that passed since the beginning
         self._stop: int | None = None  # the position that STEPPING leads to
         self._end: int | None = None
@@ -81,20 +86,15 @@ class Playback:
         hold = HOLD_SECONDS * (self._lapse if self.is_recorded else self.speed)
         return round(self.seconds - self._end / self.steps_per_second - hold, 6) >= 0
 
-    @property
-    def is_recorded(self) -> bool:
-        """Whether game time goes from frame to frame of a video."""
-        return self._frames_per_second is not None
-
     def advance(self, seconds: float) -> bool:
-        """Advances the time."""
+        """Advances the time; returns whether it moved."""
         if self.mode is Mode.PAUSED:
             return False
-        if self._frames_per_second is None:
-            self.seconds += seconds * self.speed
-        else:
+        if self.is_recorded:
             self._frames += 1
             self.seconds = self._frames * self._lapse / self._frames_per_second
+        else:
+            self.seconds += seconds * self.speed
         if self.mode is Mode.STEPPING and self.position >= self._stop:
             self.mode = Mode.PAUSED
             if not self.is_recorded:
@@ -127,68 +127,47 @@ class Playback:
         """Moves time back to the steps that could be made in it."""
         self.seconds = min(self.seconds, steps / self.steps_per_second)
 
-    def restart(self) -> None:
-        """Goes back to the first moment, running, at the speed that it has."""
-        self.mode = Mode.RUNNING
-        self.seconds = 0.0
-        self._frames = 0
-        self._stop = self._end = None
-
 
 class ViewerCommand(enum.Enum):
-    """A command to a play; the value is its keys and its effect, for the list of keys."""
+    """A command to a play; the value is its keys and its effect, for the list of keys, and raylib's names of the keys.
 
-    PAUSE = ("space", "pause, or go on")
-    STEP = ("right or .", "a single step")
-    FASTER = ("+", "twice as fast, up to 64x")
-    SLOWER = ("-", "half as fast, down to 1/8x")
-    NORMAL_SPEED = ("1", "as fast as it naturally is")
-    RESTART = ("R", "play again from the beginning")
-    PANEL = ("tab or P", "what the agent sees and thinks")
-    SCREENSHOT = ("F12 or S", "a picture, into this folder")
-    HELP = ("F1 or H", "these keys, or close them")
+    These are places on a keyboard.
+    """
+
+    PAUSE = ("space", "pause, or go on", "SPACE")
+    STEP = ("right or .", "a single step", "RIGHT PERIOD")
+    FASTER = ("+", "twice as fast, up to 64x", "")
+    SLOWER = ("-", "half as fast, down to 1/8x", "")
+    NORMAL_SPEED = ("1", "as fast as it naturally is", "ONE KP_1")
+    RESTART = ("R", "play again from the beginning", "R")
+    PANEL = ("tab or P", "what the agent sees and thinks", "TAB P")
+    SCREENSHOT = ("F12 or S", "a picture, into this folder", "F12 S")
+    HELP = ("F1 or H", "these keys, or close them", "F1 H")
 
 
 OTHER_KEYS = (("shift + keys", "play the first one yourself"), ("esc", "end"))
 """Keys that act while they are held, and that of raylib itself."""
 
-KEYS = {
-    "SPACE": ViewerCommand.PAUSE,
-    "RIGHT": ViewerCommand.STEP,
-    "PERIOD": ViewerCommand.STEP,
-    "ONE": ViewerCommand.NORMAL_SPEED,
-    "KP_1": ViewerCommand.NORMAL_SPEED,
-    "R": ViewerCommand.RESTART,
-    "TAB": ViewerCommand.PANEL,
-    "P": ViewerCommand.PANEL,
-    "F12": ViewerCommand.SCREENSHOT,
-    "S": ViewerCommand.SCREENSHOT,
-    "F1": ViewerCommand.HELP,
-    "H": ViewerCommand.HELP,
-}
-"""By raylib's names, which are places on a keyboard."""
+KEYS = {key: command for command in ViewerCommand for key in command.value[2].split()}
 
 CHARACTERS = {"+": ViewerCommand.FASTER, "=": ViewerCommand.FASTER, "-": ViewerCommand.SLOWER}
 """Their keys differ between keyboards; `=` is the `+` of many without shift."""
 
 
-def commands(keys: Iterable[str], characters: Iterable[str], is_shift_held: bool) -> list[ViewerCommand]:
-    """Returns the commands of keys and characters."""
-    from_keys = [] if is_shift_held else [KEYS[key] for key in keys if key in KEYS]
-    return [*from_keys, *(CHARACTERS[each] for each in characters if each in CHARACTERS)]
-
-
 class Controls:
-    """Reads what was pressed in raylib's window since the last picture."""
+    """Reads what is pressed in raylib's window: commands, and with shift a person's action in place of the policy's."""
 
-    def __init__(self, raylib: ModuleType):
+    def __init__(self, raylib: ModuleType, keyboard: Keyboard | None = None):
+        """Reads nothing yet.
+
+        Args:
+            raylib: the module.
+            keyboard: of the environment; None where the meaning of keys is not known.
+        """
         self._raylib = raylib
+        self._keyboard = keyboard
         self._names = {getattr(raylib, f"KEY_{name}"): name for name in KEYS if hasattr(raylib, f"KEY_{name}")}
-
-    @property
-    def is_shift_held(self) -> bool:
-        """Whether one of the two is down."""
-        return any(map(self._raylib.IsKeyDown, (self._raylib.KEY_LEFT_SHIFT, self._raylib.KEY_RIGHT_SHIFT)))
+        self._last: np.ndarray | None = None  # action
 
     def commands(self) -> list[ViewerCommand]:
         """Returns the commands since the last call."""
@@ -196,25 +175,20 @@ class Controls:
         characters = [chr(code) for code in iter(self._raylib.GetCharPressed, 0)]
         return commands(keys, characters, self.is_shift_held)
 
-
-class HumanControl:
-    """Turns the keys of raylib's window into actions; `keyboard` is None where the meaning of keys is not known."""
-
-    def __init__(self, keyboard: Keyboard | None, controls: Controls, raylib: ModuleType):
-        self._keyboard = keyboard
-        self._controls = controls
-        self._raylib = raylib
-        self._last: np.ndarray | None = None
+    @property
+    def is_shift_held(self) -> bool:
+        """Whether one of the two is down."""
+        return any(map(self._raylib.IsKeyDown, (self._raylib.KEY_LEFT_SHIFT, self._raylib.KEY_RIGHT_SHIFT)))
 
     @property
     def is_playing(self) -> bool:
         """Whether shift is held in an environment that a person can play."""
-        return self._keyboard is not None and self._controls.is_shift_held
+        return self._keyboard is not None and self.is_shift_held
 
     @property
     def has_no_keys(self) -> bool:
         """Whether shift is held in an environment without known keys."""
-        return self._keyboard is None and self._controls.is_shift_held
+        return self._keyboard is None and self.is_shift_held
 
     @property
     def is_awaited(self) -> bool:
@@ -223,11 +197,15 @@ class HumanControl:
 
     def action(self) -> np.ndarray | None:
         """Returns the action of the keys that are held, a row of the action space; None leaves it to the policy."""
-        if not self.is_playing:
-            self._last = None
-            return None
-        self._last = self._keyboard.action(held_keys(self._keyboard, self._raylib), self._last)
+        is_playing = self.is_playing
+        self._last = self._keyboard.action(held_keys(self._keyboard, self._raylib), self._last) if is_playing else None
         return self._last
+
+
+def commands(keys: Iterable[str], characters: Iterable[str], is_shift_held: bool) -> list[ViewerCommand]:
+    """Returns the commands of keys and characters; with shift keys belong to the game."""
+    from_keys = [] if is_shift_held else [KEYS[key] for key in keys if key in KEYS]
+    return [*from_keys, *(CHARACTERS[each] for each in characters if each in CHARACTERS)]
 
 
 NOTICE_SECONDS = 2.0
@@ -278,7 +256,7 @@ def _label(brush: Brush, text: str, left: float, y: float, color: tuple[int, int
 
 
 def _draw_help(brush: Brush, width: int, height: int) -> None:
-    lines = [*(command.value for command in ViewerCommand), *OTHER_KEYS]
+    lines = [*(command.value[:2] for command in ViewerCommand), *OTHER_KEYS]
     scale = min(1.0, width / (_WIDTH + 20), height / (_LINE * (len(lines) + 1) + 20))
     line, text = _LINE * scale, max(4, round(_TEXT * scale))
     room, tall = _WIDTH * scale, line * (len(lines) + 1)

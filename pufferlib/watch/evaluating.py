@@ -17,7 +17,6 @@ from rich.console import Console
 from rich.live import Live
 from typing_extensions import Self
 
-from pufferlib import vector
 from pufferlib.config.flags import EvalOptions
 from pufferlib.dashboard.output import Output, printable
 from pufferlib.errors import APIUsageError, DisplayError
@@ -29,10 +28,11 @@ from pufferlib.play.scores import (
     configured_env,
     counts_by_agent,
     episodes_per_agent,
-    make_environments,
     player_of,
     prepare_players,
+    vector_to_play,
 )
+from pufferlib.runs.making import is_vector
 from pufferlib.runs.stopping import StopRequest
 from pufferlib.vector import Vector
 from pufferlib.watch.scene import Scene, array_settings, make_scene
@@ -77,8 +77,8 @@ class RecordingLine:
 
 
 def record(
-    policy: Any,
-    env: Any,
+    policy: object,
+    env: object,
     path: str | os.PathLike[str],
     episodes: int = 1,
     sample: bool = False,
@@ -116,32 +116,20 @@ def record(
         if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < 1:
             raise APIUsageError(f"{name} must be an integer of at least 1, got {value!r}")
     require_video(Path(path))
+    if is_vector(env) and configured_env(env) is None:
+        env = env.driver_env
+        if configured_env(env) is None:
+            raise APIUsageError(
+                f"no environment for a video can be made from the ready vector of {type(env).__name__}; "
+                "pass the environment's name or its class"
+            )
     with ExitStack() as undo:
-        vecenv = _vector(env, seed, undo)
+        vecenv = vector_to_play(env, 1, seed, undo, array_settings)
         player = player_of(policy, vecenv, seed if sample else None, undo)
         quotas = np.full(vecenv.num_agents, int(episodes))
         play = WatchedPlay(lambda: player, make_scene, quotas, int(max_steps), seed, side_by_side=1)
         Show(play, RenderOptions(lambda scene: scene.frames_per_second, in_window=False, video=Path(path))).run()
     return Path(path)
-
-
-def _vector(env: Any, seed: int, undo: ExitStack) -> vector.Vector:
-    recipe = configured_env(env)
-    if recipe is not None:
-        env_kwargs = {**recipe.env_kwargs, **array_settings(recipe.entry)}
-        vecenv = make_environments(recipe.entry, env_kwargs, 1, seed)
-        undo.callback(vecenv.close)
-        return vecenv
-    if hasattr(env, "recv") and hasattr(env, "send"):
-        if getattr(env.driver_env, "made_from", None) is not None:
-            return _vector(env.driver_env, seed, undo)
-        raise APIUsageError(
-            f"no environment for a video can be made from the ready vector of {type(env.driver_env).__name__}; "
-            "pass the environment's name or its class"
-        )
-    vecenv = vector.adopt(env, seed=seed)
-    undo.callback(vecenv.hand_over)
-    return vecenv
 
 
 LEAST_PICTURES = 30.0  # a second in a window, where `--fps` does not say: keys are read with each
@@ -159,10 +147,7 @@ class _Display:
 
 
 def evaluate_command(env_name: str, args: dict[str, Any], options: EvalOptions) -> None:
-    """Plays and prints the scores.
-
-    The episodes are the same with a window, with a video and without; without, many run side by side.
-    """
+    """Plays and prints the scores; the episodes are the same with a window, a video or neither."""
     entry = find(env_name)
     display = _display(entry, options)
     print(printable(_beginning(env_name, args, options, display)), flush=True)
@@ -207,13 +192,9 @@ def _display(entry: Entry, options: EvalOptions) -> _Display:
 
 
 def _beginning(env_name: str, args: dict[str, Any], options: EvalOptions, display: _Display) -> str:
-    shown = (
-        f" into {display.video}"
-        if display.video is not None
-        else f", {display.why_no_window}"
-        if display.why_no_window
-        else ""
-    )
+    shown = f", {display.why_no_window}" if display.why_no_window else ""
+    if display.video is not None:
+        shown = f" into {display.video}"
     policy = args["load_model_path"] or "an untrained policy (--load-model-path latest takes the last that was trained)"
     actions = "the likeliest actions (--sample draws them)" if options.is_greedy else "actions that are drawn"
     return (
@@ -255,14 +236,11 @@ def _show(make_player: Callable[[], Player], options: EvalOptions, display: _Dis
     side_by_side = min(options.grid, player.vecenv.num_envs)
     play = WatchedPlay(make_player, make_scene, *_quotas(player, options), seed, side_by_side)
 
-    rendering = RenderOptions(
-        lambda scene: options.fps or _frame_rate(scene, display),
-        display.in_window,
-        display.video,
-        name,
-        options.panel,
-        options.speed,
-    )
+    def frame_rate(scene: Scene) -> float:
+        natural = scene.frames_per_second
+        return options.fps or (natural if display.video is not None else max(natural, LEAST_PICTURES))
+
+    rendering = RenderOptions(frame_rate, display.in_window, display.video, name, options.panel, options.speed)
     with RecordingLine() as line:
         show = Show(play, rendering, lambda video: line.update(video, play.player))
         try:
@@ -287,10 +265,6 @@ def _print_outcome(play: WatchedPlay, show: Show, options: EvalOptions) -> None:
         print("a person took part, so these are not the scores of the policy alone")
     if show.video is not None:
         print(printable(_described(show.video)))
-
-
-def _frame_rate(scene: Scene, display: _Display) -> float:
-    return scene.frames_per_second if display.video is not None else max(scene.frames_per_second, LEAST_PICTURES)
 
 
 def _quotas(player: Player, options: EvalOptions) -> tuple[np.ndarray, int]:

@@ -42,16 +42,8 @@ KNOWN: Mapping[str, tuple[Keys, ...]] = {
 """By the id without its version; one for each kind of action space that the environment can have."""
 
 
-def gymnasium_keys(env: gymnasium.Env, space: gymnasium.Space) -> Keys | None:
-    """Returns the keys of an environment of Gymnasium.
-
-    Args:
-        env: the environment, which may be wrapped.
-        space: of its actions as rows, see pufferlib.emulation.actions.
-
-    Returns:
-        None where none are known.
-    """
+def _gymnasium_keys(env: gymnasium.Env, space: gymnasium.Space) -> Keys | None:
+    # The space is that of actions as rows, see pufferlib.emulation.actions; None where no keys are known.
     name = "" if env.spec is None else env.spec.id.rpartition("-v")[0]
     candidates = list(KNOWN.get(name, ()))
     if name.startswith(("MiniGrid-", "BabyAI-")):
@@ -69,11 +61,8 @@ def _declared_keys(actions: Mapping[Any, Any]) -> Keys | None:
         return None  # numbers of keys, which mean something else to every library
     idle = chords.pop((), None)
     idle = chords.pop(("e",), idle)
-    return Keys({_chord(keys, names): action for keys, action in chords.items()}, idle=idle)
-
-
-def _chord(keys: Iterable[str], names: Mapping[str, str]) -> str:
-    return "+".join(names.get(key, key) for key in keys)
+    named = {"+".join(names.get(key, key) for key in keys): action for keys, action in chords.items()}
+    return Keys(named, idle=idle)
 
 
 def _fits(keys: Keys, space: gymnasium.Space) -> bool:
@@ -164,11 +153,8 @@ class Keyboard:
 def keyboard_for(env: PufferEnv) -> Keyboard | None:
     """Returns the keyboard of an environment: by its `keys`, or for one of Gymnasium by a table.
 
-    Returns:
-        None where no keys are known, several agents act at a time, or actions mix choices and numbers.
-
-    Raises:
-        APIUsageError: if an action of its `keys` is none of its space.
+    None where no keys are known, several agents act at a time, or actions mix choices and numbers. APIUsageError if an
+    action of its `keys` is none of its space.
     """
     agents = env.num_agents // getattr(env, "num_envs", 1)
     space = env.single_action_space
@@ -179,7 +165,7 @@ def keyboard_for(env: PufferEnv) -> Keyboard | None:
         return Keyboard(space, keys)
     if not isinstance(env, GymnasiumPufferEnv):
         return None
-    keys = gymnasium_keys(env.env, space)
+    keys = _gymnasium_keys(env.env, space)
     return None if keys is None else Keyboard(space, keys)
 
 
@@ -189,11 +175,7 @@ def held_keys(keyboard: Keyboard, raylib: ModuleType) -> set[str]:
 
 
 def key_code(name: str, raylib: ModuleType) -> int:
-    """The number of a key by its name.
-
-    Raises:
-        APIUsageError: if raylib has no key of that name.
-    """
+    """Returns the number of a key by its name; APIUsageError if raylib has no such key."""
     code = getattr(raylib, f"KEY_{name.upper()}", None)
     if code is None:
         raise APIUsageError(f"there is no key {name!r}; keys are called as raylib calls them, such as left, space, one")
@@ -227,12 +209,12 @@ class KeyState:
         """Reads the keys; to be called after each picture."""
         went_down = [self._names.get(code, "other") for code in iter(self._raylib.GetKeyPressed, 0)]
         repeated = [name for code, name in self._names.items() if self._raylib.IsKeyPressedRepeat(code)]
-        self.pressed = [*went_down, *(name for name in repeated if self._means_something(name))]
+        meant = [
+            name for name in repeated if name in self._keyboard.names and self._keyboard.action({name}) is not None
+        ]
+        self.pressed = [*went_down, *meant]
         self.held = held_keys(self._keyboard, self._raylib)
         self._touched |= self.held | {name for name in went_down if name in self._keyboard.names}
-
-    def _means_something(self, name: str) -> bool:
-        return name in self._keyboard.names and self._keyboard.action({name}) is not None
 
     def take(self) -> set[str]:
         """Returns the keys that count for a step."""

@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import platformdirs
@@ -48,9 +48,6 @@ class HighScores:
 
     An environment has one file for all its settings. Each call reads it, as another window may write it too. A file
     that cannot be read does not stop a game: it is renamed to `<name>.damaged.json`, and the scores start over.
-
-    Attributes:
-        path: the file, which need not exist.
     """
 
     def __init__(self, env_name: str, settings: Mapping[str, Any], folder: Path | None = None):
@@ -71,13 +68,10 @@ class HighScores:
         return self._read().get(self._settings, [])[:KEPT]
 
     def add(self, score: float) -> int | None:
-        """Notes a game that was finished today.
+        """Notes a game that was finished today; StorageError if the file cannot be written.
 
         Returns:
             Its place, 1 for the best, behind older ones as good; None where it is not among the best.
-
-        Raises:
-            StorageError: if the file cannot be written.
         """
         tables = self._read()
         scores = tables.get(self._settings, [])[:KEPT]
@@ -91,22 +85,22 @@ class HighScores:
         return place + 1
 
     def _read(self) -> dict[str, list[HighScore]]:
-        tables = {}
         try:
-            found = json.loads(self.path.read_bytes())
-            if not isinstance(found, list):
+            tables = json.loads(self.path.read_bytes())
+            if not isinstance(tables, list):
                 raise TypeError
-            for table in found:
-                scores = [HighScore(float(one["score"]), str(one["date"])) for one in table["scores"]]
-                finite = [one for one in scores if math.isfinite(one.score)]
-                tables[json.dumps(table["settings"], sort_keys=True)] = sorted(finite, key=lambda one: -one.score)
+            return {json.dumps(table["settings"], sort_keys=True): _scores(table["scores"]) for table in tables}
         except FileNotFoundError:
             return {}
         except (OSError, ValueError, TypeError, KeyError):
             with contextlib.suppress(OSError):
                 os.replace(self.path, self.path.with_suffix(".damaged.json"))
             return {}
-        return tables
+
+
+def _scores(found: Sequence[Mapping[str, Any]]) -> list[HighScore]:
+    scores = [HighScore(float(one["score"]), str(one["date"])) for one in found]
+    return sorted((one for one in scores if math.isfinite(one.score)), key=lambda one: -one.score)
 
 
 def shown_score(score: float) -> str:
@@ -122,39 +116,33 @@ _PADDING = 26
 _TABLE_ROWS = 5
 
 
-@dataclass(frozen=True)
-class SignLine:
-    """One line of a sign: its parts stand in columns, a single one in the middle."""
-
+class _Line(NamedTuple):  # of a sign: its parts stand in columns, a single one in the middle
     parts: tuple[str, ...]
     size: int = NORMAL
     color: tuple[int, ...] = WHITE
 
 
-def title_line(text: str) -> SignLine:
-    """Returns the first line of a sign."""
-    return SignLine((text,), LARGE, CYAN)
+def _title(text: str) -> _Line:
+    return _Line((text,), LARGE, CYAN)
 
 
-def hint_line(*parts: str) -> SignLine:
-    """Returns a line that says what a key does."""
-    return SignLine(parts, SMALL, GREY)
+def _hint(*parts: str) -> _Line:
+    return _Line(parts, SMALL, GREY)
 
 
-def table_lines(scores: Sequence[HighScore], place: int | None) -> list[SignLine]:
-    """Returns the best games, the one at `place` in another colour and always among them."""
+def _table(scores: Sequence[HighScore], place: int | None) -> list[_Line]:
+    # The best games, the one at `place` in another colour and always among them.
     shown = [*range(1, min(len(scores), _TABLE_ROWS) + 1)]
     if place is not None and place > _TABLE_ROWS:
         shown[-1] = place
     found = [(number, scores[number - 1]) for number in shown]
     return [
-        SignLine((f"{number}", shown_score(one.score), one.date), color=CYAN if number == place else WHITE)
+        _Line((f"{number}", shown_score(one.score), one.date), color=CYAN if number == place else WHITE)
         for number, one in found
     ]
 
 
-def draw_bar(screen: Screen, score: float, best: float | None, middle: str) -> None:
-    """Draws the line above the picture: the score, the best of all games where there is one, and a text."""
+def _draw_bar(screen: Screen, score: float, best: float | None, middle: str) -> None:
     width, _ = screen.size
     screen.rectangle(0, 0, width, BAR_HEIGHT, PANEL)
     y = (BAR_HEIGHT - NORMAL) / 2
@@ -165,16 +153,15 @@ def draw_bar(screen: Screen, score: float, best: float | None, middle: str) -> N
     screen.text(middle, (width - screen.text_width(middle, SMALL)) / 2, y + 2, SMALL, GREY)
 
 
-def draw_number(screen: Screen, number: int) -> None:
-    """Draws a large number in the middle, over the picture."""
+def _draw_number(screen: Screen, number: int) -> None:
     width, height = screen.size
     y = (height + BAR_HEIGHT - _HUGE) / 2
     _draw_frame(screen, width / 2 - 75, y - 15, 150, _HUGE + 30)
     screen.text(str(number), (width - screen.text_width(str(number), _HUGE)) / 2, y, _HUGE, CYAN)
 
 
-def draw_sign(screen: Screen, lines: Sequence[SignLine]) -> None:
-    """Draws lines in a frame in the middle, over the picture; they become smaller in a small window."""
+def _draw_sign(screen: Screen, lines: Sequence[_Line]) -> None:
+    # In the middle, over the picture; smaller in a small window.
     width, height = screen.size
     inner = max(sum(screen.text_width(part, line.size) + 40 for part in line.parts) - 40 for line in lines)
     tall = sum(1.3 * line.size for line in lines)
@@ -200,7 +187,7 @@ def _draw_frame(screen: Screen, x: float, y: float, width: float, height: float)
 
 
 class HumanEpisodes:
-    """Plays one episode after another in an environment of one agent."""
+    """Plays one episode after another in an environment of one agent; the score is the sum of the rewards."""
 
     def __init__(self, env: PufferEnv, keyboard: Keyboard, seed: int):
         self.keyboard = keyboard
@@ -381,32 +368,32 @@ class Game:
         """Draws everything, between `begin` and `end` of a screen of this size."""
         is_over, progress = self._episodes.is_over, self._playback.progress
         self._scene.draw(self._left, BAR_HEIGHT, self._scale, min(progress, ALMOST_OVER) if is_over else progress)
-        draw_bar(screen, self._episodes.score, self._best[0].score if self._best else None, self.phase.value)
+        _draw_bar(screen, self._episodes.score, self._best[0].score if self._best else None, self.phase.value)
         if self.phase is GamePhase.READY:
-            draw_sign(screen, self._welcome())
+            _draw_sign(screen, self._welcome())
         elif self.phase is GamePhase.COUNTDOWN:
-            draw_number(screen, 1 + int(3 * self._countdown / COUNTDOWN_SECONDS))
+            _draw_number(screen, 1 + int(3 * self._countdown / COUNTDOWN_SECONDS))
         elif self.phase is GamePhase.PAUSED:
-            draw_sign(screen, [title_line("paused"), hint_line("press any key to continue")])
+            _draw_sign(screen, [_title("paused"), _hint("press any key to continue")])
         elif self.phase is GamePhase.OVER:
-            draw_sign(screen, self._result())
+            _draw_sign(screen, self._result())
 
-    def _welcome(self) -> list[SignLine]:
+    def _welcome(self) -> list[_Line]:
         names = self._keyboard.names
         keys = [(self._keyboard.description, "play")]
         if not self._keyboard.waits:
             keys.append(("P" if "p" not in names else "pause", "pause"))
         keys += [("R" if "r" not in names else "F5", "start over"), ("esc", "end")]
-        return [title_line(self._scene.title), *(hint_line(*pair) for pair in keys), hint_line(self.phase.value)]
+        return [_title(self._scene.title), *(_hint(*pair) for pair in keys), _hint(self.phase.value)]
 
-    def _result(self) -> list[SignLine]:
+    def _result(self) -> list[_Line]:
         score = self._episodes.score
         is_record = self._place == 1 and (score > 0 or len(self._best) > 1)
         return [
-            title_line(f"score {shown_score(score)}"),
-            *([SignLine(("a new high score",))] if is_record else []),
-            *table_lines(self._best, self._place),
-            hint_line("enter plays again, esc ends"),
+            _title(f"score {shown_score(score)}"),
+            *([_Line(("a new high score",))] if is_record else []),
+            *_table(self._best, self._place),
+            _hint("enter plays again, esc ends"),
         ]
 
 
@@ -422,7 +409,11 @@ def play_command(env_name: str, args: Mapping[str, Any], speed: float = 1.0, see
     try:
         keyboard = keyboard_for(env)
         if keyboard is None:
-            raise APIUsageError(f"{entry.name} cannot be played: {_why_unplayable(env)}")
+            agents = env.num_agents // getattr(env, "num_envs", 1)
+            why = f"it has {agents} agents that act at a time, and a person plays one that acts alone"
+            if agents == 1:
+                why = "it does not say which keys mean which action; an environment says it by its attribute `keys`"
+            raise APIUsageError(f"{entry.name} cannot be played: {why}")
         episodes = HumanEpisodes(env, keyboard, secrets.randbelow(2**31) if seed is None else seed)
         changed = {  # games with other settings do not compare
             name: value
@@ -453,10 +444,3 @@ def _no_display(env_name: str) -> DisplayError:
         f"puffer play needs a window, and {display_trouble()}; set DISPLAY to a screen, or watch an agent play by "
         f"`puffer eval {env_name} --video play.gif`"
     )
-
-
-def _why_unplayable(env: PufferEnv) -> str:
-    agents = env.num_agents // getattr(env, "num_envs", 1)
-    if agents != 1:
-        return f"it has {agents} agents that act at a time, and a person plays one that acts alone"
-    return "it does not say which keys mean which action; an environment says it by its attribute `keys`"

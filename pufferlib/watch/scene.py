@@ -56,7 +56,7 @@ class Scene(abc.ABC):
 
     @abc.abstractmethod
     def close(self) -> None:
-        """Frees the resources of drawing; the environment stays open. Calling it twice is harmless."""
+        """Frees the resources of drawing; the environment stays open. May be called twice."""
 
 
 class OceanScene(Scene):
@@ -121,7 +121,7 @@ COMFORTABLE = (800, 640)
 
 
 def array_settings(entry: Entry) -> Mapping[str, Any]:
-    """The settings that an environment is to be made with so that an ArrayScene can show it."""
+    """Returns the settings that an environment is to be made with so that an ArrayScene can show it."""
     return {"render_mode": "rgb_array"} if "render_mode" in entry.settings else {}
 
 
@@ -153,7 +153,8 @@ class ArrayScene(Scene):
         height, width, _ = self._frame.shape
         factor = max(1, min(COMFORTABLE[0] // width, COMFORTABLE[1] // height))
         self.size = (width * factor, height * factor)
-        self.steps_per_second = self.frames_per_second = _steps_per_second(env)
+        rate = (getattr(getattr(env, "env", env), "metadata", None) or {}).get("render_fps", FRAME_RATE)
+        self.steps_per_second = self.frames_per_second = float(rate) if rate and rate > 0 else FRAME_RATE
         if isinstance(env, EmulatedEnv):
             env.before_restart = self._keep_end
 
@@ -204,12 +205,6 @@ def _require_pictures(env: EmulatedEnv, title: str) -> None:
         raise APIUsageError(f"{title} is shown by its pictures; make it with render_mode='rgb_array', got {mode!r}")
     offered = f"its render modes are {', '.join(map(str, modes))}" if modes else "it has no render modes"
     raise APIUsageError(f"{title} cannot be shown: it needs the render mode rgb_array, and {offered}")
-
-
-def _steps_per_second(env: PufferEnv) -> float:
-    metadata = getattr(getattr(env, "env", env), "metadata", None) or {}
-    rate = metadata.get("render_fps", FRAME_RATE)
-    return float(rate) if rate and rate > 0 else FRAME_RATE
 
 
 def make_scene(env: PufferEnv) -> Scene:

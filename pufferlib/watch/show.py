@@ -14,7 +14,7 @@ from PIL import Image
 
 from pufferlib.ocean.screen import Screen, open_window, raylib
 from pufferlib.runs.stopping import StopRequest
-from pufferlib.watch.controls import PATIENCE_SECONDS, Controls, HumanControl, Mode, Overlay, Playback, ViewerCommand
+from pufferlib.watch.controls import PATIENCE_SECONDS, Controls, Mode, Overlay, Playback, ViewerCommand
 from pufferlib.watch.keyboard import keyboard_for
 from pufferlib.watch.scene import Scene
 from pufferlib.watch.stage import LIMIT, Brush, SidePanel, Stage
@@ -27,23 +27,14 @@ SLOWEST_PICTURES = 4.0
 
 @dataclass(frozen=True)
 class RenderOptions:
-    """How to draw a play.
+    """How to draw a play."""
 
-    Attributes:
-        frame_rate: gives the pictures a second of the window and of the video, above 0, for a scene.
-        in_window: whether there is a window; else there must be a video.
-        video: the file to write, None for none.
-        name: of the screenshots.
-        has_panel: whether the panel is there at the beginning.
-        speed: seconds of the game in one second, of the video where there is one.
-    """
-
-    frame_rate: Callable[[Scene], float]
-    in_window: bool
-    video: Path | None
-    name: str = ""
-    has_panel: bool = False
-    speed: float = 1.0
+    frame_rate: Callable[[Scene], float]  # pictures a second of the window and of the video, for a scene
+    in_window: bool  # if not, there must be a video
+    video: Path | None  # the file to write
+    name: str = ""  # of the screenshots
+    has_panel: bool = False  # at the beginning
+    speed: float = 1.0  # seconds of the game in one second, of the video where there is one
 
 
 class Show:
@@ -72,9 +63,7 @@ class Show:
         self._wants_picture = False
 
     def run(self) -> None:
-        """Shows everything.
-
-        SIGINT, as by Ctrl-C, SIGTERM and SIGHUP end it after the picture that is being drawn.
+        """Shows everything. SIGINT, as by Ctrl-C, SIGTERM and SIGHUP end it after the picture that is being drawn.
 
         Raises:
             KeyboardInterrupt: if a signal ended it; the video is whole then.
@@ -115,9 +104,8 @@ class Show:
             self._screen = Screen(*lay_out(LIMIT), title, is_visible=False)
         self._brush = Brush(self._screen)
         if self._in_window:
-            self._controls = Controls(raylib())
-            self._human = HumanControl(keyboard_for(self._play.player.vecenv.driver_env), self._controls, raylib())
-            self._play.override = self._human.action
+            self._controls = Controls(raylib(), keyboard_for(self._play.player.vecenv.driver_env))
+            self._play.override = self._controls.action
 
     def _close(self) -> None:
         self._play.override = lambda: None
@@ -184,9 +172,9 @@ class Show:
 
     def _advance(self, seconds: float) -> bool:
         self._overlay.advance(seconds)
-        if self._in_window and self._human.has_no_keys:
+        if self._in_window and self._controls.has_no_keys:
             self._overlay.say("no keys are known for this environment")
-        if self._in_window and self._human.is_awaited:
+        if self._in_window and self._controls.is_awaited:
             return False
         return self._playback.advance(seconds)
 
@@ -194,35 +182,32 @@ class Show:
 
     def _obey(self, command: ViewerCommand) -> None:
         playback, overlay = self._playback, self._overlay
-        if command is ViewerCommand.PAUSE:
-            playback.toggle_pause()
-        elif command is ViewerCommand.STEP:
-            playback.step()
-        elif command in (ViewerCommand.FASTER, ViewerCommand.SLOWER, ViewerCommand.NORMAL_SPEED):
-            self._change_speed(command)
-        elif command is ViewerCommand.RESTART:
-            self._play.restart()
-            playback.restart()
-            overlay.say("from the beginning")
-        elif command is ViewerCommand.PANEL:
-            self._toggle_panel()
-        elif command is ViewerCommand.HELP:
-            overlay.is_helping = not overlay.is_helping
-        elif command is ViewerCommand.SCREENSHOT:
-            self._wants_picture = True
-
-    def _change_speed(self, command: ViewerCommand) -> None:
-        if command is ViewerCommand.NORMAL_SPEED:
-            self._playback.speed = 1.0
-            self._overlay.say("1x")
-        elif command is ViewerCommand.FASTER:
-            self._playback.hurry()
-        else:
-            self._playback.slow_down()
+        match command:
+            case ViewerCommand.PAUSE:
+                playback.toggle_pause()
+            case ViewerCommand.STEP:
+                playback.step()
+            case ViewerCommand.FASTER:
+                playback.hurry()
+            case ViewerCommand.SLOWER:
+                playback.slow_down()
+            case ViewerCommand.NORMAL_SPEED:
+                playback.speed = 1.0
+                overlay.say("1x")
+            case ViewerCommand.RESTART:
+                self._play.restart()
+                playback.restart()
+                overlay.say("from the beginning")
+            case ViewerCommand.PANEL:
+                self._toggle_panel()
+            case ViewerCommand.HELP:
+                overlay.is_helping = not overlay.is_helping
+            case ViewerCommand.SCREENSHOT:
+                self._wants_picture = True
 
     def _badge(self) -> str:
         parts = [f"{Fraction(self._playback.speed)}x"] if self._playback.speed != 1 else []
-        parts += ["you play"] if self._human.is_playing else []
+        parts += ["you play"] if self._controls.is_playing else []
         parts += ["paused"] if self._playback.mode is Mode.PAUSED else []
         return " · ".join(parts)
 

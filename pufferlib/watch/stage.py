@@ -147,7 +147,7 @@ class SidePanel:
 
 
 def value_range(values: np.ndarray) -> tuple[float, float]:
-    """Returns the axis of a curve of these numbers: a little wider than they are, so that small changes look small."""
+    """Returns the axis of a curve: a little wider than the numbers are, so that small changes look small."""
     low, high = float(values.min()), float(values.max())
     margin = max(0.1 * (high - low), 0.05 * max(abs(low), abs(high)), 1e-3)
     return low - margin, high + margin
@@ -240,9 +240,8 @@ GAP = 12  # pixels between pictures and around them
 
 
 @dataclass(frozen=True)
-class Tiling:
-    """Pictures of one size in rows and columns, each with room for a line below it; measures are in pixels."""
-
+class _Tiling:
+    # Pictures of one size in rows and columns, each with room for a line below it; measures are in pixels.
     columns: int
     picture: tuple[float, float]  # width and height of one
     scale: float
@@ -251,32 +250,27 @@ class Tiling:
     size: tuple[int, int]  # of all together
 
     def place(self, index: int) -> tuple[float, float]:
-        """Returns the pixels from the left top corner of all to that of a picture."""
         row, column = divmod(index, self.columns)
         width, height = self.picture
         return self.gap + column * (width + self.gap), self.gap + row * (height + self.line + self.gap)
 
 
-def tiled(count: int, size: tuple[int, int], limit: tuple[int, int], line: int = 0) -> Tiling:
-    """Returns the arrangement with the largest pictures, and of several such the one with the fewest empty places.
+def tiled(count: int, size: tuple[int, int], limit: tuple[int, int], line: int = 0) -> _Tiling:
+    """Returns the arrangement of `count` pictures with the largest ones, and of several such with the fewest gaps.
 
-    Args:
-        count: of the pictures, at least 1.
-        size: width and height of each at scale 1, which none is enlarged beyond.
-        limit: width and height that all together may have.
-        line: pixels below each.
+    None is enlarged beyond its `size`; all together may cover `limit`, with `line` pixels below each.
     """
     gap = GAP if count > 1 else 0
 
-    def arranged(columns: int) -> Tiling:
+    def arranged(columns: int) -> _Tiling:
         rows = math.ceil(count / columns)
         widest, highest = (limit[0] - gap) / columns - gap, (limit[1] - gap) / rows - gap - line
         scale = max(1e-2, min(1.0, widest / size[0], highest / size[1]))
         width, height = scale * size[0], scale * size[1]
         whole = math.ceil(columns * (width + gap) + gap), math.ceil(rows * (height + line + gap) + gap)
-        return Tiling(columns, (width, height), scale, line, gap, whole)
+        return _Tiling(columns, (width, height), scale, line, gap, whole)
 
-    def rank(one: Tiling) -> tuple[float, int, float]:
+    def rank(one: _Tiling) -> tuple[float, int, float]:
         places = one.columns * math.ceil(count / one.columns)
         return round(one.scale, 3), -places, -abs(one.size[0] / one.size[1] - 16 / 9)
 

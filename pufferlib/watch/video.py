@@ -26,13 +26,10 @@ ENCODING = (
 )
 
 
-class Mp4Encoder:
-    """H.264 by the ffmpeg that imageio-ffmpeg brings, which reads frames from a pipe: memory does not grow with them.
-
-    The process is our own rather than that package's `write_frames`, which rounds rates, scales odd sizes, and lets
-    Ctrl-C end the encoder in the middle of a frame.
-    """
-
+class _Mp4Encoder:
+    # H.264 by the ffmpeg of imageio-ffmpeg, which reads frames from a pipe: memory does not grow with them. The
+    # process is our own rather than that package's write_frames, which rounds rates, scales odd sizes, and lets Ctrl-C
+    # end it in the middle of a frame. `add` and `close` raise StorageError if it gave up, as on a full disk.
     def __init__(self, path: Path, size: tuple[int, int], fps: Fraction):
         require_extra("imageio_ffmpeg", "video")
         from imageio_ffmpeg import get_ffmpeg_exe  # looks for the program, which takes a while
@@ -43,7 +40,7 @@ class Mp4Encoder:
         frames = ("-f", "rawvideo", "-pix_fmt", "rgb24", "-s", f"{width + width % 2}x{height + height % 2}")
         command = (get_ffmpeg_exe(), "-loglevel", "error", "-y", *frames, "-r", str(fps), "-i", "pipe:0", "-an")
         self._path = path
-        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - a pipe that nobody reads would fill up
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - a pipe that is not read would fill up
         self._process = subprocess.Popen(
             (*command, *ENCODING, "-f", "mp4", str(path)),
             stdin=subprocess.PIPE,
@@ -53,11 +50,6 @@ class Mp4Encoder:
         )
 
     def add(self, frame: np.ndarray) -> None:
-        """Encodes one frame, `(height, width, 3)` uint8.
-
-        Raises:
-            StorageError: if the encoder gave up, as on a full disk.
-        """
         if not self._is_even:
             frame = np.pad(frame, self._padding, mode="edge")
         try:
@@ -66,11 +58,6 @@ class Mp4Encoder:
             raise self._failure() from error
 
     def close(self) -> None:
-        """Finishes the file.
-
-        Raises:
-            StorageError: as `add` does.
-        """
         try:
             self._process.stdin.close()
         except BrokenPipeError as error:
@@ -80,7 +67,6 @@ class Mp4Encoder:
         self._errors.close()
 
     def abandon(self) -> None:
-        """Ends the encoder, whatever becomes of the file; after `close` it does nothing."""
         self._process.kill()
         self._process.wait()
         self._process.stdin.close()
@@ -90,8 +76,8 @@ class Mp4Encoder:
         code = self._process.wait()
         self._errors.seek(0)
         lines = self._errors.read().decode(errors="replace").split("\n")
-        told = next((line.strip() for line in reversed(lines) if line.strip()), f"it ended with code {code}")
-        return StorageError(f"{self._path.parent} got no video, as ffmpeg failed ({told}); make room and try again")
+        reason = next((line.strip() for line in reversed(lines) if line.strip()), f"it ended with code {code}")
+        return StorageError(f"{self._path.parent} got no video, as ffmpeg failed ({reason}); make room and try again")
 
 
 SHORTEST = 2  # centiseconds of a frame: players show one of less for 10
@@ -100,15 +86,11 @@ COMMON = 32  # colours that a palette has exactly, however many there are
 MANY = 1 << 16  # colours of a picture beyond which choosing takes long
 
 
-class GifEncoder:
-    """Writes of every frame the part that changed.
-
-    A part has a palette of its own, exact up to 256 colours. Times are whole centiseconds: a frame begins at the one
-    nearest to its time, so that roundings do not add up, and one that begins less
-    than 2 after the frame before is left out.
-    """
-
-    def __init__(self, path: Path, fps: Fraction):
+class _GifEncoder:
+    # Writes of every frame the part that changed, with a palette of its own, exact up to 256 colours. Times are whole
+    # centiseconds: a frame begins at the one nearest to its time, so that roundings do not add up, and one that begins
+    # less than 2 after the frame before is left out. Raises OSError where the file cannot be written.
+    def __init__(self, path: Path, size: tuple[int, int], fps: Fraction):
         self._file = path.open("wb")
         self._fps = fps  # frames a second
         self._count = 0  # frames added
@@ -118,7 +100,6 @@ class GifEncoder:
         self._pending: tuple[Image.Image, tuple[int, int]] | None = None  # what of it is not written yet, and where
 
     def add(self, frame: np.ndarray) -> None:
-        """Takes one frame, `(height, width, 3)` uint8; raises OSError if the file cannot be written."""
         begin = self._time(self._count)
         self._count += 1
         if begin < self._newest + SHORTEST:
@@ -134,13 +115,11 @@ class GifEncoder:
         self._shown, self._begin = image, begin
 
     def close(self) -> None:
-        """Finishes the file; raises OSError if it cannot be written."""
         with self._file:
             self._write_pending(max(self._time(self._count), self._begin + SHORTEST))
             self._file.write(b";")
 
     def abandon(self) -> None:
-        """Closes the file as it is."""
         self._file.close()
 
     def _time(self, index: int) -> int:
@@ -180,11 +159,10 @@ MAX_DENOMINATOR = 10_000
 
 
 class VideoWriter:
-    """Writes one video, of any length.
+    """Writes one video, of any length; leaving its `with` closes it.
 
     Frames go to a hidden file beside the one that is asked for, which takes its name in `close`: that one, or an older
-    of its name, is whole at any time. Used in a `with`, leaving it closes the video, and where that is by an exception,
-    such as Ctrl-C, it holds what was recorded until then.
+    of its name, is whole at any time. An exception, such as Ctrl-C, leaves a video of what was recorded until then.
     """
 
     def __init__(self, path: str | os.PathLike[str], size: tuple[int, int], fps: float):
@@ -205,14 +183,10 @@ class VideoWriter:
         self.size = _checked_size(size, self.path)
         self.fps = _checked_rate(fps)
         self.frames = 0
-        self._temporary = self.path.with_name(f".{self.path.name}.{os.getpid()}.tmp")
-        _require_place(self.path, self._temporary)
+        self._temporary = _temporary(self.path)
+        make = _GifEncoder if self.path.suffix.lower() == ".gif" else _Mp4Encoder
         try:
-            self._encoder: Mp4Encoder | GifEncoder = (
-                GifEncoder(self._temporary, self.fps)
-                if self.path.suffix.lower() == ".gif"
-                else Mp4Encoder(self._temporary, self.size, self.fps)
-            )
+            self._encoder = make(self._temporary, self.size, self.fps)
         except BaseException:
             self._temporary.unlink(missing_ok=True)
             raise
@@ -244,13 +218,9 @@ class VideoWriter:
         self.frames += 1
 
     def close(self) -> Path:
-        """Finishes the video and gives the file its name; doing it again is harmless.
+        """Finishes the video and gives the file its name, which it returns; may be called twice.
 
-        Returns:
-            The path. There is no file where no frame was added.
-
-        Raises:
-            StorageError: if it cannot be written; the video is given up.
+        There is no file where no frame was added. A StorageError says that it cannot be written; the video is given up.
         """
         if not self._is_open:
             return self.path
@@ -283,15 +253,11 @@ class VideoWriter:
 def require_video(path: str | os.PathLike[str]) -> None:
     """Checks that a video can be written, before its size and rate are known; writes nothing.
 
-    Raises:
-        APIUsageError: if the name does not end in `.mp4` or `.gif`.
-        MissingExtraError: for an mp4, if the extra `video` is not installed.
-        StorageError: if the file cannot be written there.
+    It raises what VideoWriter raises.
     """
     path = Path(path)
     suffix = _checked_suffix(path)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    _require_place(path, temporary)
+    temporary = _temporary(path)
     temporary.unlink()
     if suffix == ".mp4":
         require_extra("imageio_ffmpeg", "video")
@@ -318,14 +284,15 @@ def _checked_rate(fps: float) -> Fraction:
     return Fraction(fps).limit_denominator(MAX_DENOMINATOR)
 
 
-def _require_place(path: Path, temporary: Path) -> None:
-    # The empty temporary file shows that there can be one.
+def _temporary(path: Path) -> Path:  # an empty file beside the video, which shows that there can be one
     if path.is_dir():
         raise StorageError(f"{path} cannot be written (it is a folder); name a file")
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         temporary.touch()
     except OSError as error:
         raise _unwritable(path, error) from error
+    return temporary
 
 
 def _unwritable(path: Path, error: OSError) -> StorageError:

@@ -10,9 +10,9 @@ from typing import Any
 import gymnasium
 import numpy as np
 import torch
-from gymnasium.spaces import Box, Discrete, MultiDiscrete, Tuple
 from torch.distributions import Normal
 
+from pufferlib import spaces
 from pufferlib.play.player import Decision, Episodes, Player
 from pufferlib.play.scores import ScoreSheet
 from pufferlib.watch.scene import Scene
@@ -39,50 +39,30 @@ class GaussianParams:
 
 @dataclass(frozen=True)
 class PolicyTrace:
-    """One step of one agent.
+    """One step of one agent."""
 
-    Attributes:
-        observation: in the shape and dtype of its space.
-        value: the critic's estimate of the return from there on.
-        actions: its parts in their order.
-        is_first: whether the step is the first of its episode.
-    """
-
-    observation: np.ndarray
-    value: float
-    actions: tuple[DiscreteProbs | GaussianParams, ...]
-    is_first: bool
+    observation: np.ndarray  # in the shape and dtype of its space
+    value: float  # the critic's estimate of the return from there on
+    actions: tuple[DiscreteProbs | GaussianParams, ...]  # its parts in their order
+    is_first: bool  # of its episode
 
 
 def trace_of(decision: Decision, row: int, space: gymnasium.Space, is_first: bool) -> PolicyTrace:
     """Returns one agent's part of a decision, copied."""
     logits = decision.logits
     parts = (logits,) if isinstance(logits, torch.Tensor | Normal) else logits
-    taken = np.atleast_1d(decision.actions[row])
-    actions, begin = [], 0
-    for part, (low, high) in zip(parts, _bounds(space), strict=True):
+    taken, bounds = decision.actions[row].reshape(-1), spaces.joint_space(space, 1)  # a Box where there are numbers
+    actions: list[DiscreteProbs | GaussianParams] = []
+    for part, place in zip(parts, spaces.action_parts(space), strict=True):
         if isinstance(part, Normal):
+            low, high = (bound.reshape(-1)[place.columns] for bound in (bounds.low, bounds.high))
             means, deviations = part.mean[row], part.stddev[row].expand_as(part.mean[row])
-            columns = taken[begin : begin + means.numel()]
-            actions.append(GaussianParams(_array(means).ravel(), _array(deviations).ravel(), columns.copy(), low, high))
-            begin += means.numel()
+            means, deviations = _array(means).ravel(), _array(deviations).ravel()
+            actions.append(GaussianParams(means, deviations, taken[place.columns].copy(), low, high))
         else:
-            actions.append(DiscreteProbs(_array(part[row].float().softmax(-1)), int(taken[begin])))
-            begin += 1
+            actions.append(DiscreteProbs(_array(part[row].float().softmax(-1)), int(taken[place.columns.start])))
     value = float(decision.values.reshape(len(decision.actions), -1)[row, 0])
     return PolicyTrace(decision.observations[row].copy(), value, tuple(actions), is_first)
-
-
-def _bounds(space: gymnasium.Space) -> list[tuple[np.ndarray, np.ndarray]]:
-    nothing = np.zeros(0)
-    if isinstance(space, Box):
-        return [(space.low.ravel(), space.high.ravel())]
-    if isinstance(space, Discrete):
-        return [(nothing, nothing)]
-    if isinstance(space, MultiDiscrete):
-        return [(nothing, nothing)] * space.nvec.size
-    assert isinstance(space, Tuple), space
-    return [bounds for part in space.spaces for bounds in _bounds(part)]
 
 
 def _array(tensor: torch.Tensor) -> np.ndarray:
@@ -98,23 +78,14 @@ Override = Callable[[], "np.ndarray | None"]
 
 @dataclass
 class Place:
-    """One of the environments that are shown side by side.
+    """One of the environments that are shown side by side."""
 
-    Attributes:
-        env: its index in the vector.
-        rows: of its agents.
-        scene: draws it.
-        is_playing: whether the last step was one of its; if not, it is done.
-        running: what its return is at the moment before the last step, the mean over its agents.
-        last: what the return of the episode before was, the mean over the agents whose episode ended last.
-    """
-
-    env: int
-    rows: slice
-    scene: Scene
-    is_playing: bool = True
-    running: float = 0.0
-    last: float | None = None
+    env: int  # its index in the vector
+    rows: slice  # of its agents
+    scene: Scene  # draws it
+    is_playing: bool = True  # whether it made the last step; if not, it is done
+    running: float = 0.0  # its return at the moment before the last step, the mean over its agents
+    last: float | None = None  # return of the episode before, the mean over the agents that ended last
 
 
 class WatchedPlay:
@@ -180,25 +151,20 @@ class WatchedPlay:
         self.places = []
 
     def _decide(self, decision: Decision) -> np.ndarray:
-        self._seat([self._env_of(rows) for rows in decision.rows])
+        self._seat([rows.start // self.player.vecenv.agents_per_env for rows in decision.rows])
         for place in self.places:
             if place.is_playing:
                 place.scene.remember()
                 place.running = float(self.player.returns[place.rows].mean())
-        actions = self._overridden(decision.actions)
-        row = self.places[0].rows.start
+        actions, row = decision.actions, self.places[0].rows.start
+        own = self.override() if self.places[0].is_playing else None
+        if own is not None:
+            self.is_helped = True
+            actions = actions.copy()
+            actions[self.places[0].rows] = own
         space = self.player.vecenv.single_action_space
         trace = trace_of(replace(decision, actions=actions), row, space, self.player.lengths[row] == 0)
         self.traces.append(trace)
-        return actions
-
-    def _overridden(self, actions: np.ndarray) -> np.ndarray:
-        action = self.override() if self.places[0].is_playing else None
-        if action is None:
-            return actions
-        self.is_helped = True
-        actions = actions.copy()
-        actions[self.places[0].rows] = action
         return actions
 
     def _seat(self, playing: list[int]) -> None:
@@ -220,6 +186,3 @@ class WatchedPlay:
     def _place(self, env: int) -> Place:
         agents = self.player.vecenv.agents_per_env
         return Place(env, slice(env * agents, (env + 1) * agents), self._make_scene(self.player.vecenv.envs[env]))
-
-    def _env_of(self, rows: slice) -> int:
-        return rows.start // self.player.vecenv.agents_per_env

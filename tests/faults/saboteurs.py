@@ -178,7 +178,7 @@ def folder_not_made_again() -> None:
 
 def folder_not_locked() -> None:
     """Anybody may write to the folder of a run."""
-    _instead("pufferlib.runs.folder.Lock.acquire", _nothing)
+    _instead("pufferlib.runs.folder.RunFolder.lock", _nothing)
 
 
 # ------------------------------------------------------------------------------------------------------ what is told

@@ -266,8 +266,7 @@ class Checkpoint:
         if not isinstance(read_note(self.folder, "best"), dict):
             raise Broken("a note is no dict")
         described = self.folder / "config.json"
-        description.own_policy_class(described)
-        description.read_settings(described, "puffer_squared")
+        description.read_description(described, "puffer_squared")
 
 
 def _records(path: Path) -> dict[str, bytes]:

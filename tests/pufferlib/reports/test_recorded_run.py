@@ -8,7 +8,7 @@ from made_runs import STEPS, made_log, made_run
 
 from pufferlib.errors import CheckpointError
 from pufferlib.reports.recorded_run import read_run
-from pufferlib.runs.folder import Lock
+from pufferlib.runs.folder import RunFolder
 
 RUN_ID = "20260101_120000_000000_aaaa0001"
 
@@ -84,10 +84,10 @@ def test_a_run_that_went_on_after_its_checkpoint_failed(tmp_path):
 
 def test_a_run_that_is_written_to_is_running(tmp_path):
     folder = made_run(tmp_path, RUN_ID, logs=STEPS // 100)
-    lock = Lock(folder)
-    lock.acquire()
+    lock = RunFolder(folder, dict)
+    lock.lock()
     assert read_run(folder).state == "running"
-    lock.release()
+    lock.close()
     assert read_run(folder).state == "finished"
 
 

@@ -18,7 +18,7 @@ def test_a_run_is_described_by_settings_versions_and_seed(tmp_path):
     assert all(written["versions"].values())
     commit = written["git_commit"]
     assert commit is None or len(commit) == 40
-    assert description.saved_settings(tmp_path, "puffer_squared") == args
+    assert description.read_description(tmp_path / "config.json", "puffer_squared")["settings"] == args
 
 
 def make_run(data_dir, launch, name="puffer_squared_1"):
@@ -33,9 +33,9 @@ def test_a_restart_by_torchrun_goes_on_with_the_run_of_that_launch(tmp_path, mon
     assert description.describe_run(load_config("puffer_squared"))["launch"] is None
     monkeypatch.setenv("TORCHELASTIC_RUN_ID", "none")
     launch = description.describe_run(load_config("puffer_squared"))["launch"]
+    make_run(tmp_path, launch, "puffer_squared_0")
     folder = make_run(tmp_path, launch)
     make_run(tmp_path, "none 1 2.0", "puffer_squared_2")  # by another torchrun
-    make_run(tmp_path, launch, "puffer_squared_0")
     assert description.restarted_run(tmp_path, "puffer_squared") is None  # its first start
     monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "1")
     assert description.restarted_run(tmp_path, "puffer_squared") == folder
@@ -54,7 +54,7 @@ def test_a_count_of_restarts_that_is_no_number_is_one_sentence(tmp_path, monkeyp
 def test_settings_of_another_environment_are_refused(tmp_path):
     write_description(tmp_path, description.describe_run(load_config("puffer_squared")))
     with pytest.raises(CheckpointError, match="must be of a run of puffer_pong, got one of puffer_squared"):
-        description.saved_settings(tmp_path, "puffer_pong")
+        description.read_description(tmp_path / "config.json", "puffer_pong")
 
 
 @pytest.mark.parametrize("text", [None, "", "{", "[]", "{}", '{"settings": 3}', '{"settings": {}}'])
@@ -62,4 +62,4 @@ def test_settings_that_cannot_be_read_are_refused(tmp_path, text):
     if text is not None:
         (tmp_path / description.CONFIG_FILE).write_text(text)
     with pytest.raises(CheckpointError, match="must hold the settings of the run"):
-        description.saved_settings(tmp_path, "puffer_squared")
+        description.read_description(tmp_path / "config.json", "puffer_squared")

@@ -7,10 +7,10 @@ import sys
 import pytest
 
 from pufferlib.errors import CheckpointError
-from pufferlib.runs.folder import Lock, writing_process
+from pufferlib.runs.folder import RunFolder, writing_process
 
-HOLD = "import sys; from pathlib import Path; from pufferlib.runs.folder import Lock\n"
-HOLD += "lock = Lock(Path(sys.argv[1])); lock.acquire(); print('held', flush=True); sys.stdin.read()"
+HOLD = "import sys; from pathlib import Path; from pufferlib.runs.folder import RunFolder\n"
+HOLD += "run = RunFolder(Path(sys.argv[1]), dict); run.lock(); print('held', flush=True); sys.stdin.read()"
 
 
 @pytest.fixture
@@ -26,22 +26,22 @@ def holder(tmp_path):
 def test_the_process_that_writes_is_told_until_it_ends(tmp_path, holder):
     assert writing_process(tmp_path) == holder.pid
     with pytest.raises(CheckpointError, match="is being written by another process"):
-        Lock(tmp_path).acquire()
+        RunFolder(tmp_path, dict).lock()
     holder.communicate()
     assert writing_process(tmp_path) is None
 
 
 def test_looking_at_ones_own_lock_does_not_give_it_away(tmp_path):
-    lock = Lock(tmp_path)
-    lock.acquire()
+    run = RunFolder(tmp_path, dict)
+    run.lock()
     assert writing_process(tmp_path) == writing_process(tmp_path / "." / "") == os.getpid()
     code = "import sys; from pathlib import Path; from pufferlib.runs.folder import writing_process\n"
     code += "print(writing_process(Path(sys.argv[1])))"
     done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True)
     assert done.stdout == f"{os.getpid()}\n", done.stderr
-    lock.release()
+    run.close()
     assert writing_process(tmp_path) is None
-    lock.release()
+    run.close()
 
 
 def test_nobody_writes_where_there_is_no_lock(tmp_path):
@@ -56,6 +56,6 @@ def test_a_lock_that_is_no_file_of_the_folder_is_refused(tmp_path, make):
     folder.mkdir()
     make(folder / ".lock")
     with pytest.raises(CheckpointError, match=r"\.lock must be a regular file, found something else; remove it"):
-        Lock(folder).acquire()
+        RunFolder(folder, dict).lock()
     assert writing_process(folder) is None
     assert (tmp_path / "precious").read_text() == "kept"

@@ -17,7 +17,7 @@ def run(tmp_path):
         begun, folder = load_config(SQUARED), tmp_path / "puffer_squared_1"
         begun["train"].update(gamma=0.5, device="cuda", data_dir=str(tmp_path))
         folder.mkdir()
-        write_description(folder, description.describe_run(begun, policy_class))
+        write_description(folder, {**description.describe_run(begun), "policy_class": policy_class})
         (folder / "model_puffer_squared_000001.pt").touch()
         (folder / checkpoint.TRAINER_STATE).touch()
         today = load_config(SQUARED)

@@ -10,20 +10,25 @@ from pufferlib.config import load_config
 from pufferlib.ocean import screen
 from pufferlib.play.scores import prepare_players, split_evenly
 from pufferlib.watch import show as show_module
-from pufferlib.watch.controls import Mode, ViewerCommand
+from pufferlib.watch.controls import Controls, Mode, ViewerCommand
 from pufferlib.watch.evaluating import make_scene
 from pufferlib.watch.show import RenderOptions, Show, action_names
 from pufferlib.watch.watched_play import WatchedPlay
 
 
-class Scripted:
+class Scripted(Controls):
     """Gives the commands of one picture after the other, and keeps how things are by then."""
+
+    is_shift_held = False
 
     def __init__(self, script):
         self.script = [*script]
-        self.is_shift_held = False
         self.seen = []
         self.look = lambda: None
+
+    def of(self, library, keyboard):
+        super().__init__(library, keyboard)
+        return self
 
     def commands(self):
         self.seen.append(self.look())
@@ -43,7 +48,7 @@ def shown(monkeypatch, tmp_path):
 
     def run(script, env_name="puffer_cartpole", episodes=50, grid=1, video=None, panel=False):
         controls = Scripted(script)
-        monkeypatch.setattr(show_module, "Controls", lambda library: controls)
+        monkeypatch.setattr(show_module, "Controls", controls.of)
         monkeypatch.setattr(screen.Screen, "is_closing", lambda self: not controls.script)
         args = load_config(env_name)
         args["train"]["device"] = "cpu"
@@ -134,7 +139,7 @@ def test_a_person_takes_over_while_shift_is_held(shown, monkeypatch):
 
     show, play, _ = shown([[], hold, *[[]] * 40])
     assert play.is_helped and {trace.actions[0].taken for trace in [*play.traces][-3:]} == {0}
-    assert show._badge().endswith("you play") or not show._human.is_playing
+    assert show._badge().endswith("you play") or not show._controls.is_playing
 
 
 def test_a_game_of_turns_waits_for_the_person(shown, monkeypatch):

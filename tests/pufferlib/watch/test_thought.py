@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 import torch
-from gymnasium.spaces import Box, Discrete, MultiDiscrete, Tuple
+from gymnasium.spaces import Box, Discrete, MultiBinary, MultiDiscrete, Tuple
 from torch.distributions import Normal
 
 from pufferlib.ocean.screen import Screen
@@ -35,6 +35,12 @@ def test_several_choices_come_in_their_order():
     logits = (torch.zeros(2, 3), torch.zeros(2, 2))
     parts = trace_of(decision(logits, [[2, 1], [0, 0]]), 0, MultiDiscrete([3, 2]), is_first=False).actions
     assert [(len(part.probabilities), part.taken) for part in parts] == [(3, 2), (2, 1)]
+
+
+def test_bits_are_choices_of_two():
+    logits = (torch.zeros(2, 2), torch.zeros(2, 2))
+    parts = trace_of(decision(logits, [[1, 0], [0, 0]]), 0, MultiBinary(2), is_first=False).actions
+    assert [(len(part.probabilities), part.taken) for part in parts] == [(2, 1), (2, 0)]
 
 
 def test_numbers_have_a_mean_a_deviation_and_a_range():
