@@ -50,7 +50,7 @@ from pufferlib.scaffold import check_name
 from pufferlib.sweep.command import best_ini, summary, trials_csv
 from pufferlib.sweep.panel import LiveTable, render as render_sweep
 from pufferlib.sweep.report import report_html
-from pufferlib.sweep.results import COST, CURVE, ERROR, HOST, RUN_FOLDER, STOPPED, Confirmation, results_of
+from pufferlib.sweep.results import COST, CURVE, ERROR, HOST, RUN_FOLDER, STOPPED, Confirmation
 
 HOSTILE = (
     # C
@@ -395,7 +395,7 @@ def test_completions_are_lines_without_control_codes(folder, capsys):
 
 def test_the_table_of_trials_has_no_formulas_and_all_of_its_rows():
     for text in HOSTILE:
-        rows = list(csv.reader(io.StringIO(trials_csv(state_of(text).trials))))
+        rows = list(csv.reader(io.StringIO(trials_csv(state_of(text).results()))))
         assert len(rows) == 6 and len({*map(len, rows)}) == 1
         cells = [cell for row in rows for cell in row]
         assert not [cell for cell in cells if cell.startswith(("=", "+", "-", "@"))]
@@ -462,7 +462,7 @@ def test_the_panel_the_lines_and_the_summary_of_a_sweep_obey_nothing(text):
     table = LiveTable(output)
     table.show(make_state(make_study()))
     table.show(state)
-    say(summary(state, results_of(state.trials, "maximize")), output)
+    say(summary(state), output)
     assert_inert(output.getvalue())
     assert shows(output.getvalue(), f"error {text}")
 

@@ -13,13 +13,42 @@ import select
 import signal
 import threading
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
 
-from pufferlib.errors import PufferError
-from pufferlib.sweep.trial_task import MissingMetricError, Tell, TrialTask, UnscoredError
+from pufferlib.errors import ConfigError, PufferError
 
 ORPHAN_SECONDS = 3  # for a process whose driver is gone to see it, before it is killed
+
+SendMessage = Callable[[dict[str, Any]], None]
+"""Sends a message to the driver, see `main`."""
+
+
+@dataclass(frozen=True)
+class TrialTask:
+    """A training to run in a process."""
+
+    number: int  # of the trial; of a confirmation, that of the trial which it confirms
+    env_name: str
+    args: dict[str, Any]  # its settings, with those of the trial
+    metric: str  # what is searched by, as the user calls it
+    memory_bytes: float  # that it may use, resident, with all processes that it starts
+    log_path: Path  # where its output goes
+    is_metric_known: bool = False  # whether another trial has had the metric, so that logs without it prove nothing
+    slot: int = 0  # number of its place among those side by side
+    values: Mapping[str, Any] = field(default_factory=dict)  # of the settings that the sweep varies, by name
+    seed: int | None = None  # of a confirmation; None for a trial
+
+
+class MissingMetricError(ConfigError):
+    """The metric of a sweep does not exist."""
+
+
+class UnscoredError(ConfigError):
+    """A trial was too short: it ended before anything was scored."""
 
 
 def main(connection_fd: int, cores: Sequence[int]) -> None:
@@ -67,11 +96,11 @@ def _end_with_driver(connection: Connection) -> None:
     end_with_parent(ORPHAN_SECONDS)  # where a thread of Python cannot, as a call in C holds the interpreter lock
 
 
-def _run(task: TrialTask, tell: Tell) -> None:
+def _run(task: TrialTask, send: SendMessage) -> None:
     try:
         from pufferlib.sweep.trial_training import train_watched
 
-        train_watched(task, tell)
+        train_watched(task, send)
         end = {"end": "done"}
     except KeyboardInterrupt:
         end = {"end": "stopped"}
@@ -83,13 +112,11 @@ def _run(task: TrialTask, tell: Tell) -> None:
         raise
     except BaseException as error:  # of the user's environment, too, which may raise anything
         traceback.print_exc()
-        end = {"end": "failed", "error": _sentence(error)}
+        first, *rest = str(error).strip().splitlines() or [""]
+        if isinstance(error, PufferError):  # one that ends with a traceback ends with what it is about
+            sentence = " ".join([first, *rest[-1:]])
+        else:
+            sentence = f"{type(error).__name__}: {first}".rstrip(": ")
+        end = {"end": "failed", "error": sentence}
     with contextlib.suppress(BrokenPipeError):
-        tell(end)
-
-
-def _sentence(error: BaseException) -> str:
-    lines = str(error).strip().splitlines() or [""]
-    if isinstance(error, PufferError):  # one that ends with a traceback ends with what it is about
-        return lines[0] if len(lines) == 1 else f"{lines[0]} {lines[-1]}"
-    return f"{type(error).__name__}: {lines[0]}".rstrip(": ")
+        send(end)
