@@ -60,8 +60,7 @@ from pufferlib.sweep.study import (
     quiet_optuna,
     study_place,
 )
-from pufferlib.sweep.trial_config import memory_limit, trial_args, trial_settings
-from pufferlib.sweep.trial_main import TrialTask
+from pufferlib.sweep.trial_config import TrialTask, memory_limit, trial_args, trial_settings
 from pufferlib.sweep.trial_process import Slots, TrialProcess
 
 TICK_SECONDS = 0.25  # between two looks at what runs

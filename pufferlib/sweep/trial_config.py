@@ -1,10 +1,12 @@
-"""The configuration of one trial: the proposed values in the settings, and sizes that fit."""
+"""The task of one trial, and its configuration: the proposed values in the settings, and sizes that fit."""
 
 from __future__ import annotations
 
 import copy
 import math
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import gymnasium
@@ -27,6 +29,22 @@ if TYPE_CHECKING:
 _FLOATS, _FLAGS = 4, 4  # of every agent step in a rollout, besides observations and actions: see ppo/rollout.py
 _EVALUATIONS = 10  # of a trial that is scored by them and configured to have none
 _WIDTHS = ("policy.hidden_size", "rnn.hidden_size", "rnn.input_size")  # which a recurrent layer needs to be the same
+
+
+@dataclass(frozen=True)
+class TrialTask:
+    """A training to run in a process."""
+
+    number: int  # of the trial; of a confirmation, that of the trial which it confirms
+    env_name: str
+    args: dict[str, Any]  # its settings, with those of the trial
+    metric: str  # what is searched by, as the user calls it
+    memory_bytes: float  # that it may use, resident, with all processes that it starts
+    log_path: Path  # where its output goes
+    is_metric_known: bool = False  # whether another trial has had the metric, so that logs without it prove nothing
+    slot: int = 0  # number of its place among those side by side
+    values: Mapping[str, Any] = field(default_factory=dict)  # of the settings that the sweep varies, by name
+    seed: int | None = None  # of a confirmation; None for a trial
 
 
 def trial_args(args: Mapping[str, Any], values: Mapping[str, Any], cores: int) -> tuple[dict[str, Any], list[str]]:

@@ -13,42 +13,16 @@ import select
 import signal
 import threading
 import traceback
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from pufferlib.errors import ConfigError, PufferError
+from pufferlib.errors import PufferError
+
+if TYPE_CHECKING:
+    from pufferlib.sweep.trial_config import TrialTask
 
 ORPHAN_SECONDS = 3  # for a process whose driver is gone to see it, before it is killed
-
-SendMessage = Callable[[dict[str, Any]], None]
-"""Sends a message to the driver, see `main`."""
-
-
-@dataclass(frozen=True)
-class TrialTask:
-    """A training to run in a process."""
-
-    number: int  # of the trial; of a confirmation, that of the trial which it confirms
-    env_name: str
-    args: dict[str, Any]  # its settings, with those of the trial
-    metric: str  # what is searched by, as the user calls it
-    memory_bytes: float  # that it may use, resident, with all processes that it starts
-    log_path: Path  # where its output goes
-    is_metric_known: bool = False  # whether another trial has had the metric, so that logs without it prove nothing
-    slot: int = 0  # number of its place among those side by side
-    values: Mapping[str, Any] = field(default_factory=dict)  # of the settings that the sweep varies, by name
-    seed: int | None = None  # of a confirmation; None for a trial
-
-
-class MissingMetricError(ConfigError):
-    """The metric of a sweep does not exist."""
-
-
-class UnscoredError(ConfigError):
-    """A trial was too short: it ended before anything was scored."""
 
 
 def main(connection_fd: int, cores: Sequence[int]) -> None:
@@ -96,7 +70,7 @@ def _end_with_driver(connection: Connection) -> None:
     end_with_parent(ORPHAN_SECONDS)  # where a thread of Python cannot, as a call in C holds the interpreter lock
 
 
-def _run(task: TrialTask, send: SendMessage) -> None:
+def _run(task: TrialTask, send: Callable[[dict[str, Any]], None]) -> None:
     try:
         from pufferlib.sweep.trial_training import train_watched
 
@@ -104,19 +78,16 @@ def _run(task: TrialTask, send: SendMessage) -> None:
         end = {"end": "done"}
     except KeyboardInterrupt:
         end = {"end": "stopped"}
-    except MissingMetricError as error:
-        end = {"end": "metric", "error": str(error)}
-    except UnscoredError as error:
-        end = {"end": "unscored", "error": str(error)}
     except BrokenPipeError:
         raise
     except BaseException as error:  # of the user's environment, too, which may raise anything
-        traceback.print_exc()
+        kind = getattr(error, "ending", "failed")
+        if kind == "failed":
+            traceback.print_exc()
         first, *rest = str(error).strip().splitlines() or [""]
+        sentence = f"{type(error).__name__}: {first}".rstrip(": ")
         if isinstance(error, PufferError):  # one that ends with a traceback ends with what it is about
             sentence = " ".join([first, *rest[-1:]])
-        else:
-            sentence = f"{type(error).__name__}: {first}".rstrip(": ")
-        end = {"end": "failed", "error": sentence}
+        end = {"end": kind, "error": sentence}
     with contextlib.suppress(BrokenPipeError):
         send(end)

@@ -25,7 +25,8 @@ from pufferlib.config import SweepConfig
 from pufferlib.dashboard.score import is_mean_over_episodes
 from pufferlib.machine import usable_cores
 from pufferlib.sweep.results import RunningTrial
-from pufferlib.sweep.trial_main import TrialTask, main
+from pufferlib.sweep.trial_config import TrialTask
+from pufferlib.sweep.trial_main import main
 
 WINDOWS = 10
 STOP_SECONDS = 10.0  # for a trial that is asked to stop to end its iteration and save

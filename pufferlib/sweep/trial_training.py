@@ -14,20 +14,34 @@ from typing_extensions import override
 
 from pufferlib.dashboard.output import say
 from pufferlib.dashboard.score import GROUPS, Score, episode_count, find_metric, is_mean_over_episodes
-from pufferlib.errors import nearest
+from pufferlib.errors import ConfigError, nearest
 from pufferlib.play.scores import final_episodes
 from pufferlib.pufferl import PuffeRL
 from pufferlib.runs.calls import AnyLogger
 from pufferlib.runs.loaders import resolve_device
 from pufferlib.runs.training import train_run
-from pufferlib.sweep.trial_config import fit_to_environments, memory_limit
-from pufferlib.sweep.trial_main import MissingMetricError, SendMessage, TrialTask, UnscoredError
+from pufferlib.sweep.trial_config import TrialTask, fit_to_environments, memory_limit
 from pufferlib.vector import Vector
 
 LOGS = 50  # of a run at least: enough for a curve whose points are means over several
 TENTHS = 10  # of a run; each but the last plays a tenth of the episodes that the final policy plays
 MESSAGE_SECONDS = 1.0  # between two messages that are no logs
 _PATIENT_LOGS, _PATIENT_STEPS = 5, 1000  # with finished episodes that the environment has not reported yet
+
+SendMessage = Callable[[dict[str, Any]], None]
+"""Sends a message to the driver, see `trial_main.main`."""
+
+
+class MissingMetricError(ConfigError):
+    """The metric of a sweep does not exist."""
+
+    ending = "metric"
+
+
+class UnscoredError(ConfigError):
+    """A trial was too short: it ended before anything was scored."""
+
+    ending = "unscored"
 
 
 class MetricSearch:

@@ -5,10 +5,9 @@ from pathlib import Path
 import pytest
 
 from pufferlib.config import load_config
-from pufferlib.sweep.trial_config import trial_args
-from pufferlib.sweep.trial_main import MissingMetricError, TrialTask, UnscoredError
+from pufferlib.sweep.trial_config import TrialTask, trial_args
 from pufferlib.sweep.trial_process import LearningCurve
-from pufferlib.sweep.trial_training import train_watched
+from pufferlib.sweep.trial_training import MissingMetricError, UnscoredError, train_watched
 
 pytestmark = pytest.mark.usefixtures("in_tmp_path")
 
