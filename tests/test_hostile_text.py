@@ -36,6 +36,7 @@ from pufferlib.config.configuration import read_ini
 from pufferlib.dashboard import panel as dashboard
 from pufferlib.dashboard.output import plain_table, printable, printable_lines, say
 from pufferlib.dashboard.panel import LivePanel, NotebookPanel
+from pufferlib.dashboard.score import Score
 from pufferlib.errors import APIUsageError, ConfigError, PufferWarning
 from pufferlib.export import c_format, export_policy
 from pufferlib.export.c_layers import network_of
@@ -44,7 +45,7 @@ from pufferlib.export.exporting import c_name
 from pufferlib.models import Default
 from pufferlib.reports.figures import panel_svg, print_panels, write_figure
 from pufferlib.reports.listing import print_table
-from pufferlib.reports.page import Content, Evaluation, page
+from pufferlib.reports.page import Content, page
 from pufferlib.reports.recorded_run import STEPS, Curve, Panel, RecordedRun, Split
 from pufferlib.scaffold import check_name
 from pufferlib.sweep.command import best_ini, summary, trials_csv
@@ -249,7 +250,7 @@ def page_of(text):
     run.__dict__.update(logs=[{**made_log(1), f"environment/{text}": 0.5}])  # as functools.cached_property keeps it
     run.__dict__.update(newest=run.logs[0], state=f"state {text}", begun=None)
     plots = {text: "<svg></svg>"}  # see below
-    evaluations = [Evaluation(f"kind {text}", {f"score {text}": (1.0, 0.1, 5)})]
+    evaluations = {f"kind {text}": {f"score {text}": Score(1.0, 0.1, 5)}}
     return page(Content(run, plots, {"train.x": 1}, evaluations, None, [f"note {text}"]))
 
 

@@ -81,12 +81,10 @@ def listed_runs(data_dir: Path, env: str | None = None) -> tuple[list[RecordedRu
 
 
 def _runs_inside(folder: Path) -> list[Unreadable]:
-    if is_run(folder):
-        return []
-    inside = Counter(path.parents[1] for depth in ("*", "*/*") for path in folder.glob(f"{depth}/{CONFIG_FILE}"))
+    paths = [] if is_run(folder) else [*folder.glob(f"*/{CONFIG_FILE}"), *folder.glob(f"*/*/{CONFIG_FILE}")]
     return [
         (place, f"{count} run{'s' * (count != 1)}, listed by `puffer runs --data-dir {shlex.quote(str(place))}`")
-        for place, count in sorted(inside.items())
+        for place, count in sorted(Counter(path.parents[1] for path in paths).items())
     ]
 
 
@@ -136,14 +134,9 @@ def _row(run: RecordedRun, name: str, changed: Mapping[str, Any]) -> tuple[str, 
     )
 
 
-def _by_score(run: RecordedRun) -> tuple[str, float]:
-    # Scores of different environments do not compare.
-    return run.env_name or "", math.inf if run.score is None else -run.score
-
-
 _SORT_KEYS: dict[str, Callable[[RecordedRun], object]] = {
     "date": lambda run: -run.begun.timestamp() if run.begun else math.inf,
-    "score": _by_score,
+    "score": lambda run: (run.env_name or "", math.inf if run.score is None else -run.score),  # within an environment
     "steps": lambda run: -run.steps,
     "time": lambda run: -run.seconds,
 }
