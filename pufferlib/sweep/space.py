@@ -13,7 +13,7 @@ import numpy as np
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
 
 from pufferlib.config import policy_classes
-from pufferlib.config.sections import check_dimension, dimensions_of, multiple, section_settings, split_name
+from pufferlib.config.sections import PREFIX, check_section, dimensions_of, multiple, section_settings, split_name
 from pufferlib.errors import ConfigError, nearest
 from pufferlib.families.catalog import find
 from pufferlib.setting import Setting, class_settings
@@ -300,7 +300,7 @@ def resolved_name(args: Mapping[str, Any], name: str) -> str:
 
 
 def _range(args: Mapping[str, Any], name: str, given: Mapping[str, Any]) -> Dimension:
-    setting, checked = _setting(args, name), check_dimension(name, given, find(args["env_name"]))
+    setting, checked = _setting(args, name), check_section(f"{PREFIX}{name}", given, args["env_name"])
     missing = [key for key in ("distribution", "min", "max") if checked.get(key) is None]
     if missing:
         raise ConfigError(f"[sweep.{name}] needs {', '.join(missing)}; a range has distribution, min and max")
