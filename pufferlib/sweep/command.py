@@ -16,7 +16,7 @@ from typing import Any, TextIO
 from pufferlib.config import LogConfig, load_config
 from pufferlib.config.sections import split_name
 from pufferlib.dashboard.output import plain_table, printable, printable_lines, say
-from pufferlib.dashboard.panel import cost_text, duration_text, number_text, short_names, value_text
+from pufferlib.dashboard.panel import duration_text, number_text
 from pufferlib.errors import ConfigError
 from pufferlib.loggers import Loggers, make_run_id
 from pufferlib.loggers.logger import is_finite
@@ -26,7 +26,7 @@ from pufferlib.setting import format_value, parse_value
 from pufferlib.sweep.driver import SERVICES, Sweep
 from pufferlib.sweep.panel import LiveTable
 from pufferlib.sweep.report import report_html
-from pufferlib.sweep.results import FoundTrial, Results, SweepState
+from pufferlib.sweep.results import FoundTrial, Results, SweepState, trial_columns
 from pufferlib.sweep.study import naming_database, without_password
 
 _COMMENT = re.compile(r"\s[;#]|^[;#]")  # what an ini would cut off
@@ -280,18 +280,7 @@ def summary(state: SweepState) -> str:
 
 
 def _best_table(results: Results) -> str:
-    trials = results.complete[:_SUMMARY_TRIALS]
-    columns = [
-        ["trial", *(str(trial.number) for trial in trials)],
-        ["score", *(number_text(trial.score) for trial in trials)],
-        ["cost", *(cost_text(trial.cost) for trial in trials)],
-    ]
-    if any(trial.episodes is not None for trial in trials):
-        columns.insert(2, ["episodes", *(trial.episodes_text for trial in trials)])
-    if results.confirmed:
-        columns.append(["confirmed", *(trial.confirmed_text or "-" for trial in trials)])
-    for name, short in short_names(list(trials[0].settings)).items():
-        columns.append([short, *(value_text(trial.settings.get(name, "-")) for trial in trials)])
+    columns = [[heading, *cells] for heading, cells in trial_columns(results.complete[:_SUMMARY_TRIALS])]
     ends = list(accumulate(max(map(len, column)) + len("  ") for column in columns))
     width = shutil.get_terminal_size((10_000, 0)).columns  # without a terminal there is room for all
     count = max(3, sum(end - len("  ") <= width for end in ends))

@@ -28,10 +28,8 @@ from pufferlib.dashboard.panel import (
     percent_text,
     progress,
     settings_texts,
-    short_names,
-    value_text,
 )
-from pufferlib.sweep.results import HOST, FoundTrial, Results, RunningTrial, SweepState, settings_of
+from pufferlib.sweep.results import HOST, FoundTrial, Results, RunningTrial, SweepState, settings_of, trial_columns
 from pufferlib.sweep.trial_process import WINDOWS
 
 if TYPE_CHECKING:
@@ -154,13 +152,8 @@ def _front(found: Results, width: int, rows: int) -> list[Text]:
     if not found.front:
         return []
     shown = _spread(found.front, max(1, rows - 1))
-    names = short_names(list(found.front[-1].settings))
-    columns = [
-        ("Front", [f"#{trial.number}" for trial in shown]),
-        ("score", [number_text(trial.score) for trial in shown]),
-        ("cost", [cost_text(trial.cost) for trial in shown]),
-        *((short, [value_text(trial.settings.get(name, "-")) for trial in shown]) for name, short in names.items()),
-    ]
+    columns = [column for column in trial_columns(shown) if column[0] not in ("trial", "episodes", "confirmed")]
+    columns.insert(0, ("Front", [f"#{trial.number}" for trial in shown]))
     lines = [Text() for _ in range(len(shown) + 1)]
     for index, ((name, cells), size) in enumerate(zip(columns, _sizes(columns, width), strict=False)):
         gap = "  " if index else ""

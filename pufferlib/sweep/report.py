@@ -15,7 +15,7 @@ from plotly import graph_objects as go
 
 from pufferlib.dashboard.output import printable, printable_lines
 from pufferlib.dashboard.panel import cost_text, duration_text, number_text, short_names
-from pufferlib.sweep.results import FoundTrial, Results, SweepState, goal_sign, importance
+from pufferlib.sweep.results import FoundTrial, Results, SweepState, goal_sign, importance, trial_columns
 
 if TYPE_CHECKING:
     from optuna import Study
@@ -104,32 +104,22 @@ def _plot(name: str, figure: go.Figure) -> str:
 
 
 def _tables(state: SweepState, results: Results) -> Iterable[Table]:
-    yield _trials_table("Best trials", results.complete[:_TABLE_TRIALS], results)
-    yield _trials_table("Front: no other trial scores more at their cost", results.front, results)
+    for title, trials in (
+        ("Best trials", results.complete[:_TABLE_TRIALS]),
+        ("Front: no other trial scores more at their cost", results.front),
+    ):
+        columns = trial_columns(trials, _full_text)
+        rows = zip(*(cells for _, cells in columns), strict=True)
+        yield title, [heading for heading, _ in columns], [*rows], None
+    runs = sorted(state.confirmations, key=lambda run: (run.trial, run.seed))
+    scores = ["-" if run.score is None else number_text(run.score) for run in runs]
     rows = [
-        (
-            run.trial,
-            run.seed,
-            "-" if run.score is None else number_text(run.score),
-            cost_text(run.cost),
-            run.error or run.run_folder,
-        )
-        for run in sorted(state.confirmations, key=lambda run: (run.trial, run.seed))
+        (run.trial, run.seed, score, cost_text(run.cost), run.error or run.run_folder)
+        for run, score in zip(runs, scores, strict=True)
     ]
     yield "The best again on fresh seeds", ["trial", "seed", "score", "cost", "run"], rows, 4
     for title, ended in (("Failed trials", results.failed), ("Trials that were stopped early", results.stopped)):
         yield title, ["trial", "why"], [(each.number, each.reason) for each in ended], 1
-
-
-def _trials_table(title: str, trials: Sequence[FoundTrial], results: Results) -> Table:
-    names = short_names(list(trials[0].settings)) if trials else {}
-    header, is_confirmed = ["trial", "score", "episodes", "cost"], bool(results.confirmed)
-    rows = []
-    for trial in trials:
-        row = [trial.number, number_text(trial.score), trial.episodes_text, cost_text(trial.cost)]
-        row += [trial.confirmed_text] if is_confirmed else []
-        rows.append([*row, *(_full_text(trial.settings.get(name, "-")) for name in names)])
-    return title, [*header, *(["confirmed"] if is_confirmed else []), *names.values()], rows, None
 
 
 def front_figure(results: Results, metric: str) -> go.Figure:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from optuna.trial import TrialState
 
-from pufferlib.dashboard.panel import cost_text, number_text
+from pufferlib.dashboard.panel import cost_text, number_text, short_names, value_text
 
 if TYPE_CHECKING:
     from optuna import Study
@@ -216,6 +216,27 @@ class SweepState:
     def results(self) -> Results:
         """Returns the results of all trials as the driver last read them."""
         return results_of(self.trials, self.sweep["goal"], self.confirmations)
+
+
+def trial_columns(
+    trials: Sequence[FoundTrial], text: Callable[[object], str] = value_text
+) -> list[tuple[str, list[str]]]:
+    """Returns the headings and cells of a table of trials, with the settings of the first; `text` writes their values.
+
+    It has no column of episodes or confirmations where no trial has any.
+    """
+    if not trials:
+        return []
+    columns = [
+        ("trial", [str(trial.number) for trial in trials]),
+        ("score", [number_text(trial.score) for trial in trials]),
+        ("episodes", [trial.episodes_text for trial in trials]),
+        ("cost", [cost_text(trial.cost) for trial in trials]),
+        ("confirmed", [trial.confirmed_text or "-" for trial in trials]),
+    ]
+    known = [column for column in columns if {*column[1]} != {"-"} or column[0] == "cost"]
+    names = short_names(list(trials[0].settings)).items()
+    return known + [(short, [text(trial.settings.get(name, "-")) for trial in trials]) for name, short in names]
 
 
 def results_of(trials: Sequence[FrozenTrial], goal: str, confirmations: Sequence[Confirmation] = ()) -> Results:
