@@ -114,14 +114,7 @@ def run_sweep(
 
 
 class Sweep:
-    """One driver of a study.
-
-    Attributes:
-        config: the settings of the search.
-        space: what varies.
-        place: where the study is.
-        state: the trials so far and those that run.
-    """
+    """One driver of a study; takes what `run_sweep` takes, and runs nothing before `run`."""
 
     def __init__(
         self,
@@ -130,7 +123,6 @@ class Sweep:
         space: SearchSpace | None = None,
         sampler: BaseSampler | None = None,
     ):
-        # The arguments are those of `run_sweep`; nothing runs yet.
         self.config = config = SweepConfig.from_dict(args["sweep"])
         self.space = space_of(args) if space is None else space
         self._distributions = optuna_distributions(self.space)

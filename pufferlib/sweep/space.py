@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import types
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Union, get_args, get_origin
@@ -18,7 +18,16 @@ from pufferlib.errors import ConfigError, nearest
 from pufferlib.families.catalog import find
 from pufferlib.setting import Setting, class_settings
 
-DISTRIBUTIONS = ("uniform", "int_uniform", "uniform_pow2", "log_normal", "logit_normal")
+ValueCurve = Callable[[float], float]
+
+_CURVES: dict[str, tuple[ValueCurve, ValueCurve]] = {  # from a value to what its coordinate is linear in, and back
+    "uniform": (float, float),
+    "int_uniform": (float, float),
+    "uniform_pow2": (math.log2, lambda curved: 2.0**curved),
+    "log_normal": (math.log, math.exp),
+    "logit_normal": (lambda value: math.log(value / (1 - value)), lambda curved: 1 / (1 + math.exp(-curved))),
+}
+DISTRIBUTIONS = tuple(_CURVES)
 _DIGITS = 10  # of a value: a coordinate gives back no more
 AUTO_SCALE = 0.3  # of the range: two thirds of the first trials lie within this of the centre
 
@@ -76,30 +85,20 @@ class Dimension:
 
     def coordinate(self, value: float) -> float:
         """Returns the coordinate of a value, which is first clipped to the range."""
-        low, high = self._curve(self.min), self._curve(self.max)
-        return (self._curve(min(max(value, self.min), self.max)) - low) / (high - low)
+        curve, _ = _CURVES[self.distribution]
+        low, high = curve(self.min), curve(self.max)
+        return (curve(min(max(value, self.min), self.max)) - low) / (high - low)
 
     def value(self, coordinate: float) -> float | int:
         """Returns the value of a coordinate, within the range."""
-        low, high = self._curve(self.min), self._curve(self.max)
+        curve, inverse = _CURVES[self.distribution]
+        low, high = curve(self.min), curve(self.max)
         curved = low + min(max(coordinate, 0.0), 1.0) * (high - low)
         if self.distribution == "uniform_pow2":
             return 2 ** round(curved)
-        rounded = float(f"{self._inverse(curved):.{_DIGITS}g}")  # 0.01 is not 0.010000000000000004
+        rounded = float(f"{inverse(curved):.{_DIGITS}g}")  # 0.01 is not 0.010000000000000004
         found = min(max(rounded, self.min), self.max)
         return min(max(round(found), math.ceil(self.min)), math.floor(self.max)) if self.is_integer else found
-
-    def _curve(self, value: float) -> float:
-        if self.distribution == "logit_normal":
-            return math.log(value / (1 - value))
-        if self.distribution == "uniform_pow2":
-            return math.log2(value)
-        return math.log(value) if self.distribution == "log_normal" else value
-
-    def _inverse(self, curved: float) -> float:
-        if self.distribution == "logit_normal":
-            return 1 / (1 + math.exp(-curved))
-        return math.exp(curved) if self.distribution == "log_normal" else curved
 
 
 @dataclass(frozen=True)

@@ -123,25 +123,17 @@ class Outcome:
 class TrialProcess:
     """A training in a process of its own, in a session and an interpreter of its own.
 
-    Attributes:
-        task: the training.
-        started: `time.monotonic()` when it was started.
-        curve: its scores so far.
-        progress: the part of the run that is done.
-        cost: seconds of training so far.
-        metric: the whole name of the metric; None before the first score.
-        outcome: None while it runs.
+    It begins when this is made, on `cores` by their numbers, empty for all, and is held to the limits of `[sweep]`.
     """
 
     def __init__(self, task: TrialTask, config: SweepConfig, cores: Sequence[int]):
-        """Starts it on these cores, by their numbers, empty for all, and holds it to the limits of `[sweep]`."""
         import cloudpickle  # a task may hold classes of the user's main program
 
         self.task, self._config = task, config
-        self.curve = LearningCurve()
-        self.progress = self.cost = 0.0
-        self.metric: str | None = None
-        self.outcome: Outcome | None = None
+        self.curve = LearningCurve()  # its scores so far
+        self.progress = self.cost = 0.0  # the part of the run that is done, and the seconds of training
+        self.metric: str | None = None  # the whole name of the metric; None before the first score
+        self.outcome: Outcome | None = None  # None while it runs
         self._episode_steps: float | None = None
         self._run_folder: str | None = None
         self._fitted: dict[str, Any] = {}
@@ -332,16 +324,12 @@ def _death(exit_code: int) -> str:
 
 
 class Slots:
-    """Runs trainings side by side, one in each slot.
-
-    Attributes:
-        running: those that have not been collected, by slot.
-    """
+    """Runs trainings side by side, one in each slot."""
 
     def __init__(self, config: SweepConfig):
         self._config = config
         self._cores = core_shares(config.workers)
-        self.running: dict[int, TrialProcess] = {}
+        self.running: dict[int, TrialProcess] = {}  # those that have not been collected, by slot
 
     @property
     def next_slot(self) -> int | None:

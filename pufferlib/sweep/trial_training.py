@@ -45,22 +45,14 @@ class UnscoredError(ConfigError):
 
 
 class MetricSearch:
-    """Looks for a metric in one log after the other.
+    """Looks for the metric `wanted`, as `find_metric` takes it, in one log after the other.
 
-    Attributes:
-        name: its whole name, None while no log has had it.
+    `has_evaluations` says whether some logs will be of evaluations, `is_known` whether another trial has had the
+    metric, so that it may still come.
     """
 
     def __init__(self, wanted: str, env_name: str, has_evaluations: bool, is_known: bool = False):
-        """Prepares the search.
-
-        Args:
-            wanted: the metric, as for `find_metric`.
-            env_name: for messages.
-            has_evaluations: whether some logs will be of evaluations.
-            is_known: whether another trial has had the metric, so that it may still come.
-        """
-        self.name: str | None = None
+        self.name: str | None = None  # its whole name, None while no log has had it
         self._wanted, self._env_name = wanted, env_name
         self._has_evaluations, self._is_known = has_evaluations, is_known
         self._seen: dict[str, None] = {}  # names, in their order
