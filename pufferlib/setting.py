@@ -262,6 +262,7 @@ class Section:
     """The base of the dataclasses whose fields are settings: checked when made, never edited after."""
 
     section: ClassVar[str] = ""
+    hints: ClassVar[Mapping[str, str]] = {}  # what names that are no settings probably mean
 
     def __post_init__(self):
         for name, declared in self.settings().items():
@@ -292,30 +293,17 @@ class Section:
     @classmethod
     def require_known(cls, names: Iterable[str]) -> None:
         """Raises ConfigError for the first setting that does not exist, with what is probably meant."""
-        require_known(cls.section, names, cls.settings(), cls.hint)
-
-    @classmethod
-    def hint(cls, name: str) -> str:
-        """Returns what an unknown setting probably means, for an error message; empty where it is not known."""
-        return ""
+        require_known(cls.section, names, cls.settings(), cls.hints)
 
 
 def require_known(
-    section: str, names: Iterable[str], known: Iterable[str], hint: Callable[[str], str] = Section.hint
+    section: str, names: Iterable[str], known: Iterable[str], hints: Mapping[str, str] = Section.hints
 ) -> None:
-    """Raises ConfigError for the first setting that does not exist, with the nearest that do.
-
-    Args:
-        section: they are in.
-        names: to check.
-        known: those that exist.
-        hint: says what an unknown name probably means; empty where it does not know.
-    """
+    """Raises ConfigError for the first setting that a section does not have, with its hint or the nearest ones."""
     known = list(known)
     for name in names:
         if name not in known:
-            found = hint(str(name))
-            remedy = f"; {found}" if found else nearest(str(name), known)
+            remedy = f"; {hints[name]}" if name in hints else nearest(str(name), known)
             remedy = remedy or f"; it has {', '.join(known) or 'no settings'}"
             raise ConfigError(f"there is no setting {name!r} in [{section}]{remedy}")
 

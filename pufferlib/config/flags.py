@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import difflib
+import re
 import shutil
 import textwrap
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from pufferlib.config.schema import BaseConfig, LogConfig, SweepConfig, TrainConfig, VecConfig, hint_for, with_flags
+from pufferlib.config.schema import NAMES, BaseConfig, LogConfig, SweepConfig, TrainConfig, VecConfig
 from pufferlib.config.sections import (
     ARGUMENTS,
     DEFAULT_DIMENSIONS,
@@ -171,6 +172,7 @@ class NewOptions(Section):
     build: bool = setting(True, "Compile it; --no-build leaves that to you.")
 
 
+_LABEL = re.compile(r"\[(\w+)\] (\w+)")  # of a setting, such as `[train] gamma`
 FIXED = frozenset({"package", "env_name"})  # the environment's name on the command line says both
 
 CONFIG_FILE = Setting(
@@ -259,9 +261,8 @@ class FlagTable:
 
     def _remedy(self, key: str) -> str:
         section, _, name = key.rpartition(".")
-        found = "" if section in ARGUMENTS else hint_for(name)
-        if found:
-            return f"; {with_flags(found)}"
+        if section not in ARGUMENTS and name in NAMES:
+            return "; " + _LABEL.sub(lambda match: Setting(match[1], match[2], Any, None).flag, NAMES[name])
         same = [one for one in self._known if section and one.section == section]
         runs = [one for one in self._known if one.section != SweepConfig.section]  # what most look for
         near = [one for one in runs if one.name == name]

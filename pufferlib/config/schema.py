@@ -21,7 +21,7 @@ _PROJECT = "the project at W&B and Neptune is [log] project"
 _SERVICE = "metrics go to services by [log] wandb, [log] neptune and [log] tensorboard"
 _RESUME = "[base] resume goes on with a run, [base] load_model_path starts from its weights"
 
-NAMES = {  # every setting with its section, for `with_flags`
+NAMES = {  # what other trainers call a setting; every setting is told with its section
     # PufferLib 3.0 and before
     "use_rnn": _RECURRENT,
     "rnn": _RECURRENT,
@@ -62,25 +62,9 @@ NAMES = {  # every setting with its section, for `with_flags`
 }
 
 
-def hint_for(name: str) -> str:
-    """The hint for a setting that is unknown here, empty where there is none."""
-    return NAMES.get(name, "")
-
-
 def remedy(name: str, known: Iterable[str]) -> str:
     """Ends an error message about an unknown setting: with its hint, the nearest settings, or nothing."""
-    found = hint_for(name)
-    return f"; {found}" if found else nearest(name, known)
-
-
-def with_flags(text: str) -> str:
-    """A hint as the command line has it: `--train.gamma` in place of `[train] gamma`."""
-
-    def flag(match: re.Match) -> str:
-        prefix = "" if match[1] == "base" else f"{match[1]}."
-        return f"--{prefix}{match[2]}".replace("_", "-")
-
-    return re.sub(r"\[(\w+)\] (\w+)", flag, text)
+    return f"; {NAMES[name]}" if name in NAMES else nearest(name, known)
 
 
 Auto = Literal["auto"]
@@ -90,10 +74,7 @@ Auto = Literal["auto"]
 class ConfigSection(Section):
     """A section that has names of its own for what other trainers call otherwise."""
 
-    @classmethod
-    @override
-    def hint(cls, name: str) -> str:
-        return hint_for(name)
+    hints: ClassVar[Mapping[str, str]] = NAMES
 
 
 @dataclass(frozen=True)
