@@ -58,7 +58,7 @@ SHELLS = ("bash", "zsh", "fish")
 
 
 def script(shell: str) -> str:
-    """The script of a shell, whose first lines say how to install it.
+    """Returns the script of a shell, whose first lines say how to install it.
 
     Raises:
         APIUsageError: if there is none for it.

@@ -35,7 +35,7 @@ _WRAPPER = "Wrapper"  # the recurrent layer LSTM is the class LSTMWrapper
 
 
 def load_config(env_name: str, argv: Sequence[str] | None = None, config: str | Path | None = None) -> dict[str, Any]:
-    """The settings of an environment: default.ini, overridden by its family's ini and its own, a file's, and flags.
+    """Returns the settings of an environment: default.ini, then its family's ini and its own, a file's, and flags.
 
     The result depends on nothing else: not on the program's command line, not on the working directory.
 
@@ -112,7 +112,7 @@ def with_files(env: str | Entry, found: Found) -> Found:
 
 
 def environment_in_files(tokens: Sequence[str]) -> str | None:
-    """The environment that a command line is for by the files that its `--config` names.
+    """Returns the environment that a command line is for by the files that its `--config` names.
 
     Args:
         tokens: flags, as `puffer train` takes them.
@@ -130,7 +130,7 @@ def environment_in_files(tokens: Sequence[str]) -> str | None:
 
 
 def read_ini(path: Path) -> dict[str, dict[str, str]]:
-    """The texts of an ini file, by section and key.
+    """Returns the texts of an ini file, by section and key.
 
     Raises:
         ConfigError: if it is no ini file.
@@ -198,7 +198,7 @@ def _described(path: Path) -> dict[str, dict[str, Any]]:
 
 
 def policy_classes(args: Mapping[str, Any]) -> tuple[type, type | None]:
-    """The policy's class, and that of the recurrent layer around it or None.
+    """Returns the policy's class, and that of the recurrent layer around it or None.
 
     Both are looked for in an Ocean environment's own `torch.py`, where it has one, then in `pufferlib.models`.
 
@@ -228,7 +228,7 @@ def recurrent_name(env_name: str, kind: type) -> str | None:
 
 
 def policy_arguments(args: Mapping[str, Any], section: str, cls: type) -> dict[str, Any]:
-    """The keyword arguments of the policy's class, or of the recurrent layer's, converted to the types it declares.
+    """Returns the keyword arguments of the policy's class, or the recurrent layer's, as the types that it declares.
 
     The environment's inis speak of the class that they name: where another one was chosen, what they say and it does
     not have is left out.

@@ -92,7 +92,7 @@ class BenchOptions(Section):
 
 @dataclass(frozen=True)
 class ExportOptions(Section):
-    """What `puffer export` writes."""
+    """The files that `puffer export` writes."""
 
     pretrained: bool = setting(False, PRETRAINED)
     format: Literal["onnx", "torchscript", "c"] = setting("onnx", "A file for ONNX or TorchScript, or a folder of C.")
@@ -150,7 +150,7 @@ class ProfileOptions(Section):
 
 @dataclass(frozen=True)
 class ReportOptions(Section):
-    """What `puffer report` puts on the page, which is one file that asks no network for anything.
+    """The content of the page that `puffer report` writes, one file that asks no network for anything.
 
     RUN is a path to the run's folder, its name, its id or the end of that as `puffer runs` shows it, `latest`, or an
     environment for its latest run. Curves need the extra plot, a video in mp4 the extra video.
@@ -164,7 +164,7 @@ class ReportOptions(Section):
 
 @dataclass(frozen=True)
 class NewOptions(Section):
-    """What `puffer new` does besides copying ocean/template under another name, in the checkout that it runs from.
+    """How `puffer new` copies ocean/template under another name, in the checkout that it runs from.
 
     NAME is lower-case letters, digits and underscores, such as my_game: the environment is puffer_my_game then.
     """

@@ -19,9 +19,9 @@ _RECURRENT = "the recurrent layer is [base] rnn_name: MinGRU, LSTM or None"
 _ENVIRONMENTS = "environments are counted by [env] num_envs, and the PufferEnvs that hold them by [vec] num_envs"
 _PROJECT = "the project at W&B and Neptune is [log] project"
 _SERVICE = "metrics go to services by [log] wandb, [log] neptune and [log] tensorboard"
-_RESUME = "[base] resume goes on with a run, [base] load_model_path starts from its weights"
+_RESUME = "[base] resume continues a run, [base] load_model_path starts from its weights"
 
-NAMES = {  # what other trainers call a setting; every setting is told with its section
+NAMES = {  # names that other trainers give to settings, and where those are here
     # PufferLib 3.0 and before
     "use_rnn": _RECURRENT,
     "rnn": _RECURRENT,
@@ -79,7 +79,7 @@ class ConfigSection(Section):
 
 @dataclass(frozen=True)
 class BaseConfig(ConfigSection):
-    """What is trained: the top-level keys of the configuration."""
+    """The environment and the policy: the top-level keys of the configuration."""
 
     section: ClassVar[str] = "base"
 
@@ -96,7 +96,7 @@ class BaseConfig(ConfigSection):
     load_model_path: str | None = setting(
         None, "The weights to start from: a model file, or 'latest', 'last' or 'best'."
     )
-    resume: str | None = setting(None, "The run to go on with exactly: its folder, its id, or 'latest'.")
+    resume: str | None = setting(None, "The run to continue exactly: its folder, its id, or 'latest'.")
 
 
 AUTO_SINGLE_ENVS = 16  # environments of their own: enough that a batch is no accident of one episode
@@ -136,7 +136,7 @@ class VecConfig(ConfigSection):
     seed: int | None = setting(None, "Seed of the environments; None takes [train] seed.", "[0, inf)")
 
     def keywords(self, device_type: str, seed: int, are_single: bool = False) -> dict[str, Any]:
-        """The keyword arguments of `pufferlib.vector.make`, without `num_envs = 'auto'` and `seed = None`.
+        """Returns the keyword arguments of `pufferlib.vector.make`, without `num_envs = 'auto'` and `seed = None`.
 
         Args:
             device_type: `cpu`, `cuda` or `mps`: a second PufferEnv pays where stepping overlaps with a GPU's work.
@@ -190,7 +190,7 @@ class SolveConfig(ConfigSection):
 
 @dataclass(frozen=True)
 class SweepConfig(ConfigSection):
-    """How `puffer sweep` searches for hyperparameters; what it varies is told by sections `[sweep.SECTION.SETTING]`."""
+    """How `puffer sweep` searches for hyperparameters; sections `[sweep.SECTION.SETTING]` name what it varies."""
 
     section: ClassVar[str] = "sweep"
 

@@ -64,7 +64,7 @@ _TITLE_POINTS = 13
 _LEGEND_CHARACTERS = 52  # that fit above one column of plots
 _LEGEND_SIGN = 8  # characters' worth of room for a curve's line and the gaps
 _BAR = 0.5  # of the distance from one bar to the next
-_MANY = 1e4  # from here on values are told as 10K
+_MANY = 1e4  # from here on values are written as 10K
 _MOST_MARKED = 25  # logs of a curve that are marked one by one
 
 
@@ -83,7 +83,7 @@ def write_figure(panels: Sequence[Panel | Split], title: str, path: Path) -> Non
 
 
 def panel_svg(panel: Panel | Split) -> str:
-    """A plot as an `<svg>` element for a page, with nothing that is fetched from elsewhere.
+    """Returns a plot as an `<svg>` element for a page, with nothing that is fetched from elsewhere.
 
     Raises:
         MissingExtraError: if matplotlib is not installed.
@@ -121,8 +121,8 @@ def _figure(panels: Sequence[Panel | Split], title: str) -> Figure:
             handles = {**dict(zip(names, lines, strict=True)), **handles}
     if len(handles) > 1:
         beside = max(1, _LEGEND_CHARACTERS * columns // (max(map(len, handles)) + _LEGEND_SIGN))
-        told = {"title": printable(title), "title_fontsize": _TITLE_POINTS, "alignment": "left", "ncols": beside}
-        drawn.legend(handles.values(), handles, loc="outside upper left", **told)
+        options = {"title": printable(title), "title_fontsize": _TITLE_POINTS, "alignment": "left", "ncols": beside}
+        drawn.legend(handles.values(), handles, loc="outside upper left", **options)
     else:
         drawn.suptitle(printable(title), x=0.008, ha="left", fontsize=_TITLE_POINTS)
     return drawn

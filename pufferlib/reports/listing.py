@@ -54,7 +54,7 @@ def runs_command(
 
 
 def listed_runs(data_dir: Path, env: str | None = None) -> tuple[list[RecordedRun], list[Unreadable]]:
-    """The runs in a folder, of one environment where it is named, and what else is there.
+    """Returns the runs in a folder, of one environment where it is named, and what else is there.
 
     Raises:
         ConfigError: if there is no such folder, or no run in it that is asked for.
@@ -110,7 +110,7 @@ def print_table(rows: list[tuple[str, ...]]) -> None:
 def fitting(
     header: tuple[str, ...], rows: list[tuple[str, ...]], width: int
 ) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """The columns of a table for which there is room: the last one folds, but not to less than a few words."""
+    """Returns the columns of a table for which there is room: the last one folds, but not to less than a few words."""
     for dropped in (None, *_DISPENSABLE):
         kept = [index for index, name in enumerate(header) if name != dropped]
         header, rows = tuple(header[index] for index in kept), [tuple(row[index] for index in kept) for row in rows]

@@ -31,7 +31,7 @@ RETURN = "episode/return_mean"
 _MOST_METRICS = 2**28  # bytes of metrics.jsonl: 130,000 lines
 _TAIL_BYTES = 16_384  # of the end of metrics.jsonl: a line has about 2,000
 _SECTIONS = ("train", "env", "policy", "rnn", "vec")
-_OF_NO_ACCOUNT = frozenset({"package", "env_name", "resume"}) | {  # where a run is and what it tells, not how it learns
+_IGNORED = frozenset({"package", "env_name", "resume"}) | {  # where a run is and what it tells, not how it learns
     f"train.{name}" for name in ("data_dir", "log_interval", "checkpoint_interval", "dashboard_interval_seconds")
 }
 _LABEL_CHARACTERS = 48  # of the settings in a legend
@@ -156,7 +156,7 @@ class RecordedRun:
 
 
 def read_run(folder: Path) -> RecordedRun:
-    """The run in a folder.
+    """Returns the run in a folder.
 
     Raises:
         CheckpointError: if there is none, or its `config.json` is damaged.
@@ -229,26 +229,26 @@ def differences(runs: Iterable[RecordedRun]) -> dict[Path, dict[str, Any]]:
 
 
 def flat_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings that tell how a run learns, by their whole names; those at the top go without a section."""
+    """Returns the settings that say how a run learns, by their whole names; those at the top go without a section."""
     top = {name: value for name, value in settings.items() if not isinstance(value, Mapping)}
     inside = {
         f"{section}.{name}": value for section in _SECTIONS for name, value in (settings.get(section) or {}).items()
     }
-    return {name: value for name, value in {**top, **inside}.items() if name not in _OF_NO_ACCOUNT}
+    return {name: value for name, value in {**top, **inside}.items() if name not in _IGNORED}
 
 
 def difference_text(settings: Mapping[str, Any]) -> str:
-    """Settings in a line, such as `learning_rate=0.01 seed=3`."""
+    """Returns settings in a line, such as `learning_rate=0.01 seed=3`."""
     return " ".join(f"{name}={text}" for name, text in settings_texts(settings).items())
 
 
 def labels(runs: list[RecordedRun]) -> dict[Path, str]:
-    """A name for each run that no other one has: what it differs in, and where that is long or not enough, its id."""
-    told, short = differences(runs), short_ids(runs)
+    """Returns a unique name for each run: its differing settings, or its id where these are long or alike."""
+    differing, short = differences(runs), short_ids(runs)
     has_several = len({run.env_name for run in runs}) > 1
     names = {}
     for run in runs:
-        text = difference_text(told[run.folder])
+        text = difference_text(differing[run.folder])
         if len(text) > _LABEL_CHARACTERS:  # by then the id is what it is looked up by
             text = f"{text[:_LABEL_CHARACTERS].rpartition(' ')[0]} ... {short[run.folder]}"
         names[run.folder] = " ".join(filter(None, [has_several and run.env_name, text]))
@@ -260,7 +260,7 @@ def labels(runs: list[RecordedRun]) -> dict[Path, str]:
 
 
 def short_ids(runs: Iterable[RecordedRun]) -> dict[Path, str]:
-    """The end of each run's name from its last `_` on, where no other has the same; else the name."""
+    """Returns the end of each run's name from its last `_` on, where no other has the same; else the name."""
     names = {run.folder: run.name for run in runs}
     ends = [name.rpartition("_")[2] for name in names.values()]
     return {
@@ -382,7 +382,7 @@ class Split:
 
 
 def panels(runs: Sequence[RecordedRun], patterns: Iterable[str] | None = None, x: str = STEPS) -> list[Panel | Split]:
-    """The plots of runs.
+    """Returns the plots of runs.
 
     Args:
         runs: one at least.

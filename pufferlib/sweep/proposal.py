@@ -255,7 +255,7 @@ class ProteinSampler(BaseSampler):
 
     It starts at the centre of the space and near it. Then Gaussian processes predict score and cost from every point of
     the learning curves, candidates are near the front of scores against costs, and a candidate is rated by the
-    improvement that it promises for a cost that is drawn anew for every trial: see `Proposal`.
+    improvement that it promises for a cost that is drawn for every trial: see `Proposal`.
 
     Trials have their costs and curves in their attributes; without them the cost is the time that a trial took. Failed
     trials count as the worst score seen. Trials that run, were stopped, or were too short to be scored get the score

@@ -62,7 +62,7 @@ def trial_args(args: Mapping[str, Any], values: Mapping[str, Any], cores: int) -
         ConfigError: if it cannot run.
     """
     if args.get("resume") is not None:
-        raise ConfigError(f"the trials of a sweep begin anew, got --resume {args['resume']}; leave it away")
+        raise ConfigError(f"the trials of a sweep are new runs, got --resume {args['resume']}; leave it out")
     trial = copy.deepcopy({name: value for name, value in args.items() if name != "sweep"})
     notes: list[str] = []
 
