@@ -75,8 +75,8 @@ def naming_database(place: StudyPlace) -> Iterator[None]:
         cause = error.__cause__ if isinstance(error, StorageInternalError) and error.__cause__ else error
         reason = " ".join(str(cause.orig if isinstance(cause, DBAPIError) else cause).split())
         raise DatabaseError(
-            f"the database of the sweep, {without_password(place.storage)}, failed: {reason}; once it can be read and "
-            f"written again, the same sweep continues the study {place.name!r}"
+            f"the database of the sweep, {without_password(place.storage)}, failed: {reason}; restore or "
+            f"restart it, then the same sweep continues the study {place.name!r}"
         ) from error
 
 

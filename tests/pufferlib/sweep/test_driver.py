@@ -279,7 +279,9 @@ def test_a_database_that_fails_in_the_middle_is_named_in_one_sentence(tmp_path, 
                 connection.execute(text("DROP TABLE trials"))
 
     args = sweep_args(tmp_path, num_trials=1, storage=f"sqlite:///{tmp_path}/mine.db")
-    message = "the database of the sweep, .*/mine.db, failed: no such table: trials; once .* the same sweep continues"
+    message = (
+        "the database of the sweep, .*/mine.db, failed: no such table: trials; restore .* the same sweep continues"
+    )
     with pytest.raises(StorageError, match=message) as raised:
         run_sweep(ENV, args, SPACE, on_change=drop)
     assert "\n" not in str(raised.value)
@@ -294,7 +296,7 @@ def test_what_a_failing_database_left_runs_again(tmp_path, scripted, monkeypatch
             monkeypatch.setattr(type(state.study._storage._backend), "set_trial_intermediate_value", fail)
 
     args = sweep_args(tmp_path, num_trials=1)
-    with monkeypatch.context() as patches, pytest.raises(StorageError, match="the connection unexpectedly; once"):
+    with monkeypatch.context() as patches, pytest.raises(StorageError, match="the connection unexpectedly; restore"):
         monkeypatch = patches
         run_sweep(ENV, args, SPACE, on_change=break_off)
     monkeypatch.setattr("pufferlib.sweep.study.GRACE_SECONDS", 1)
