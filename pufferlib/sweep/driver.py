@@ -75,7 +75,7 @@ _ALIKE = 3  # complete runs, at least, that were where it is
 _AHEAD = 0.4  # of the way from its score to a useful one: runs that are ahead of it by less are where it is
 _USEFUL = 0.5  # a run that will end below this quantile of the others, for its cost, is of no use
 
-Curve = Sequence[Sequence[float]]
+CurveRows = Sequence[Sequence[float]]
 """Rows of progress, seconds of training until then, and score."""
 
 OnChange = Callable[[SweepState], None]
@@ -432,7 +432,7 @@ class Sweep:
         return not is_running and self._study.user_attrs[key][0] == driver
 
 
-def hopeless_reason(curve: Curve, finished: Sequence[Curve], goal: str) -> str | None:
+def hopeless_reason(curve: CurveRows, finished: Sequence[CurveRows], goal: str) -> str | None:
     """Returns one sentence why a run can end now, or None.
 
     A run is useful if it ends above the median of what the complete runs had reached for the cost that this one will
