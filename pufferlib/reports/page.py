@@ -76,6 +76,19 @@ def page(content: Content) -> str:
     statistics = dict.fromkeys(name for each in scores.values() for name in each)
     episodes = max((score.episodes for each in scores.values() for score in each.values()), default=0)
     top = {name: value for name, value in run.settings.items() if not isinstance(value, Mapping)}
+    changed: list[list[str]] | None = None
+    if content.defaults is not None:
+        changed = [
+            [name, format_value(value), format_value(content.defaults[name])]
+            for name, value in flat_settings(run.settings).items()
+            if name in content.defaults and content.defaults[name] != value
+        ]
+    commands: list[str] = []
+    if run.env_name is not None:
+        commands = [
+            shlex.join(["puffer", "train", run.env_name, "--config", str(run.folder / CONFIG_FILE)]),
+            shlex.join(["puffer", "eval", run.env_name, "--load-model-path", str(run.folder / "last.pt")]),
+        ]
     return environment.get_template("page.html").render(
         palette=_PALETTE,
         run=run,
@@ -90,20 +103,9 @@ def page(content: Content) -> str:
         episodes=f"{episodes:,}",
         notes=content.notes,
         plots={title: Markup(svg) for title, svg in content.plots.items()},
-        changed=None
-        if content.defaults is None
-        else [
-            [name, format_value(value), format_value(content.defaults[name])]
-            for name, value in flat_settings(run.settings).items()
-            if name in content.defaults and content.defaults[name] != value
-        ],
+        changed=changed,
         origin=_origin(run.config),
-        commands=[]
-        if run.env_name is None
-        else [
-            shlex.join(["puffer", "train", run.env_name, "--config", str(run.folder / CONFIG_FILE)]),
-            shlex.join(["puffer", "eval", run.env_name, "--load-model-path", str(run.folder / "last.pt")]),
-        ],
+        commands=commands,
         sections={
             name: [(key, format_value(value)) for key, value in values.items()]
             for name, values in {"base": top, **run.settings}.items()
