@@ -160,10 +160,12 @@ def _open_storage(storage: str) -> RDBStorage:
 
 
 def _open_database(url: str) -> RDBStorage:
+    # Other drivers may hold a file for some seconds; servers close idle connections.
+    options = {"connect_args": {"timeout": 60}} if url.startswith("sqlite") else {"pool_pre_ping": True}
     make = partial(
         RDBStorage,
         url,
-        engine_kwargs={"connect_args": {"timeout": 60}} if url.startswith("sqlite") else {},
+        engine_kwargs=options,
         heartbeat_interval=HEARTBEAT_SECONDS,
         grace_period=GRACE_SECONDS,
         heartbeat_stale_trial_callback=_retry,
