@@ -145,7 +145,7 @@ def _takes_text(verb: Verb) -> str:
         return "no words" if verb.options else "no arguments"
     word = verb.argument.strip("[].")
     if verb.argument.startswith("["):
-        return f"one {word} at most" if "..." not in verb.argument else f"any number of {word}"
+        return f"one {word} at most"
     return f"one {word} or more" if "..." in verb.argument else f"one {word}"
 
 

@@ -22,10 +22,12 @@ from pufferlib.errors import ConfigError, nearest
 
 _WORDS = {"none": None, "true": True, "false": False}
 _NAMES = {int: "an integer", float: "a number", bool: "True or False", str: "text", type: "a class"}
+_UNIONS = (Union, types.UnionType)
+_NOT_SETTINGS = {"self", "buf", "seed", "env", "policy"}  # arguments that the vectorization and the trainer fill in
 
 
 def parse_value(text: str) -> Any:
-    """The Python value that a piece of text stands for when nothing is known about its type.
+    """Returns the Python value that a piece of text stands for when nothing is known about its type.
 
     `None`, `True` and `False` in any case; integers such as `42`, `1_000_000` and `1e6`; floats; lists and tuples in
     brackets; text in quotes. Everything else is the text itself.
@@ -33,28 +35,29 @@ def parse_value(text: str) -> Any:
     text = text.strip()
     if text.lower() in _WORDS:
         return _WORDS[text.lower()]
-    if text[:1] in ("[", "(", "'", '"'):
-        return _parse_literal(text)
     try:
+        if text[:1] in ("[", "(", "'", '"'):
+            return ast.literal_eval(text)
         return int(text)
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):  # the last two where it is nested deeply
+        pass
+    try:
+        value = float(text)
     except ValueError:
-        return _parse_float(text)
+        return text
+    is_whole = "." not in text and value.is_integer()  # 1e6 counts things, 1.0 measures them
+    return int(value) if is_whole else value
 
 
 def format_value(value: object) -> str:
-    """A value as an ini holds it; `parse_value` reads it back."""
+    """Returns a value as an ini holds it; `parse_value` reads it back."""
     return f"{value:_}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
 
 
 def parse_as(text: str, kind: object) -> Any:
-    """The value of a setting of one type; one that wants text gets it even where the text looks like a number.
+    """Returns the value of a text for a type annotation, which `convert` may still refuse.
 
-    Args:
-        text: what the file or the command line holds.
-        kind: a type annotation.
-
-    Returns:
-        A value that may still not fit `kind`; `convert` decides.
+    A setting that wants text gets it even where the text looks like a number.
     """
     value = parse_value(text)
     return text if not fits(value, kind) and fits(text, kind) else value
@@ -70,7 +73,7 @@ def fits(value: object, kind: object) -> bool:
 
 
 def convert(value: object, kind: object) -> Any:
-    """The value as the type that an annotation names.
+    """Returns the value as the type that an annotation names.
 
     An integer is a number, 1e6 is an integer, a path is text; a bool is only a bool. A name that is one of several may
     be written in small or large letters.
@@ -82,18 +85,42 @@ def convert(value: object, kind: object) -> Any:
     Raises:
         ValueError: if the value does not fit.
     """
-    origin = get_origin(kind)
+    origin, arguments = get_origin(kind), get_args(kind)
     if kind is Any:
         return value
-    if origin in (Union, types.UnionType):
-        return _convert_to_first(value, get_args(kind))
-    if origin is Literal:
-        return _choice(value, get_args(kind))
-    if origin in (list, tuple):
-        if not isinstance(value, (list, tuple)):
-            raise ValueError
-        return origin(convert(item, get_args(kind)[0]) for item in value)
-    return _convert_to_class(value, kind)
+    if origin in _UNIONS:
+        for option in arguments:
+            if fits(value, option):
+                return convert(value, option)
+    elif origin is Literal:
+        alike = [each for each in arguments if type(value) is type(each) and value == each]
+        if isinstance(value, str):
+            alike += [each for each in arguments if isinstance(each, str) and value.casefold() == each.casefold()]
+        if alike:
+            return alike[0]
+    elif origin in (list, tuple):
+        if isinstance(value, (list, tuple)):
+            return origin(convert(item, arguments[0]) for item in value)
+    elif kind in (int, float):
+        if isinstance(value, numbers.Real) and not isinstance(value, bool):
+            return _to_number(value, kind)
+    elif kind is str and isinstance(value, os.PathLike):
+        return os.fspath(value)
+    elif isinstance(value, kind):
+        return value
+    raise ValueError
+
+
+def _to_number(value: numbers.Real, kind: type) -> int | float:
+    if kind is int and isinstance(value, numbers.Integral):
+        return int(value)
+    try:
+        number = float(value)
+    except OverflowError as error:  # an integer or fraction of more than 308 digits
+        raise ValueError from error
+    if kind is int and not number.is_integer():
+        raise ValueError
+    return int(value) if kind is int else number
 
 
 def describe(kind: object, bounds: str = "") -> str:
@@ -103,12 +130,30 @@ def describe(kind: object, bounds: str = "") -> str:
         kind: a type annotation.
         bounds: what to write after each kind of number.
     """
-    names = _alternatives(kind)
-    return join_or([name + bounds if name in (_NAMES[int], _NAMES[float]) else name for name in names])
+    *names, last = [name + bounds if name in (_NAMES[int], _NAMES[float]) else name for name in _alternatives(kind)]
+    return " or ".join(filter(None, [", ".join(names), last]))
+
+
+def _alternatives(kind: object) -> list[str]:
+    origin, arguments = get_origin(kind), get_args(kind)
+    if origin in _UNIONS:
+        return [name for option in arguments for name in _alternatives(option)]
+    if origin is Literal:
+        return [repr(choice) for choice in arguments]
+    if origin in (list, tuple):
+        return [f"a {origin.__name__} of which each item is {describe(arguments[0])}"]
+    return ["None"] if kind is type(None) else [_NAMES.get(kind, getattr(kind, "__name__", str(kind)))]
+
+
+def choices(kind: object) -> tuple[str, ...]:
+    """Returns the texts that a type allows by name, empty when it allows none."""
+    if get_origin(kind) in _UNIONS:
+        return tuple(choice for option in get_args(kind) for choice in choices(option))
+    return tuple(each for each in get_args(kind) if isinstance(each, str)) if get_origin(kind) is Literal else ()
 
 
 def shown(value: object) -> str:
-    """A value as an error message shows it, not longer than a line or two."""
+    """Returns a value as an error message shows it, not longer than a line or two."""
     try:
         text = repr(value)
     except ValueError:  # Python does not write integers of thousands of digits
@@ -116,88 +161,6 @@ def shown(value: object) -> str:
     except RecursionError:
         return f"a {type(value).__name__} of many levels"
     return text if len(text) <= 200 else f"{text[:100]}...{text[-20:]}"
-
-
-def choices(kind: object) -> tuple[str, ...]:
-    """The texts that a type allows by name, empty when it allows none."""
-    if get_origin(kind) is Literal:
-        return tuple(choice for choice in get_args(kind) if isinstance(choice, str))
-    if get_origin(kind) in (Union, types.UnionType):
-        return tuple(choice for option in get_args(kind) for choice in choices(option))
-    return ()
-
-
-def join_or(words: list[str]) -> str:
-    """Writes `a, b or c`."""
-    return " or ".join(filter(None, [", ".join(words[:-1]), words[-1]]))
-
-
-def _parse_literal(text: str) -> Any:
-    try:
-        return ast.literal_eval(text)
-    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):  # the last two where it is nested deeply
-        return text
-
-
-def _parse_float(text: str) -> Any:
-    try:
-        value = float(text)
-    except ValueError:
-        return text
-    is_whole = "." not in text and value.is_integer()  # 1e6 counts things, 1.0 measures them
-    return int(value) if is_whole else value
-
-
-def _choice(value: object, allowed: tuple) -> Any:
-    for choice in allowed:
-        if type(value) is type(choice) and value == choice:
-            return choice
-    for choice in allowed:
-        if isinstance(value, str) and isinstance(choice, str) and value.casefold() == choice.casefold():
-            return choice
-    raise ValueError
-
-
-def _convert_to_first(value: object, kinds: tuple) -> Any:
-    for kind in kinds:
-        if fits(value, kind):
-            return convert(value, kind)
-    raise ValueError
-
-
-def _convert_to_class(value: object, kind: type) -> Any:
-    is_number = isinstance(value, numbers.Real) and not isinstance(value, bool)
-    if kind is int and is_number and (isinstance(value, numbers.Integral) or _to_float(value).is_integer()):
-        return int(value)
-    if kind is float and is_number:
-        return _to_float(value)
-    if kind is str and isinstance(value, os.PathLike):
-        return os.fspath(value)
-    if kind not in (int, float) and isinstance(value, kind):
-        return value
-    raise ValueError
-
-
-def _to_float(value: numbers.Real) -> float:
-    try:
-        return float(value)
-    except OverflowError as error:  # an integer or fraction of more than 308 digits
-        raise ValueError from error
-
-
-def _alternatives(kind: object) -> list[str]:
-    if get_origin(kind) in (Union, types.UnionType):
-        return [name for option in get_args(kind) for name in _alternatives(option)]
-    if get_origin(kind) is Literal:
-        return [repr(choice) for choice in get_args(kind)]
-    if get_origin(kind) in (list, tuple):
-        return [f"a {get_origin(kind).__name__} of which each item is {describe(get_args(kind)[0])}"]
-    if kind is type(None):
-        return ["None"]
-    return [_NAMES.get(kind, getattr(kind, "__name__", str(kind)))]
-
-
-_NOT_SETTINGS = {"self", "buf", "seed", "env", "policy"}  # arguments that the vectorization and the trainer fill in
 
 
 @dataclass(frozen=True)
@@ -209,8 +172,10 @@ class Interval:
     def __contains__(self, value: float) -> bool:
         low, high = (float(bound) for bound in self.text[1:-1].split(","))
         is_above = value >= low if self.text[0] == "[" else value > low
-        is_below = value <= high if self.text[-1] == "]" else value < high
-        return is_above and is_below
+        return is_above and (value <= high if self.text[-1] == "]" else value < high)
+
+
+FINITE = Interval("(-inf, inf)")
 
 
 @dataclass(frozen=True)
@@ -222,7 +187,7 @@ class Setting:
     kind: Any  # a type annotation
     default: Any
     meaning: str = ""  # one or two sentences
-    within: Interval = Interval("(-inf, inf)")  # finite, unless a setting says otherwise
+    within: Interval = FINITE
     renamed: Mapping[str, str] = dataclasses.field(default_factory=dict)  # earlier values, and those to take now
 
     @property
@@ -239,14 +204,10 @@ class Setting:
     @property
     def allowed(self) -> str:
         """The values it takes, in words."""
-        return describe(self.kind, f" in {self.within.text}" if self._has_bounds else "")
-
-    @property
-    def _has_bounds(self) -> bool:
-        return self.within.text != "(-inf, inf)"
+        return describe(self.kind, f" in {self.within.text}" if self.within != FINITE else "")
 
     def parse(self, text: str) -> Any:
-        """The checked value of a text from a file or the command line.
+        """Returns the checked value of a text from a file or the command line.
 
         Raises:
             ConfigError: if the text is not a value of this setting.
@@ -254,7 +215,7 @@ class Setting:
         return self.check(parse_as(text, self.kind))
 
     def check(self, value: object) -> Any:
-        """The value, converted to the setting's type.
+        """Returns the value, converted to the setting's type.
 
         Raises:
             ConfigError: if the type is wrong or the number out of bounds.
@@ -262,21 +223,18 @@ class Setting:
         try:
             converted = convert(value, self.kind)
         except ValueError as error:
-            found = f"got {shown(value)}{self._remedy(value)}"
-            raise ConfigError(f"{self.label} must be {self.allowed}, {found}") from error
+            text = value if isinstance(value, str) else shown(value)
+            remedy = self.nearest(value, choices(self.kind)) if isinstance(value, str) else ""
+            if fits(parse_value(f"[{text}]"), self.kind):
+                remedy = f"; write {f'[{text}]'!r}"
+            raise ConfigError(f"{self.label} must be {self.allowed}, got {shown(value)}{remedy}") from error
         is_number = isinstance(converted, numbers.Real) and not isinstance(converted, bool)
         if is_number and converted not in self.within:
-            expected = self.allowed if self._has_bounds else "finite"  # the only numbers that lie in no bounds are not
+            expected = "finite" if self.within == FINITE else self.allowed
             raise ConfigError(f"{self.label} must be {expected}, got {shown(value)}")
         if isinstance(converted, int) and converted.bit_length() > 63:  # what C and torch take
             raise ConfigError(f"{self.label} must be {self.allowed}, and of at most 63 bits, got {shown(value)}")
         return converted
-
-    def _remedy(self, value: object) -> str:
-        text = value if isinstance(value, str) else shown(value)
-        if fits(parse_value(f"[{text}]"), self.kind):
-            return f"; write {f'[{text}]'!r}"
-        return self.nearest(value, choices(self.kind)) if isinstance(value, str) else ""
 
     def nearest(self, value: str, known: Iterable[str]) -> str:
         """Ends an error message about a text that is no value: with what it is called now, the nearest, or nothing."""
@@ -285,9 +243,9 @@ class Setting:
 
 
 def setting(
-    default: object, meaning: str, within: str = "(-inf, inf)", renamed: Mapping[str, str] = MappingProxyType({})
+    default: object, meaning: str, within: str = FINITE.text, renamed: Mapping[str, str] = MappingProxyType({})
 ) -> Any:
-    """A dataclass field that is a setting; its annotation is the setting's type.
+    """Declares a dataclass field that is a setting; its annotation is the setting's type.
 
     Args:
         default: the default value.
@@ -304,26 +262,23 @@ class Section:
     """The base of the dataclasses whose fields are settings: checked when made, never edited after."""
 
     section: ClassVar[str] = ""
+    hints: ClassVar[Mapping[str, str]] = {}  # what names that are no settings probably mean
 
     def __post_init__(self):
-        """Checks every field.
-
-        Raises:
-            ConfigError: if a value has the wrong type or is out of bounds.
-        """
         for name, declared in self.settings().items():
             object.__setattr__(self, name, declared.check(getattr(self, name)))
 
     @classmethod
     @functools.cache
     def settings(cls) -> Mapping[str, Setting]:
-        """The fields by name, in the order in which they are declared."""
+        """Returns the fields by name, in the order in which they are declared."""
         kinds = typing.get_type_hints(cls)
-        found = {
-            field.name: Setting(cls.section, field.name, kinds[field.name], field.default, **field.metadata)
-            for field in dataclasses.fields(cls)
-        }
-        return MappingProxyType(found)
+        return MappingProxyType(
+            {
+                field.name: Setting(cls.section, field.name, kinds[field.name], field.default, **field.metadata)
+                for field in dataclasses.fields(cls)
+            }
+        )
 
     @classmethod
     def from_dict(cls, given: Mapping[str, Any]) -> Self:
@@ -337,51 +292,27 @@ class Section:
 
     @classmethod
     def require_known(cls, names: Iterable[str]) -> None:
-        """Checks that settings exist.
-
-        Raises:
-            ConfigError: naming the first that does not, and what is probably meant.
-        """
-        require_known(cls.section, names, cls.settings(), cls.hint)
-
-    @classmethod
-    def hint(cls, name: str) -> str:
-        """The probable meaning of an unknown setting, for an error message; empty where there is none."""
-        return ""
+        """Raises ConfigError for the first setting that does not exist, with what is probably meant."""
+        require_known(cls.section, names, cls.settings(), cls.hints)
 
 
 def require_known(
-    section: str, names: Iterable[str], known: Iterable[str], hint: Callable[[str], str] = lambda name: ""
+    section: str, names: Iterable[str], known: Iterable[str], hints: Mapping[str, str] = Section.hints
 ) -> None:
-    """Checks that settings exist.
-
-    Args:
-        section: they are in.
-        names: to check.
-        known: those that exist.
-        hint: says what an unknown name probably means; empty where it does not know.
-
-    Raises:
-        ConfigError: naming the first that does not, and the nearest that do.
-    """
+    """Raises ConfigError for the first setting that a section does not have, with its hint or the nearest ones."""
     known = list(known)
     for name in names:
         if name not in known:
-            found = hint(str(name))
-            remedy = f"; {found}" if found else nearest(str(name), known)
+            remedy = f"; {hints[name]}" if name in hints else nearest(str(name), known)
             remedy = remedy or f"; it has {', '.join(known) or 'no settings'}"
             raise ConfigError(f"there is no setting {name!r} in [{section}]{remedy}")
 
 
 def class_settings(section: str, cls: type) -> dict[str, Setting]:
-    """The keyword arguments of a class that a section of the configuration sets.
+    """Returns the keyword arguments of a class, an environment or a policy, that a section of the configuration sets.
 
     An `__init__` that takes `**kwargs` hands them on, so the arguments of its base class count too. `buf`, `seed`,
     `env` and `policy` are not settings, nor is an argument without a default.
-
-    Args:
-        section: the section's name, such as `env`.
-        cls: an environment or a policy.
     """
     found: dict[str, Setting] = {}
     for owner in cls.__mro__:
@@ -399,7 +330,7 @@ def class_settings(section: str, cls: type) -> dict[str, Setting]:
 def signature_settings(
     section: str, function: Callable, presets: Mapping[str, Any] | None = None, documented: object = None
 ) -> dict[str, Setting]:
-    """The keyword arguments of one function that a section of the configuration sets; see `class_settings`.
+    """Returns the keyword arguments of one function that a section of the configuration sets; see `class_settings`.
 
     Args:
         section: the section's name.
@@ -411,18 +342,21 @@ def signature_settings(
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):  # a builtin that does not tell
         return {}
-    kinds, meanings = _kinds(function), {**_argument_meanings(documented), **_argument_meanings(function)}
+    try:
+        kinds = typing.get_type_hints(function)
+    except (NameError, AttributeError, TypeError):  # a name that only type checkers import, or no type at all
+        kinds = {}  # no type checks, but the names are known
+    meanings = {**_argument_meanings(documented), **_argument_meanings(function)}
     found = {}
     for parameter in parameters:
-        default = (presets or {}).get(parameter.name, parameter.default)
-        if parameter.name not in _NOT_SETTINGS and default is not parameter.empty:
-            kind, meaning = kinds.get(parameter.name, Any), meanings.get(parameter.name, "")
-            found[parameter.name] = Setting(section, parameter.name, kind, default, meaning)
+        name, default = parameter.name, (presets or {}).get(parameter.name, parameter.default)
+        if name not in _NOT_SETTINGS and default is not parameter.empty:
+            found[name] = Setting(section, name, kinds.get(name, Any), default, meanings.get(name, ""))
     return found
 
 
 def check_arguments(section: str, arguments: Mapping[str, Any], cls: type) -> dict[str, Any]:
-    """The keyword arguments of a class, converted to the types its `__init__` declares.
+    """Returns the keyword arguments of a class, converted to the types its `__init__` declares.
 
     Raises:
         ConfigError: if a name is unknown or a value has the wrong type.
@@ -430,13 +364,6 @@ def check_arguments(section: str, arguments: Mapping[str, Any], cls: type) -> di
     known = class_settings(section, cls)
     require_known(section, arguments, known)
     return {name: known[name].check(value) for name, value in arguments.items()}
-
-
-def _kinds(function: Callable) -> dict[str, Any]:
-    try:
-        return typing.get_type_hints(function)
-    except (NameError, AttributeError, TypeError):  # a name that only type checkers import, or no type at all
-        return {}  # no type checks, but the names are known
 
 
 def _argument_meanings(documented: object) -> dict[str, str]:

@@ -23,20 +23,13 @@ Option = str | int | float | bool | None  # the value of a command's own option
 
 @dataclass(frozen=True)
 class Verb:
-    """One command.
+    """One command."""
 
-    Attributes:
-        summary: for the list of commands.
-        run: its function, which takes a VerbCall, or without an environment the words of the command line, and its
-            options by name.
-        options: the class in `pufferlib.config.flags` of its flags besides the settings; None for none.
-        argument: of a command without an environment, its words as its help writes them: `RUN` for one, `RUN...` for
-            one or more, in brackets where they are optional, empty for none.
-    """
-
-    summary: str
-    run: Callable[..., None]
-    options: str | None = None
+    summary: str  # for the list of commands
+    run: Callable[..., None]  # takes a VerbCall; without an environment the words of the command line, and its options
+    options: str | None = None  # the class in `pufferlib.config.flags` of its flags besides the settings; None for none
+    # of a command without an environment, its words as its help writes them: `RUN` for one, `RUN...` for one or more,
+    # in brackets where it is optional, empty for none
     argument: str | None = None
 
     def takes(self, count: int) -> bool:
@@ -48,19 +41,12 @@ class Verb:
 
 @dataclass(frozen=True)
 class VerbCall:
-    """A command line for an environment.
-
-    Attributes:
-        env_name: the environment.
-        args: its configuration as `load_config` returns it, with the flags applied.
-        options: values of the command's own options, by name.
-        flags: the settings on the command line with their values; later ones replace earlier ones.
-    """
+    """A command line for an environment."""
 
     env_name: str
-    args: dict[str, Any]
-    options: dict[str, Option]
-    flags: Found
+    args: dict[str, Any]  # its configuration as `load_config` returns it, with the flags applied
+    options: dict[str, Option]  # values of the command's own options, by name
+    flags: Found  # the settings on the command line with their values; later ones replace earlier ones
 
     def flags_over(self, args: dict[str, Any], but: str) -> dict[str, Any]:
         """Applies the flags, except that of the setting `but`, to other settings; returns these."""

@@ -36,6 +36,7 @@ from pufferlib.config.configuration import read_ini
 from pufferlib.dashboard import panel as dashboard
 from pufferlib.dashboard.output import plain_table, printable, printable_lines, say
 from pufferlib.dashboard.panel import LivePanel, NotebookPanel
+from pufferlib.dashboard.score import Score
 from pufferlib.errors import APIUsageError, ConfigError, PufferWarning
 from pufferlib.export import c_format, export_policy
 from pufferlib.export.c_layers import network_of
@@ -44,13 +45,13 @@ from pufferlib.export.exporting import c_name
 from pufferlib.models import Default
 from pufferlib.reports.figures import panel_svg, print_panels, write_figure
 from pufferlib.reports.listing import print_table
-from pufferlib.reports.page import Content, Evaluation, page
+from pufferlib.reports.page import Content, page
 from pufferlib.reports.recorded_run import STEPS, Curve, Panel, RecordedRun, Split
 from pufferlib.scaffold import check_name
 from pufferlib.sweep.command import best_ini, summary, trials_csv
 from pufferlib.sweep.panel import LiveTable, render as render_sweep
 from pufferlib.sweep.report import report_html
-from pufferlib.sweep.results import COST, CURVE, ERROR, HOST, RUN_FOLDER, STOPPED, Confirmation, results_of
+from pufferlib.sweep.results import COST, CURVE, ERROR, HOST, RUN_FOLDER, STOPPED, Confirmation
 
 HOSTILE = (
     # C
@@ -249,7 +250,7 @@ def page_of(text):
     run.__dict__.update(logs=[{**made_log(1), f"environment/{text}": 0.5}])  # as functools.cached_property keeps it
     run.__dict__.update(newest=run.logs[0], state=f"state {text}", begun=None)
     plots = {text: "<svg></svg>"}  # see below
-    evaluations = [Evaluation(f"kind {text}", {f"score {text}": (1.0, 0.1, 5)})]
+    evaluations = {f"kind {text}": {f"score {text}": Score(1.0, 0.1, 5)}}
     return page(Content(run, plots, {"train.x": 1}, evaluations, None, [f"note {text}"]))
 
 
@@ -395,7 +396,7 @@ def test_completions_are_lines_without_control_codes(folder, capsys):
 
 def test_the_table_of_trials_has_no_formulas_and_all_of_its_rows():
     for text in HOSTILE:
-        rows = list(csv.reader(io.StringIO(trials_csv(state_of(text).trials))))
+        rows = list(csv.reader(io.StringIO(trials_csv(state_of(text).results()))))
         assert len(rows) == 6 and len({*map(len, rows)}) == 1
         cells = [cell for row in rows for cell in row]
         assert not [cell for cell in cells if cell.startswith(("=", "+", "-", "@"))]
@@ -462,7 +463,7 @@ def test_the_panel_the_lines_and_the_summary_of_a_sweep_obey_nothing(text):
     table = LiveTable(output)
     table.show(make_state(make_study()))
     table.show(state)
-    say(summary(state, results_of(state.trials, "maximize")), output)
+    say(summary(state), output)
     assert_inert(output.getvalue())
     assert shows(output.getvalue(), f"error {text}")
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from importlib import resources
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from pufferlib.config.flags import CONFIG_FILE, FIXED
 from pufferlib.config.schema import BaseConfig, LogConfig, SweepConfig, TrainConfig, VecConfig
@@ -30,7 +30,10 @@ from pufferlib.setting import Section, Setting, choices, fits
 _PACKAGE = Path(__file__).parents[1]
 
 
-def remembered(what: str, find: Callable[[], list[str]]) -> list[str]:
+Found = TypeVar("Found", list[str], dict[str, Any])
+
+
+def remembered(what: str, find: Callable[[], Found]) -> Found:
     """Returns the cached result of `find`, which is called again after a package or an environment changed."""
     path, stamp = _folder() / f"{slug(what)}.json", _stamp()
     with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
@@ -58,7 +61,7 @@ SHELLS = ("bash", "zsh", "fish")
 
 
 def script(shell: str) -> str:
-    """The script of a shell, whose first lines say how to install it.
+    """Returns the script of a shell, whose first lines say how to install it.
 
     Raises:
         APIUsageError: if there is none for it.
@@ -160,7 +163,7 @@ class _Flags:
         if section in _SECTIONS and has_section:
             yield from ((each.flag, _beginning(each.meaning)) for each in _SECTIONS[section].settings().values())
         elif has_section:
-            known = self._remembered() if section in ARGUMENTS else {}
+            known = self._of_classes() if section in ARGUMENTS else {}
             yield from ((flag, meaning) for flag, (meaning, _) in known.items() if flag.startswith(f"--{section}."))
         else:
             yield from ((flag, _beginning(setting.meaning)) for flag, setting in self._plain.items())
@@ -174,19 +177,18 @@ class _Flags:
         if setting is None and section in _SECTIONS:
             setting = _SECTIONS[section].settings().get(name)
         if setting is None:
-            return [] if section not in ARGUMENTS else self._remembered().get(_dashed(flag), ("", []))[1]
+            return [] if section not in ARGUMENTS else self._of_classes().get(_dashed(flag), ("", []))[1]
         return _values(setting, self._env_name)
 
-    def _remembered(self) -> dict[str, tuple[str, list[str]]]:
+    def _of_classes(self) -> dict[str, Any]:
         # By flag: its meaning and its values. A user's own module has none here: pressing TAB must not run it.
         name = self._env_name
         if name is None or (":" in name and not name.startswith("pettingzoo:")):
             return {}
-        lines = remembered(f"flags {name}", lambda: _argument_lines(name))
-        return {flag: (meaning, values.split()) for flag, meaning, values in (line.split("\t") for line in lines)}
+        return remembered(f"flags {name}", lambda: _class_flags(name))
 
 
-def _argument_lines(env_name: str) -> list[str]:
+def _class_flags(env_name: str) -> dict[str, Any]:
     from pufferlib.config import env_settings, load_config
 
     args = load_config(env_name)
@@ -196,10 +198,7 @@ def _argument_lines(env_name: str) -> list[str]:
         for name, value in args[section].items()
     }
     settings |= {f"env.{name}": setting for name, setting in env_settings(env_name).items()}
-    return [
-        "\t".join((each.flag, _beginning(each.meaning).replace("\t", " "), " ".join(_values(each, None))))
-        for each in settings.values()
-    ]
+    return {each.flag: (_beginning(each.meaning), _values(each, None)) for each in settings.values()}
 
 
 def _values(setting: Setting, env_name: str | None) -> list[str]:
@@ -226,8 +225,8 @@ def _environments(typed: str) -> list[str]:
     if not typed:
         return remembered("ocean", lambda: names("ocean"))
     found = remembered("environments", lambda: [name for family in installed(True) for name in family.names()])
-    for line in remembered("closed families", lambda: [f"{one.name} {one.example}" for one in installed(False)]):
-        family, example = line.split(" ")
+    closed = remembered("closed families", lambda: {one.name: one.example for one in installed(False)})
+    for family, example in closed.items():
         is_asked = len(typed) > 2 and example.startswith(typed[:3])
         found += remembered(f"family {family}", partial(names, family)) if is_asked else [example]
     return found

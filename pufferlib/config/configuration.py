@@ -8,7 +8,7 @@ import importlib
 import inspect
 import itertools
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -18,25 +18,24 @@ from pufferlib.config.schema import AUTO_SINGLE_ENVS, BaseConfig, LogConfig, Swe
 from pufferlib.config.sections import (
     ARGUMENTS,
     PREFIX,
-    SECTIONS,
-    check_dimension,
     check_dimensions,
     check_env,
+    check_section,
     dimensions_of,
     require_sections,
-    section_settings,
 )
-from pufferlib.errors import APIUsageError, ConfigError, nearest
+from pufferlib.errors import APIUsageError, ConfigError
 from pufferlib.families import catalog
 from pufferlib.families.catalog import Entry, find
 from pufferlib.reading import read_bytes, read_json
-from pufferlib.setting import Setting, check_arguments, class_settings, require_known
+from pufferlib.setting import Setting, check_arguments, class_settings
 
 DEFAULTS = Path(__file__).with_name("default.ini")
+_WRAPPER = "Wrapper"  # the recurrent layer LSTM is the class LSTMWrapper
 
 
 def load_config(env_name: str, argv: Sequence[str] | None = None, config: str | Path | None = None) -> dict[str, Any]:
-    """The settings of an environment: default.ini, overridden by its family's ini and its own, a file's, and flags.
+    """Returns the settings of an environment: default.ini, then its family's ini and its own, a file's, and flags.
 
     The result depends on nothing else: not on the program's command line, not on the working directory.
 
@@ -63,7 +62,8 @@ def load_config(env_name: str, argv: Sequence[str] | None = None, config: str | 
     args: dict[str, Any] = {name: {} for name in ("vec", *ARGUMENTS, "train", "log", "sweep")}
     for source in (DEFAULTS, *entry.ini_files):
         for section, texts in read_ini(source).items():
-            merge(args, section, _read_section(source, section, texts, entry))
+            with _naming(source):
+                merge(args, section, check_section(section, texts, entry, are_texts=True))
     if not entry.ini_files:
         _merge_chosen(args, entry)
     args |= {"package": entry.family, "env_name": entry.name}
@@ -112,7 +112,7 @@ def with_files(env: str | Entry, found: Found) -> Found:
 
 
 def environment_in_files(tokens: Sequence[str]) -> str | None:
-    """The environment that a command line is for by the files that its `--config` names.
+    """Returns the environment that a command line is for by the files that its `--config` names.
 
     Args:
         tokens: flags, as `puffer train` takes them.
@@ -130,7 +130,7 @@ def environment_in_files(tokens: Sequence[str]) -> str | None:
 
 
 def read_ini(path: Path) -> dict[str, dict[str, str]]:
-    """The texts of an ini file, by section and key.
+    """Returns the texts of an ini file, by section and key.
 
     Raises:
         ConfigError: if it is no ini file.
@@ -152,12 +152,25 @@ def _settings_in(path: Path, entry: Entry) -> Found:
         command = f"puffer train {shlex.quote(made_for)}"
         remedy = f"`{command}` takes it" if is_description else "leave out its env_name to try it"
         raise ConfigError(f"{path} must be for {entry.name}, found one for {made_for}; {remedy}")
+    with _naming(path):
+        checked = {
+            section: check_section(section, given, entry, are_texts=not is_description)
+            for section, given in sections.items()
+        }
     return [
         (Setting(section, key, Any, None), value)
-        for section, given in sections.items()
-        for key, value in _read_section(path, section, given, entry, are_texts=not is_description).items()
+        for section, given in checked.items()
+        for key, value in given.items()
         if section != "base" or key not in FIXED
     ]
+
+
+@contextlib.contextmanager
+def _naming(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from error
 
 
 def _read(path: Path) -> tuple[dict[str, dict[str, Any]], bool]:
@@ -184,35 +197,8 @@ def _described(path: Path) -> dict[str, dict[str, Any]]:
     return sections
 
 
-def _read_section(
-    path: Path, section: str, given: Mapping[str, Any], entry: Entry, are_texts: bool = True
-) -> dict[str, Any]:
-    try:
-        if section.startswith(PREFIX):
-            return check_dimension(section.removeprefix(PREFIX), given, entry, are_texts)
-        known = [*SECTIONS, *ARGUMENTS]
-        if section not in known:
-            remedy = nearest(section, known) or f"; there are {', '.join(known)}"
-            raise ConfigError(f"there is no section [{section}]{remedy}")
-        settings = section_settings(section, entry) or {}
-        if section in SECTIONS:
-            SECTIONS[section].require_known(given)
-        elif section == "env" and not entry.takes_any_setting:
-            require_known(section, given, settings)
-        found = {}
-        for name, value in given.items():
-            one = settings.get(name) or Setting(section, name, Any, None)  # checked when its class is loaded
-            found[name] = one.parse(value) if are_texts else one.check(value)
-        return found
-    except ConfigError as error:
-        raise ConfigError(f"{path}: {error}") from error
-
-
-_WRAPPER = "Wrapper"  # the recurrent layer LSTM is the class LSTMWrapper
-
-
 def policy_classes(args: Mapping[str, Any]) -> tuple[type, type | None]:
-    """The policy's class, and that of the recurrent layer around it or None.
+    """Returns the policy's class, and that of the recurrent layer around it or None.
 
     Both are looked for in an Ocean environment's own `torch.py`, where it has one, then in `pufferlib.models`.
 
@@ -229,22 +215,20 @@ def policy_classes(args: Mapping[str, Any]) -> tuple[type, type | None]:
 
 
 def policy_class_name(env_name: str, kind: type) -> str | None:
-    """The `policy_name` by which `policy_classes` finds a class, None where it finds none or another one."""
-    for module in _policy_modules(env_name):
-        found = vars(module).get(kind.__name__)
-        if isinstance(found, type):
-            return kind.__name__ if found is kind else None
-    return None
+    """Returns the `policy_name` by which `policy_classes` finds a class, None where it finds none or another one."""
+    found = (vars(module).get(kind.__name__) for module in _policy_modules(env_name))
+    first = next((each for each in found if isinstance(each, type)), None)
+    return kind.__name__ if first is kind else None
 
 
 def recurrent_name(env_name: str, kind: type) -> str | None:
-    """The `rnn_name` by which `policy_classes` finds a class, None where it finds none or another one."""
+    """Returns the `rnn_name` by which `policy_classes` finds a class, None where it finds none or another one."""
     is_found = kind.__name__.endswith(_WRAPPER) and policy_class_name(env_name, kind) is not None
     return kind.__name__.removesuffix(_WRAPPER) if is_found else None
 
 
 def policy_arguments(args: Mapping[str, Any], section: str, cls: type) -> dict[str, Any]:
-    """The keyword arguments of the policy's class, or of the recurrent layer's, converted to the types it declares.
+    """Returns the keyword arguments of the policy's class, or the recurrent layer's, as the types that it declares.
 
     The environment's inis speak of the class that they name: where another one was chosen, what they say and it does
     not have is left out.
@@ -257,12 +241,16 @@ def policy_arguments(args: Mapping[str, Any], section: str, cls: type) -> dict[s
     Raises:
         ConfigError: if a name is unknown or a value has the wrong type.
     """
-    given, known = dict(args[section]), class_settings(section, cls)
+    given, known = args[section], class_settings(section, cls)
     if any(name not in known for name in given):
         preset = load_config(args["env_name"])
         if preset[f"{section}_name"] != args[f"{section}_name"]:
-            strange = [name for name in given if name not in known and name in preset[section]]
-            given = {name: given[name] for name in given if name not in strange or given[name] != preset[section][name]}
+            before = preset[section]
+            given = {
+                name: value
+                for name, value in given.items()
+                if name in known or name not in before or value != before[name]
+            }
     return check_arguments(section, given, cls)
 
 
@@ -273,24 +261,23 @@ def _policy_modules(env_name: str) -> list[ModuleType]:
 
 
 def _find(modules: list[ModuleType], setting: str, name: str, suffix: str) -> type:
-    names = [name for module in modules for name in _class_names(module, suffix)]
-    alike = next((each for each in names if each.casefold() == name.casefold()), name)
+    # Classes with the suffix are recurrent layers, which are no policies. Those that a module imports are found, too,
+    # but not offered.
+    offered = [
+        found.removesuffix(suffix)
+        for module in modules
+        for found, value in vars(module).items()
+        if isinstance(value, type) and value.__module__ == module.__name__ and not found.startswith("_")
+        if found.endswith(_WRAPPER) == bool(suffix)
+    ]
+    alike = next((each for each in offered if each.casefold() == name.casefold()), name)
     for module in modules:
         for candidate in (name, name + suffix, alike, alike + suffix):
             found = vars(module).get(candidate)
             if candidate.endswith(_WRAPPER) == bool(suffix) and isinstance(found, type):
                 return found
-    remedy = BaseConfig.settings()[setting].nearest(name, names) or f"; there are {', '.join(names)}"
+    remedy = BaseConfig.settings()[setting].nearest(name, offered) or f"; there are {', '.join(offered)}"
     raise ConfigError(f"[base] {setting} must name a class, found no {name!r}{remedy}")
-
-
-def _class_names(module: ModuleType, suffix: str) -> list[str]:
-    # Those that the module defines itself; a suffix marks recurrent layers, which are no policies.
-    own = [name for name, value in vars(module).items() if getattr(value, "__module__", None) == module.__name__]
-    classes = [name for name in own if isinstance(vars(module)[name], type) and not name.startswith("_")]
-    if suffix:
-        return [name.removesuffix(suffix) for name in classes if name.endswith(suffix)]
-    return [name for name in classes if not name.endswith(_WRAPPER)]
 
 
 def check_config(args: Mapping[str, Any]) -> None:
@@ -302,25 +289,22 @@ def check_config(args: Mapping[str, Any]) -> None:
         ConfigError: naming the first setting that is unknown, of the wrong type or out of bounds.
         UnknownEnvironmentError: if there is no such environment.
     """
-    base = {name: value for name, value in args.items() if not isinstance(value, Mapping)}
     require_sections(args)
-    BaseConfig.from_dict(base)
+    BaseConfig.from_dict({name: value for name, value in args.items() if not isinstance(value, Mapping)})
     VecConfig.from_dict(args["vec"])
     TrainConfig.from_dict(args["train"])
     LogConfig.from_dict(args.get("log", {}))
-    sweep = args.get("sweep", {})
-    SweepConfig.from_dict(sweep)
+    SweepConfig.from_dict(args.get("sweep", {}))
     entry = find(args["env_name"])
-    check_dimensions(sweep, entry)
+    check_dimensions(args.get("sweep", {}), entry)
     check_env(entry, args["env"])
-    policy_class, rnn_class = policy_classes(args)
-    policy_arguments(args, "policy", policy_class)
-    if rnn_class is not None:
-        policy_arguments(args, "rnn", rnn_class)
+    for section, kind in zip(("policy", "rnn"), policy_classes(args), strict=True):
+        if kind is not None:
+            policy_arguments(args, section, kind)
 
 
 def settings_taken(function: Callable, settings: Mapping[str, Any], default: Callable) -> dict[str, Any]:
-    """The settings that a function names as its keywords, but for those that a functools.partial has bound.
+    """Returns the settings that a function names as its keywords, but for those that a functools.partial has bound.
 
     Args:
         function: of which only what comes after a `*` is looked at.
@@ -335,15 +319,11 @@ def settings_taken(function: Callable, settings: Mapping[str, Any], default: Cal
         taken = settings_taken(default, settings, default)
     else:
         keywords = [parameter for parameter in parameters if parameter.kind is parameter.KEYWORD_ONLY]
-        _require_known(keywords, settings)
+        for each in keywords:
+            if each.name not in settings and each.default is each.empty:
+                raise APIUsageError(
+                    f"the keywords of a loss must be [train] settings or have defaults, got {each.name!r}; "
+                    "add it to config/schema.py, or bind it by functools.partial"
+                )
         taken = {each.name: settings[each.name] for each in keywords if each.name in settings}
     return {name: value for name, value in taken.items() if name not in getattr(function, "keywords", {})}
-
-
-def _require_known(keywords: list[inspect.Parameter], settings: Mapping[str, Any]) -> None:
-    for parameter in keywords:
-        if parameter.name not in settings and parameter.default is parameter.empty:
-            raise APIUsageError(
-                f"the keywords of a loss must be [train] settings or have defaults, got {parameter.name!r}; "
-                "add it to config/schema.py, or bind it by functools.partial"
-            )

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import difflib
+import re
 import shutil
 import textwrap
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from pufferlib.config.schema import BaseConfig, LogConfig, SweepConfig, TrainConfig, VecConfig, hint_for, with_flags
+from pufferlib.config.schema import NAMES, BaseConfig, LogConfig, SweepConfig, TrainConfig, VecConfig
 from pufferlib.config.sections import (
     ARGUMENTS,
     DEFAULT_DIMENSIONS,
     PREFIX,
     dimension_keys,
-    dimension_settings,
     dimensions_of,
     section_settings,
 )
@@ -92,7 +92,7 @@ class BenchOptions(Section):
 
 @dataclass(frozen=True)
 class ExportOptions(Section):
-    """What `puffer export` writes."""
+    """The files that `puffer export` writes."""
 
     pretrained: bool = setting(False, PRETRAINED)
     format: Literal["onnx", "torchscript", "c"] = setting("onnx", "A file for ONNX or TorchScript, or a folder of C.")
@@ -150,7 +150,7 @@ class ProfileOptions(Section):
 
 @dataclass(frozen=True)
 class ReportOptions(Section):
-    """What `puffer report` puts on the page, which is one file that asks no network for anything.
+    """The content of the page that `puffer report` writes, one file that asks no network for anything.
 
     RUN is a path to the run's folder, its name, its id or the end of that as `puffer runs` shows it, `latest`, or an
     environment for its latest run. Curves need the extra plot, a video in mp4 the extra video.
@@ -164,7 +164,7 @@ class ReportOptions(Section):
 
 @dataclass(frozen=True)
 class NewOptions(Section):
-    """What `puffer new` does besides copying ocean/template under another name, in the checkout that it runs from.
+    """How `puffer new` copies ocean/template under another name, in the checkout that it runs from.
 
     NAME is lower-case letters, digits and underscores, such as my_game: the environment is puffer_my_game then.
     """
@@ -172,6 +172,7 @@ class NewOptions(Section):
     build: bool = setting(True, "Compile it; --no-build leaves that to you.")
 
 
+_LABEL = re.compile(r"\[(\w+)\] (\w+)")  # of a setting, such as `[train] gamma`
 FIXED = frozenset({"package", "env_name"})  # the environment's name on the command line says both
 
 CONFIG_FILE = Setting(
@@ -205,20 +206,18 @@ class FlagTable:
             UnknownEnvironmentError: if there is no such environment.
         """
         self._entry = find(env)
-        self._open_sections = set(ARGUMENTS) if self._entry.takes_any_setting else set(ARGUMENTS) - {"env"}
         base = [setting for name, setting in BaseConfig.settings().items() if name not in FIXED]
         sectioned = [
             setting
             for section in (VecConfig.section, TrainConfig.section, LogConfig.section, "env", SweepConfig.section)
             for setting in (section_settings(section, self._entry) or {}).values()
         ]
-        own = [CONFIG_FILE, *options.settings().values()]
-        self._known = [*own, *base, *sectioned]
-        self._settings = {_key(setting.flag): setting for setting in [*own, *sectioned]}
-        self._settings |= {name: setting for setting in base for name in (setting.name, f"base.{setting.name}")}
+        self._known = [CONFIG_FILE, *options.settings().values(), *base, *sectioned]
+        self._settings = {_key(setting.flag): setting for setting in self._known}
+        self._settings |= {f"base.{setting.name}": setting for setting in base}
 
     def parse(self, tokens: Iterable[str]) -> Found:
-        """The settings and checked values that a command line holds, in its order.
+        """Returns the settings and checked values that a command line holds, in its order.
 
         Raises:
             ConfigError: if a flag is unknown, its value is missing or does not fit, or something is no flag at all.
@@ -238,23 +237,22 @@ class FlagTable:
 
     def _setting(self, flag: str) -> Setting:
         key = _key(flag)
-        section, _, name = key.partition(".")
         if key in self._settings:
             return self._settings[key]
+        section, _, name = key.partition(".")
         if section == SweepConfig.section and "." in name:
-            return self._dimension_setting(flag, key)
-        if section in self._open_sections and name:
+            return self._dimension_setting(flag, *name.rpartition(".")[::2])
+        if name and (section in ("policy", "rnn") or (section == "env" and self._entry.takes_any_setting)):
             return Setting(section, name, Any, None)  # checked when its class is loaded, or by the environment
         raise ConfigError(f"there is no flag {flag}{self._remedy(key)}")
 
-    def _dimension_setting(self, flag: str, key: str) -> Setting:
-        name, _, which = key.removeprefix(PREFIX).rpartition(".")
+    def _dimension_setting(self, flag: str, name: str, which: str) -> Setting:
         if "." not in name:
             raise ConfigError(
                 f"there is no flag {flag}; a range is set by --sweep.train.learning-rate.max and the like"
             )
         try:
-            settings = dimension_settings(name, self._entry)
+            settings = section_settings(f"{PREFIX}{name}", self._entry)
         except ConfigError as error:
             raise ConfigError(f"there is no flag {flag}: {error}") from error
         if which not in settings:
@@ -263,9 +261,8 @@ class FlagTable:
 
     def _remedy(self, key: str) -> str:
         section, _, name = key.rpartition(".")
-        found = "" if section in ARGUMENTS else hint_for(name)
-        if found:
-            return f"; {with_flags(found)}"
+        if section not in ARGUMENTS and name in NAMES:
+            return "; " + _LABEL.sub(lambda match: Setting(match[1], match[2], Any, None).flag, NAMES[name])
         same = [one for one in self._known if section and one.section == section]
         runs = [one for one in self._known if one.section != SweepConfig.section]  # what most look for
         near = [one for one in runs if one.name == name]
@@ -284,10 +281,6 @@ def parse_options(tokens: Iterable[str], options: type[Section]) -> tuple[list[s
     A yes-or-no option takes no word that is neither: `--terminal latest` is an option and a word; `--no-video` is
     `--video False`.
 
-    Args:
-        tokens: of the command line.
-        options: the command's options.
-
     Returns:
         The words, and the values of all options by name.
 
@@ -304,13 +297,14 @@ def parse_options(tokens: Iterable[str], options: type[Section]) -> tuple[list[s
             continue
         flag, has_value, text = token.partition("=")
         name = _key(flag)
-        refused = name.removeprefix("no_")
-        if refused != name and not has_value and _is_switch(known.get(refused)):
-            values[refused] = False
+        refused = known.get(name.removeprefix("no_"))
+        if name not in known and not has_value and _is_switch(refused):
+            values[refused.name] = False
             continue
         if name not in known:
             names = {one.flag for one in known.values()}
-            raise ConfigError(f"there is no flag {flag}{nearest(flag, names) or f'; there are {_listed(names)}'}")
+            remedy = nearest(flag, names) or f"; there are {', '.join(sorted(names)) or 'none'}"
+            raise ConfigError(f"there is no flag {flag}{remedy}")
         if not has_value:
             is_bare = _is_switch(known[name]) and waiting and not fits(parse_value(waiting[0]), bool)
             text = "True" if is_bare else _take_value(known[name], flag, waiting)
@@ -320,10 +314,6 @@ def parse_options(tokens: Iterable[str], options: type[Section]) -> tuple[list[s
 
 def _is_switch(setting: Setting | None) -> bool:
     return setting is not None and setting.kind in (bool, bool | None)
-
-
-def _listed(names: Iterable[str]) -> str:
-    return ", ".join(sorted(names)) or "none"
 
 
 def apply_flags(found: Iterable[tuple[Setting, Any]], args: dict[str, Any], options: dict[str, Any]) -> None:
@@ -362,32 +352,32 @@ _NO_CLASS = "keyword arguments of the class in pufferlib.models; its own default
 
 
 def settings_text(env_name: str | None, args: Mapping[str, Any]) -> str:
-    """Every setting by section: its flag, its value for this environment, and what it means.
+    """Returns every setting by section: its flag, its value for this environment, and what it means.
 
     Args:
         env_name: the environment, or None for the settings that all of them share.
         args: the values to show: what `load_config` returned, or an empty dict for the defaults.
     """
     entry = None if env_name is None else find(env_name)
-    sections = ("base", "vec", *ARGUMENTS, "train", "log", "sweep")
-    return "\n".join(_section_text(section, entry, args) for section in sections)
+    return "\n".join(
+        _section_text(section, entry, args) for section in ("base", "vec", *ARGUMENTS, "train", "log", "sweep")
+    )
 
 
 def options_text(settings: Iterable[Setting]) -> str:
-    """The lines of some settings, each with its default."""
+    """Returns the lines of some settings, each with its default."""
     return "".join(_setting_text(one, one.default) for one in settings)
 
 
 def _section_text(section: str, entry: Entry | None, args: Mapping[str, Any]) -> str:
     values = args if section == BaseConfig.section else args.get(section, {})
-    known = section_settings(section, entry)
+    known, heading = section_settings(section, entry), f"[{section}]"
     if known is None:
-        note = _NO_ENVIRONMENT if entry is None else _NO_CLASS
-        lines = "".join(_setting_text(Setting(section, name, Any, value), value) for name, value in values.items())
-        return f"[{section}] {note}\n{lines}"
+        known = {name: Setting(section, name, Any, value) for name, value in values.items()}
+        heading += f" {_NO_ENVIRONMENT if entry is None else _NO_CLASS}"
     shown = [one for one in known.values() if one.name not in FIXED]
     lines = "".join(_setting_text(one, values.get(one.name, one.default)) for one in shown)
-    return f"[{section}]\n{lines}" + (_dimensions_text(values) if section == SweepConfig.section else "")
+    return f"{heading}\n{lines}" + (_dimensions_text(values) if section == SweepConfig.section else "")
 
 
 def _dimensions_text(sweep: Mapping[str, Any]) -> str:

@@ -19,9 +19,9 @@ _RECURRENT = "the recurrent layer is [base] rnn_name: MinGRU, LSTM or None"
 _ENVIRONMENTS = "environments are counted by [env] num_envs, and the PufferEnvs that hold them by [vec] num_envs"
 _PROJECT = "the project at W&B and Neptune is [log] project"
 _SERVICE = "metrics go to services by [log] wandb, [log] neptune and [log] tensorboard"
-_RESUME = "[base] resume goes on with a run, [base] load_model_path starts from its weights"
+_RESUME = "[base] resume continues a run, [base] load_model_path starts from its weights"
 
-NAMES = {  # every setting with its section, for `with_flags`
+NAMES = {  # names that other trainers give to settings, and where those are here
     # PufferLib 3.0 and before
     "use_rnn": _RECURRENT,
     "rnn": _RECURRENT,
@@ -62,25 +62,9 @@ NAMES = {  # every setting with its section, for `with_flags`
 }
 
 
-def hint_for(name: str) -> str:
-    """The hint for a setting that is unknown here, empty where there is none."""
-    return NAMES.get(name, "")
-
-
 def remedy(name: str, known: Iterable[str]) -> str:
     """Ends an error message about an unknown setting: with its hint, the nearest settings, or nothing."""
-    found = hint_for(name)
-    return f"; {found}" if found else nearest(name, known)
-
-
-def with_flags(text: str) -> str:
-    """A hint as the command line has it: `--train.gamma` in place of `[train] gamma`."""
-
-    def flag(match: re.Match) -> str:
-        prefix = "" if match[1] == "base" else f"{match[1]}."
-        return f"--{prefix}{match[2]}".replace("_", "-")
-
-    return re.sub(r"\[(\w+)\] (\w+)", flag, text)
+    return f"; {NAMES[name]}" if name in NAMES else nearest(name, known)
 
 
 Auto = Literal["auto"]
@@ -90,15 +74,12 @@ Auto = Literal["auto"]
 class ConfigSection(Section):
     """A section that has names of its own for what other trainers call otherwise."""
 
-    @classmethod
-    @override
-    def hint(cls, name: str) -> str:
-        return hint_for(name)
+    hints: ClassVar[Mapping[str, str]] = NAMES
 
 
 @dataclass(frozen=True)
 class BaseConfig(ConfigSection):
-    """What is trained: the top-level keys of the configuration."""
+    """The environment and the policy: the top-level keys of the configuration."""
 
     section: ClassVar[str] = "base"
 
@@ -115,7 +96,7 @@ class BaseConfig(ConfigSection):
     load_model_path: str | None = setting(
         None, "The weights to start from: a model file, or 'latest', 'last' or 'best'."
     )
-    resume: str | None = setting(None, "The run to go on with exactly: its folder, its id, or 'latest'.")
+    resume: str | None = setting(None, "The run to continue exactly: its folder, its id, or 'latest'.")
 
 
 AUTO_SINGLE_ENVS = 16  # environments of their own: enough that a batch is no accident of one episode
@@ -155,7 +136,7 @@ class VecConfig(ConfigSection):
     seed: int | None = setting(None, "Seed of the environments; None takes [train] seed.", "[0, inf)")
 
     def keywords(self, device_type: str, seed: int, are_single: bool = False) -> dict[str, Any]:
-        """The keyword arguments of `pufferlib.vector.make`, without `num_envs = 'auto'` and `seed = None`.
+        """Returns the keyword arguments of `pufferlib.vector.make`, without `num_envs = 'auto'` and `seed = None`.
 
         Args:
             device_type: `cpu`, `cuda` or `mps`: a second PufferEnv pays where stepping overlaps with a GPU's work.
@@ -209,7 +190,7 @@ class SolveConfig(ConfigSection):
 
 @dataclass(frozen=True)
 class SweepConfig(ConfigSection):
-    """How `puffer sweep` searches for hyperparameters; what it varies is told by sections `[sweep.SECTION.SETTING]`."""
+    """How `puffer sweep` searches for hyperparameters; sections `[sweep.SECTION.SETTING]` name what it varies."""
 
     section: ClassVar[str] = "sweep"
 

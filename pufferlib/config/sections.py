@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, ClassVar, Literal
@@ -17,9 +17,40 @@ from pufferlib.errors import ConfigError, nearest
 from pufferlib.families.catalog import Entry, find
 from pufferlib.setting import Section, Setting, require_known, setting, shown
 
+SECTIONS = {
+    config.section: config for config in (BaseConfig, VecConfig, TrainConfig, LogConfig, SolveConfig, SweepConfig)
+}
+ARGUMENTS = ("env", "policy", "rnn")  # sections whose keys are the keyword arguments of a class
+PREFIX = "sweep."  # of the sections of dimensions
+SWEPT = ("base", "vec", "env", "policy", "rnn", "train")  # sections whose settings a sweep may vary
+_MULTIPLE = re.compile(r"(\d+\.?\d*|\.\d+)x")
+
+
+def section_settings(section: str, env: str | Entry | None) -> Mapping[str, Setting] | None:
+    """Returns the settings of a section by name; None where they are known only once the policy's class is loaded.
+
+    Args:
+        section: a name in SECTIONS or ARGUMENTS, or that of a dimension such as `sweep.train.gamma`.
+        env: the environment whose `[env]` is meant; without one, that section is not known either.
+
+    Raises:
+        ConfigError: if there is no such section, or a dimension is of no setting.
+    """
+    if section.startswith(PREFIX):
+        swept, key = split_name(section.removeprefix(PREFIX))
+        require_settings(swept, [key], env)
+        return dimension_keys(f"{swept}.{key}")
+    if section in SECTIONS:
+        return SECTIONS[section].settings()
+    if section not in ARGUMENTS:
+        known = [*SECTIONS, *ARGUMENTS]
+        found = nearest(section, known) or f"; there are {', '.join(known)}"
+        raise ConfigError(f"there is no section [{section}]{found}")
+    return env_settings(env) if section == "env" and env else None
+
 
 def env_settings(env: str | Entry) -> Mapping[str, Setting]:
-    """The keyword arguments of an environment, by name; `num_envs` may be 'auto' too.
+    """Returns the keyword arguments of an environment, by name; `num_envs` may be 'auto' too.
 
     Raises:
         UnknownEnvironmentError: if there is no such environment.
@@ -33,54 +64,58 @@ def env_settings(env: str | Entry) -> Mapping[str, Setting]:
     return MappingProxyType(found)
 
 
+def require_settings(section: str, names: Iterable[str], env: str | Entry) -> None:
+    """Raises ConfigError for the first setting that a section does not have, as far as that is known."""
+    known = section_settings(section, env)
+    if section in SECTIONS:
+        SECTIONS[section].require_known(names)
+    elif known is not None and not (section == "env" and find(env).takes_any_setting):
+        require_known(section, names, known)
+
+
+def check_section(section: str, given: Mapping[str, Any], env: str | Entry, are_texts: bool = False) -> dict[str, Any]:
+    """Returns the values of a section, as `section_settings` names them, of the right types.
+
+    Those of settings that only a class knows stay as they are, or as their texts look.
+
+    Args:
+        section: its name.
+        given: its values.
+        env: the environment.
+        are_texts: whether they are texts of a file.
+
+    Raises:
+        ConfigError: naming the first setting that is unknown or whose value does not fit.
+        UnknownEnvironmentError: if there is no such environment.
+    """
+    if not isinstance(given, Mapping):
+        raise ConfigError(f"[{section}] must be a section of its own, got {shown(given)}")
+    known = section_settings(section, env) or {}
+    require_settings(section, given, env)
+    found = {}
+    for name, value in given.items():
+        one = known.get(name) or Setting(section, name, Any, None)
+        found[name] = one.parse(value) if are_texts else one.check(value) if name in known else value
+    return found
+
+
 def check_env(env: str | Entry, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """The keyword arguments of an environment, converted to the types of its settings.
+    """Returns the keyword arguments of an environment, converted to the types of its settings.
 
     Raises:
         ConfigError: if a name is unknown or a value has the wrong type.
         UnknownEnvironmentError: if there is no such environment.
     """
-    entry = find(env)
-    known = env_settings(entry)
-    if not entry.takes_any_setting:
-        require_known("env", arguments, known)
-    return {name: known[name].check(value) if name in known else value for name, value in arguments.items()}
-
-
-SECTIONS = {
-    config.section: config for config in (BaseConfig, VecConfig, TrainConfig, LogConfig, SolveConfig, SweepConfig)
-}
-ARGUMENTS = ("env", "policy", "rnn")  # sections whose keys are the keyword arguments of a class
-
-
-def section_settings(section: str, entry: Entry | None) -> Mapping[str, Setting] | None:
-    """The settings of a section by name; None where they are known only once the policy's class is loaded.
-
-    Args:
-        section: a name in SECTIONS or ARGUMENTS.
-        entry: the environment whose `[env]` is meant; without one, that section is not known either.
-    """
-    if section in SECTIONS:
-        return SECTIONS[section].settings()
-    return env_settings(entry) if section == "env" and entry else None
+    return check_section("env", arguments, find(env))
 
 
 def require_sections(args: Mapping[str, Any]) -> None:
-    """Checks that every key at the top of a configuration is one that counts.
-
-    Raises:
-        ConfigError: naming the first that does not, and the nearest that do.
-    """
+    """Raises ConfigError for the first key at the top of a configuration that does not count, with the nearest."""
     known = [*BaseConfig.settings(), *SECTIONS, *ARGUMENTS]
     for name in args:
         if name not in known:
             found = remedy(str(name), known) or f"; it has {', '.join(known)}"
             raise ConfigError(f"there is no {name!r} in the configuration{found}")
-
-
-PREFIX = "sweep."
-SWEPT = ("base", "vec", "env", "policy", "rnn", "train")  # sections whose settings a sweep may vary
-_MULTIPLE = re.compile(r"(\d+\.?\d*|\.\d+)x")
 
 
 @dataclass(frozen=True)
@@ -135,7 +170,7 @@ DEFAULT_DIMENSIONS = MappingProxyType(
 
 
 def split_name(name: str) -> tuple[str, str]:
-    """The section and the key of a dimension's name, such as `train.learning_rate`.
+    """Returns the section and the key of a dimension's name, such as `train.learning_rate`.
 
     Raises:
         ConfigError: if it has no section whose settings can be varied.
@@ -143,30 +178,13 @@ def split_name(name: str) -> tuple[str, str]:
     section, _, key = name.partition(".")
     if section in SWEPT and key and "." not in key:
         return section, key
-    remedy = nearest(section, SWEPT) if key else ""
-    remedy = remedy or f"; name a setting of {', '.join(SWEPT)}, such as [sweep.train.learning_rate]"
-    raise ConfigError(f"there is no section [{PREFIX}{name}]{remedy}")
-
-
-def dimension_settings(name: str, entry: Entry) -> Mapping[str, Setting]:
-    """The keys of `[sweep.NAME]`.
-
-    Args:
-        name: of the setting that is varied, such as `train.learning_rate`.
-        entry: the environment.
-
-    Raises:
-        ConfigError: if there is no such setting; those of `[policy]` and `[rnn]` are known only to their classes.
-    """
-    section, key = split_name(name)
-    known = section_settings(section, entry)
-    if known is not None and not (section == "env" and entry.takes_any_setting):
-        require_known(section, [key], known)
-    return dimension_keys(name)
+    found = nearest(section, SWEPT) if key else ""
+    found = found or f"; name a setting of {', '.join(SWEPT)}, such as [sweep.train.learning_rate]"
+    raise ConfigError(f"there is no section [{PREFIX}{name}]{found}")
 
 
 def dimension_keys(name: str) -> Mapping[str, Setting]:
-    """The keys of `[sweep.NAME]`, whether there is such a setting or not."""
+    """Returns the keys of `[sweep.NAME]`, whether there is such a setting or not."""
     found = {}
     for key, declared in DimensionConfig.settings().items():
         kind = Bound if key in ("min", "max") else Setting
@@ -174,28 +192,13 @@ def dimension_keys(name: str) -> Mapping[str, Setting]:
     return found
 
 
-def check_dimension(name: str, given: Mapping[str, Any], entry: Entry, are_texts: bool = False) -> dict[str, Any]:
-    """The values of `[sweep.NAME]`, of the right types; `are_texts` where a file has them.
-
-    Raises:
-        ConfigError: naming the first key that is unknown or whose value does not fit.
-    """
-    settings = dimension_settings(name, entry)
-    if not isinstance(given, Mapping):
-        raise ConfigError(f"[{PREFIX}{name}] must be a section of its own, got {shown(given)}")
-    require_known(f"{PREFIX}{name}", given, settings)
-    return {
-        key: settings[key].parse(value) if are_texts else settings[key].check(value) for key, value in given.items()
-    }
-
-
 def multiple(text: str) -> float | None:
-    """The factor that a bound such as `0.1x` stands for, None where the text is no such."""
+    """Returns the factor that a bound such as `0.1x` stands for, None where the text is no such."""
     return float(text[:-1]) if _MULTIPLE.fullmatch(text) else None
 
 
 def dimensions_of(sweep: Mapping[str, Any]) -> dict[str, Any]:
-    """The dimensions in the section `sweep` of a configuration by name, those taken out included."""
+    """Returns the dimensions in the section `sweep` of a configuration by name, those taken out included."""
     return {
         f"{section}.{key}": given
         for section, settings in sweep.items()
@@ -205,16 +208,12 @@ def dimensions_of(sweep: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def check_dimensions(sweep: Mapping[str, Any], env: str | Entry) -> None:
-    """Checks the dimensions in the section `sweep` of a configuration.
-
-    Raises:
-        ConfigError: naming the first that there is no setting for, or whose keys or values do not fit.
-    """
+    """Raises ConfigError for the first dimension that there is no setting for, or whose keys or values do not fit."""
     entry = find(env)
     for name, given in dimensions_of(sweep).items():
         if isinstance(given, Mapping):
-            check_dimension(name, given, entry)
+            check_section(f"{PREFIX}{name}", given, entry)
         elif isinstance(given, (list, tuple)):
-            dimension_settings(name, entry)
+            section_settings(f"{PREFIX}{name}", entry)
         else:
             raise ConfigError(f"[{PREFIX}{name}] must be a dict of a range or a list of values, got {given!r}")

@@ -78,7 +78,7 @@ class ResolvedTrainConfig(TrainConfig):
 def resolve_env_count(
     num_envs: int | Auto, device_type: str, num_buffers: int, agents_per_env: int, world_size: int = 1
 ) -> int:
-    """The C environments in each PufferEnv of a process.
+    """Returns the number of C environments in each PufferEnv of a process.
 
     Processes that train on CPUs share the agents; each GPU gets as many as keep it busy.
 
@@ -116,12 +116,12 @@ def resolve_sizes(config: TrainConfig, num_agents: int, device_type: str, world_
     if minibatch_size == "auto":
         most = world_size * _MOST_STEPS[device_type] if device_type in _MOST_STEPS else _MOST_STEPS_CPU
         wanted = min(max(batch_size // config.num_minibatches, _LEAST_STEPS), most)
-        minibatch_size = row * _even_share(batch_size // row, max(1, wanted // row))
+        segments = batch_size // row
+        count = -(-segments // max(1, wanted // row))  # minibatches, of which the last is about as large as the others
+        minibatch_size = row * -(-segments // count)
         if config.shuffle == "steps" and batch_size % minibatch_size:
             minibatch_size = world_size * nearest_divisor(batch_size // world_size, wanted / world_size)
-    values = {name: getattr(config, name) for name in config.settings()}
-    values["batch_size"], values["minibatch_size"] = batch_size, minibatch_size
-    values["world_size"] = world_size
+    values = {**vars(config), "batch_size": batch_size, "minibatch_size": minibatch_size, "world_size": world_size}
     if config.max_minibatch_size == "auto":
         values["max_minibatch_size"] = minibatch_size // world_size
     if config.num_iterations is not None:
@@ -130,14 +130,9 @@ def resolve_sizes(config: TrainConfig, num_agents: int, device_type: str, world_
 
 
 def nearest_divisor(number: int, wanted: float) -> int:
-    """The divisor of a number that another one, above 0, has to be multiplied or divided by least to become."""
+    """Returns the divisor of a number that is the nearest to another one, above 0, by their ratio."""
     small = [each for each in range(1, math.isqrt(number) + 1) if number % each == 0]
     return min((*small, *(number // each for each in small)), key=lambda each: abs(math.log(each / wanted)))
-
-
-def _even_share(segments: int, limit: int) -> int:
-    count = -(-segments // limit)
-    return -(-segments // count)
 
 
 def _processes_text(world_size: int) -> str:
@@ -153,37 +148,34 @@ def _require_multiple(name: str, value: int, unit: int, reason: str) -> None:
 
 
 def _require_fitting_sizes(config: ResolvedTrainConfig) -> None:
-    processes = _processes_text(config.world_size)
-    row, reason = config.bptt_horizon * config.world_size, f"{processes}bptt_horizon"
-    _require_multiple("batch_size", config.batch_size, row, reason)
+    world_size, batch, total = config.world_size, config.batch_size, config.total_timesteps
+    processes = _processes_text(world_size)
+    row, reason = config.bptt_horizon * world_size, f"{processes}bptt_horizon"
+    _require_multiple("batch_size", batch, row, reason)
     if config.shuffle == "steps":
         _require_whole_passes(config)
     else:
         _require_multiple("minibatch_size", config.minibatch_size, row, reason)
-    if config.minibatch_size > config.batch_size:
+    if config.minibatch_size > batch:
         raise ConfigError(
-            f"[train] minibatch_size must be at most the batch of {config.batch_size} agent steps, "
+            f"[train] minibatch_size must be at most the batch of {batch} agent steps, "
             f"got {config.minibatch_size}; set it to 'auto' or have more environments"
         )
-    if config.minibatch_size > config.max_minibatch_size * config.world_size:
+    unit = config.max_minibatch_size * world_size
+    if config.minibatch_size > unit:
         if config.shuffle == "segments":
             _require_multiple("max_minibatch_size", config.max_minibatch_size, config.bptt_horizon, "bptt_horizon")
-        unit, reason = config.max_minibatch_size * config.world_size, f"{processes}max_minibatch_size"
-        _require_multiple("minibatch_size", config.minibatch_size, unit, reason)
-    if config.total_timesteps < config.batch_size:
-        raise ConfigError(
-            f"[train] total_timesteps must be at least one batch of {config.batch_size} agent steps, "
-            f"got {config.total_timesteps}; ask for {config.batch_size} or more, or {_smaller_batch(config)}"
-        )
-
-
-def _smaller_batch(config: ResolvedTrainConfig) -> str:
-    row = config.bptt_horizon * config.world_size
-    if config.total_timesteps < row:
-        return f"have a bptt_horizon of at most {max(1, config.total_timesteps // config.world_size)} and fewer agents"
-    agents = config.total_timesteps // row
-    each = " in each process" if config.world_size > 1 else ""
-    return f"have at most {agents} agent{'s' * (agents != 1)}{each} at this bptt_horizon of {config.bptt_horizon}"
+        _require_multiple("minibatch_size", config.minibatch_size, unit, f"{processes}max_minibatch_size")
+    if total >= batch:
+        return
+    agents, each = total // row, " in each process" if world_size > 1 else ""
+    fewer = f"have at most {agents} agent{'s' * (agents != 1)}{each} at this bptt_horizon of {config.bptt_horizon}"
+    if agents == 0:
+        fewer = f"have a bptt_horizon of at most {max(1, total // world_size)} and fewer agents"
+    raise ConfigError(
+        f"[train] total_timesteps must be at least one batch of {batch} agent steps, got {total}; ask for {batch} or "
+        f"more, or {fewer}"
+    )
 
 
 def _require_whole_passes(config: ResolvedTrainConfig) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pufferlib.dashboard.output import Output, printable
-from pufferlib.dashboard.panel import BACKGROUND, CYAN, RED, WHITE, cost_text, count_text, number_text, percent_text
+from pufferlib.dashboard.panel import BACKGROUND, CYAN, WHITE, cost_text, count_text, number_text, percent_text
 from pufferlib.errors import ConfigError, MissingExtraError, require_extra
 from pufferlib.reports.recorded_run import STEPS, X_AXES, Curve, Panel, RecordedRun, Split, find_runs, panels
 from pufferlib.runs.folder import write_atomically
@@ -24,14 +24,12 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 
-__all__ = ["BACKGROUND", "CYAN", "GRID", "MUTED", "PHASES", "RED", "SERIES", "SURFACE", "WHITE", "series_colour"]
-
 SURFACE = "#0B2424"  # of plots, tables and bars on the background
 GRID = "#1D3C3C"
 MUTED = "#8FAAAA"  # text that stands back: 7 to 1 on the background
 
 SERIES = (CYAN, WHITE, "#E5484D", "#F2B134", "#8E9BFF", "#7BD88F", "#E48CE0", "#7A9A9A")
-"""Colours of curves; RED itself is too dark for a thin line."""
+"""Colours of curves, which repeat after the last one; RED itself is too dark for a thin line."""
 
 PHASES = {
     "environment": CYAN,
@@ -46,11 +44,6 @@ PHASES = {
 """Colours of the phases of a training."""
 
 
-def series_colour(index: int) -> str:
-    """Returns the colour of a curve; they repeat after the last one."""
-    return SERIES[index % len(SERIES)]
-
-
 FORMATS = (".png", ".svg", ".pdf")
 
 _STYLE = {
@@ -62,6 +55,7 @@ _STYLE = {
     **{"legend.frameon": False, "legend.fontsize": 9, "legend.labelcolor": WHITE, "svg.fonttype": "path"},
     **{"text.parse_math": False, "svg.hashsalt": "pufferlib", "lines.linewidth": 1.7, "lines.solid_capstyle": "round"},
 }
+_LEGEND = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.2), "ncols": 3, "handlelength": 1.0, "columnspacing": 1.2}
 _DASHES = ("-", "--", ":", "-.")  # of the first, second, ... round of colours
 _COLUMNS = 3
 _PANEL_INCHES = (4.4, 2.9)
@@ -70,7 +64,7 @@ _TITLE_POINTS = 13
 _LEGEND_CHARACTERS = 52  # that fit above one column of plots
 _LEGEND_SIGN = 8  # characters' worth of room for a curve's line and the gaps
 _BAR = 0.5  # of the distance from one bar to the next
-_MANY = 1e4  # from here on values are told as 10K
+_MANY = 1e4  # from here on values are written as 10K
 _MOST_MARKED = 25  # logs of a curve that are marked one by one
 
 
@@ -82,14 +76,14 @@ def write_figure(panels: Sequence[Panel | Split], title: str, path: Path) -> Non
     from matplotlib import rc_context
 
     with rc_context(_STYLE):
-        drawn = figure(panels, title)
+        drawn = _figure(panels, title)
         buffer = io.BytesIO()
         drawn.savefig(buffer, format=path.suffix[1:].lower(), dpi=_DOTS_PER_INCH)
     write_atomically(path, buffer.getvalue())
 
 
 def panel_svg(panel: Panel | Split) -> str:
-    """A plot as an `<svg>` element for a page, with nothing that is fetched from elsewhere.
+    """Returns a plot as an `<svg>` element for a page, with nothing that is fetched from elsewhere.
 
     Raises:
         MissingExtraError: if matplotlib is not installed.
@@ -102,14 +96,14 @@ def panel_svg(panel: Panel | Split) -> str:
     nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))  # metadata
     with rc_context({**_STYLE, "figure.facecolor": SURFACE, "savefig.facecolor": SURFACE, "svg.fonttype": "none"}):
         drawn = Figure(figsize=_PANEL_INCHES, layout="constrained")
-        draw_panel(drawn.subplots(), panel)
+        _draw_panel(drawn.subplots(), panel)
         drawn.savefig(buffer, format="svg", metadata=nothing)
     text = buffer.getvalue()
     return text[text.index("<svg") :].strip()
 
 
-def figure(panels: Sequence[Panel | Split], title: str) -> Figure:
-    """The plots as one figure, with one legend for the runs that all of them show."""
+def _figure(panels: Sequence[Panel | Split], title: str) -> Figure:
+    # With one legend for the runs that all plots show.
     from matplotlib.figure import Figure
 
     columns = 2 if len(panels) == 4 else min(_COLUMNS, len(panels))
@@ -117,21 +111,24 @@ def figure(panels: Sequence[Panel | Split], title: str) -> Figure:
     drawn = Figure(figsize=(_PANEL_INCHES[0] * columns, _PANEL_INCHES[1] * rows + 0.7), layout="constrained")
     grid = list(drawn.subplots(rows, columns, squeeze=False).flat)
     for axes, panel in zip(grid, panels, strict=False):
-        draw_panel(axes, panel)
+        _draw_panel(axes, panel)
     for axes in grid[len(panels) :]:
         axes.remove()
-    handles = _handles(grid[: len(panels)], panels)
+    handles: dict[str, Any] = {}
+    for axes, panel in zip(grid, panels, strict=False):
+        if isinstance(panel, Panel) and not panel.is_stacked:
+            lines, names = axes.get_legend_handles_labels()
+            handles = {**dict(zip(names, lines, strict=True)), **handles}
     if len(handles) > 1:
         beside = max(1, _LEGEND_CHARACTERS * columns // (max(map(len, handles)) + _LEGEND_SIGN))
-        told = {"title": printable(title), "title_fontsize": _TITLE_POINTS, "alignment": "left", "ncols": beside}
-        drawn.legend(handles.values(), handles, loc="outside upper left", **told)
+        options = {"title": printable(title), "title_fontsize": _TITLE_POINTS, "alignment": "left", "ncols": beside}
+        drawn.legend(handles.values(), handles, loc="outside upper left", **options)
     else:
         drawn.suptitle(printable(title), x=0.008, ha="left", fontsize=_TITLE_POINTS)
     return drawn
 
 
-def draw_panel(axes: Axes, panel: Panel | Split) -> None:
-    """Draws one plot into matplotlib's axes."""
+def _draw_panel(axes: Axes, panel: Panel | Split) -> None:
     axes.set_title(printable(panel.title))
     if isinstance(panel, Split):
         _draw_bars(axes, panel)
@@ -148,7 +145,7 @@ def draw_panel(axes: Axes, panel: Panel | Split) -> None:
 def _draw_lines(axes: Axes, panel: Panel) -> None:
     for index, curve in enumerate(panel.curves):
         dashes = _DASHES[index // len(SERIES) % len(_DASHES)]
-        style: dict[str, Any] = {"color": series_colour(index), "linestyle": dashes}
+        style: dict[str, Any] = {"color": SERIES[index % len(SERIES)], "linestyle": dashes}
         if len(curve.xs) <= _MOST_MARKED:
             style |= {"marker": "o", "markersize": 3.2}
         axes.plot(curve.xs, curve.ys, label=printable(curve.label), **style)
@@ -170,7 +167,7 @@ def _draw_shares(axes: Axes, panel: Panel) -> None:
     axes.set_ylim(0, 1)
     axes.set_xlim(xs[0], xs[-1])
     axes.yaxis.set_major_formatter(lambda share, _: percent_text(share))
-    _add_phases(axes)
+    axes.legend(**_LEGEND)
 
 
 def _draw_bars(axes: Axes, split: Split) -> None:
@@ -187,20 +184,7 @@ def _draw_bars(axes: Axes, split: Split) -> None:
     axes.set_xlim(0, 1)
     axes.xaxis.set_major_formatter(lambda share, _: percent_text(share))
     axes.grid(visible=False)
-    _add_phases(axes)
-
-
-def _add_phases(axes: Axes) -> None:
-    axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.2), ncols=3, handlelength=1.0, columnspacing=1.2)
-
-
-def _handles(grid: Sequence[Axes], panels: Sequence[Panel | Split]) -> dict[str, Any]:
-    handles: dict[str, Any] = {}
-    for axes, panel in zip(grid, panels, strict=True):
-        if isinstance(panel, Panel) and not panel.is_stacked:
-            lines, names = axes.get_legend_handles_labels()
-            handles = {**dict(zip(names, lines, strict=True)), **handles}
-    return handles
+    axes.legend(**_LEGEND)
 
 
 _ROWS = 10  # characters of a plot's height
@@ -264,7 +248,7 @@ def _print_curves(console: Console, title: str, panel: Panel, curves: Sequence[C
     low, high = points.min(0), points.max(0)  # of all curves, whichever are printed
     span = np.where(high > low, high - low, np.inf)  # a flat curve lies in the middle
     scaled = [
-        ((np.stack((curve.xs, curve.ys), 1) - low) / span + np.where(high > low, 0.0, 0.5), series_colour(index))
+        ((np.stack((curve.xs, curve.ys), 1) - low) / span + np.where(high > low, 0.0, 0.5), SERIES[index % len(SERIES)])
         for index, curve in enumerate(curves)
     ]
     console.print(Text(printable(title), f"bold {WHITE}"))
@@ -278,7 +262,7 @@ def _print_curves(console: Console, title: str, panel: Panel, curves: Sequence[C
     if len(curves) > 1:
         for index, curve in enumerate(curves):
             label = (printable(curve.label), WHITE)
-            console.print(Text.assemble(" " * (_LABEL + 1), ("━━ ", series_colour(index)), label))
+            console.print(Text.assemble(" " * (_LABEL + 1), ("━━ ", SERIES[index % len(SERIES)]), label))
 
 
 def _print_shares(console: Console, title: str, shares: Mapping[str, float], columns: int) -> None:
@@ -303,27 +287,21 @@ def plot_command(
     """Plots the runs that `find_runs` finds by words."""
     runs = find_runs(words, data_dir)
     patterns = None if metric is None else [name.strip() for name in metric.split(",") if name.strip()]
-    drawn = panels(runs, patterns, x)
+    drawn, title = panels(runs, patterns, x), _title(runs)
     if terminal:
-        print(printable(title_of(runs)))
+        print(printable(title))
         print_panels(drawn)
         return
-
-    path = Path(output or f"{_file_name(runs)}.png")
+    path = Path(output or f"{runs[0].name if len(runs) == 1 else 'runs'}.png")
     try:
-        write_figure(drawn, title_of(runs), path)
+        write_figure(drawn, title, path)
     except MissingExtraError as error:
         raise MissingExtraError(f"{error}, or draw on the terminal by --terminal") from error
-    print(printable(f"plotted {title_of(runs)} to {path}"))
+    print(printable(f"plotted {title} to {path}"))
 
 
-def title_of(runs: list[RecordedRun]) -> str:
-    """Returns the title of a plot of runs."""
+def _title(runs: list[RecordedRun]) -> str:
     names = list(dict.fromkeys(run.env_name or run.name for run in runs))
     if len(runs) == 1:
         return f"{names[0]}  {runs[0].run_id}" if runs[0].env_name else names[0]
     return f"{len(runs)} runs of {' and '.join(names) if len(names) < 4 else f'{len(names)} environments'}"
-
-
-def _file_name(runs: list[RecordedRun]) -> str:
-    return runs[0].name if len(runs) == 1 else "runs"

@@ -54,7 +54,7 @@ def runs_command(
 
 
 def listed_runs(data_dir: Path, env: str | None = None) -> tuple[list[RecordedRun], list[Unreadable]]:
-    """The runs in a folder, of one environment where it is named, and what else is there.
+    """Returns the runs in a folder, of one environment where it is named, and what else is there.
 
     Raises:
         ConfigError: if there is no such folder, or no run in it that is asked for.
@@ -81,12 +81,10 @@ def listed_runs(data_dir: Path, env: str | None = None) -> tuple[list[RecordedRu
 
 
 def _runs_inside(folder: Path) -> list[Unreadable]:
-    if is_run(folder):
-        return []
-    inside = Counter(path.parents[1] for depth in ("*", "*/*") for path in folder.glob(f"{depth}/{CONFIG_FILE}"))
+    paths = [] if is_run(folder) else [*folder.glob(f"*/{CONFIG_FILE}"), *folder.glob(f"*/*/{CONFIG_FILE}")]
     return [
         (place, f"{count} run{'s' * (count != 1)}, listed by `puffer runs --data-dir {shlex.quote(str(place))}`")
-        for place, count in sorted(inside.items())
+        for place, count in sorted(Counter(path.parents[1] for path in paths).items())
     ]
 
 
@@ -112,7 +110,7 @@ def print_table(rows: list[tuple[str, ...]]) -> None:
 def fitting(
     header: tuple[str, ...], rows: list[tuple[str, ...]], width: int
 ) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """The columns of a table for which there is room: the last one folds, but not to less than a few words."""
+    """Returns the columns of a table for which there is room: the last one folds, but not to less than a few words."""
     for dropped in (None, *_DISPENSABLE):
         kept = [index for index, name in enumerate(header) if name != dropped]
         header, rows = tuple(header[index] for index in kept), [tuple(row[index] for index in kept) for row in rows]
@@ -136,14 +134,9 @@ def _row(run: RecordedRun, name: str, changed: Mapping[str, Any]) -> tuple[str, 
     )
 
 
-def _by_score(run: RecordedRun) -> tuple[str, float]:
-    # Scores of different environments do not compare.
-    return run.env_name or "", math.inf if run.score is None else -run.score
-
-
 _SORT_KEYS: dict[str, Callable[[RecordedRun], object]] = {
     "date": lambda run: -run.begun.timestamp() if run.begun else math.inf,
-    "score": _by_score,
+    "score": lambda run: (run.env_name or "", math.inf if run.score is None else -run.score),  # within an environment
     "steps": lambda run: -run.steps,
     "time": lambda run: -run.seconds,
 }

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
-import html
 import io
-import math
 import shlex
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -21,76 +19,48 @@ from markupsafe import Markup
 from pufferlib.config import load_config
 from pufferlib.config.flags import EvalOptions
 from pufferlib.dashboard.output import printable, printable_lines, say
-from pufferlib.dashboard.panel import cost_text, count_text, number_text
+from pufferlib.dashboard.panel import BACKGROUND, CYAN, RED, WHITE, cost_text, count_text, number_text
+from pufferlib.dashboard.score import Score, error_text
 from pufferlib.errors import CheckpointError, PufferError, is_installed
 from pufferlib.families.catalog import find_recorded, needs_module
-from pufferlib.reports.figures import BACKGROUND, CYAN, GRID, MUTED, RED, SURFACE, WHITE, panel_svg
+from pufferlib.reports.figures import GRID, MUTED, SURFACE, panel_svg
 from pufferlib.reports.recorded_run import Panel, RecordedRun, find_run, flat_settings, panels
 from pufferlib.runs.folder import CONFIG_FILE, NAMED, write_atomically
 from pufferlib.setting import format_value
 
-
-def escaped(value: object) -> str:
-    """A value as text that means nothing to HTML, in an attribute either, and that every encoding of a file has."""
-    return html.escape(printable_lines(str(value)))
-
-
-def table(header: Sequence[str], rows: Sequence[Sequence[Any]], text_columns: Sequence[int] = ()) -> str:
-    """A table that scrolls by itself where it is too wide.
-
-    Args:
-        header: names of the columns; empty for none.
-        rows: of as many values; everything is escaped.
-        text_columns: which are aligned at the left and may wrap; all others are numbers.
-    """
-
-    def cells(tag: str, values: Sequence[Any]) -> str:
-        kinds = [' class="text"' if column in text_columns else "" for column in range(len(values))]
-        return "".join(f"<{tag}{kind}>{escaped(value)}</{tag}>" for kind, value in zip(kinds, values, strict=True))
-
-    lines = "".join(f"<tr>{cells('td', row)}</tr>" for row in rows)
-    head = f"<thead><tr>{cells('th', header)}</tr></thead>" if header else ""
-    return f'<div class="table"><table>{head}<tbody>{lines}</tbody></table></div>'
-
-
-_PALETTE = {"cyan": CYAN, "red": RED, "white": WHITE, "background": BACKGROUND, "surface": SURFACE} | {
-    "grid": GRID,
-    "muted": MUTED,
+FILE_NAME = "report.html"
+_VIDEO_STEPS = 500  # of the environment: at most 10 to 40 seconds
+_GIF_PICTURES = 20.0  # a second
+_PALETTE = {
+    **{"cyan": CYAN, "red": RED, "white": WHITE, "background": BACKGROUND, "surface": SURFACE},
+    **{"grid": GRID, "muted": MUTED},
 }
 
 
 @dataclass(frozen=True)
-class Evaluation:
-    """The scores of weights of a run.
-
-    Attributes:
-        weights: `last` or `best`.
-        scores: the mean, its standard error and the number of episodes, by statistic.
-    """
-
-    weights: str
-    scores: Mapping[str, tuple[float, float, int]]
-
-
-@dataclass(frozen=True)
 class Content:
-    """Everything that a page shows.
-
-    Attributes:
-        run: the run.
-        plots: `<svg>` elements by their titles.
-        defaults: the settings of its environment by default, by their whole names; None where they are not known.
-        evaluations: of its weights.
-        video: of its newest weights, a file's content and type such as `video/mp4`; None for none.
-        notes: sentences on what is missing, and why.
-    """
+    """Everything that a page shows."""
 
     run: RecordedRun
-    plots: Mapping[str, str]
-    defaults: Mapping[str, Any] | None = None
-    evaluations: Sequence[Evaluation] = ()
-    video: tuple[bytes, str] | None = None
-    notes: Sequence[str] = field(default_factory=list)
+    plots: Mapping[str, str]  # `<svg>` elements by their titles
+    defaults: Mapping[str, Any] | None = None  # settings of its environment by whole names; None where not known
+    evaluations: Mapping[str, Mapping[str, Score]] = field(default_factory=dict)  # scores of `last` and `best` weights
+    video: tuple[bytes, str] | None = None  # of its newest weights, and its type such as `video/mp4`; None for none
+    notes: Sequence[str] = ()  # sentences on what is missing, and why
+
+
+def report_command(
+    word: str,
+    output: str | None = None,
+    episodes: int = 100,
+    video: bool = True,
+    data_dir: str = "experiments",
+) -> None:
+    """Writes the page of the run that a word means, see `find_run`; it may still be running."""
+    run = find_run(word, data_dir)
+    path = Path(output) if output is not None else run.folder / FILE_NAME
+    write_atomically(path, page(gather(run, episodes, video)).encode())
+    print(printable(f"reported {run.name} in {path}"))
 
 
 def page(content: Content) -> str:
@@ -102,24 +72,45 @@ def page(content: Content) -> str:
         lstrip_blocks=True,
         finalize=lambda value: value if isinstance(value, Markup) else printable_lines(str(value)),
     )
-    run, each = content.run, content.evaluations
-    statistics = dict.fromkeys(name for one in each for name in one.scores)
-    scores = [score for one in each for score in one.scores.values()]
+    run, scores = content.run, content.evaluations
+    statistics = dict.fromkeys(name for each in scores.values() for name in each)
+    episodes = max((score.episodes for each in scores.values() for score in each.values()), default=0)
+    top = {name: value for name, value in run.settings.items() if not isinstance(value, Mapping)}
+    changed: list[list[str]] | None = None
+    if content.defaults is not None:
+        changed = [
+            [name, format_value(value), format_value(content.defaults[name])]
+            for name, value in flat_settings(run.settings).items()
+            if name in content.defaults and content.defaults[name] != value
+        ]
+    commands: list[str] = []
+    if run.env_name is not None:
+        commands = [
+            shlex.join(["puffer", "train", run.env_name, "--config", str(run.folder / CONFIG_FILE)]),
+            shlex.join(["puffer", "eval", run.env_name, "--load-model-path", str(run.folder / "last.pt")]),
+        ]
     return environment.get_template("page.html").render(
         palette=_PALETTE,
         run=run,
         title=run.env_name or run.name,
         facts=_facts(run),
         video=content.video and f"data:{content.video[1]};base64,{base64.b64encode(content.video[0]).decode()}",
-        evaluation_header=["statistic", *(f"{one.weights} weights" for one in each)],
-        evaluations=[[name, *(_score_text(one.scores.get(name)) for one in each)] for name in statistics],
-        episodes=f"{max((episodes for _, _, episodes in scores), default=0):,}",
+        evaluation_header=["statistic", *(f"{weights} weights" for weights in scores)],
+        evaluations=[
+            [name, *(error_text(each[name]) if name in each else "-" for each in scores.values())]
+            for name in statistics
+        ],
+        episodes=f"{episodes:,}",
         notes=content.notes,
         plots={title: Markup(svg) for title, svg in content.plots.items()},
-        changed=_changed(content),
+        changed=changed,
         origin=_origin(run.config),
-        commands=_commands(run),
-        sections=_sections(run.settings),
+        commands=commands,
+        sections={
+            name: [(key, format_value(value)) for key, value in values.items()]
+            for name, values in {"base": top, **run.settings}.items()
+            if values and isinstance(values, Mapping) and name != "sweep"  # settings of a search, which this run is not
+        },
     )
 
 
@@ -136,23 +127,6 @@ def _facts(run: RecordedRun) -> dict[str, str]:
     }
 
 
-def _score_text(score: tuple[float, float, int] | None) -> str:
-    if score is None:
-        return "-"
-    mean, error, _ = score
-    return f"{number_text(mean)} ± {float(f'{error:.2g}'):g}" if math.isfinite(error) else number_text(mean)
-
-
-def _changed(content: Content) -> list[list[str]] | None:
-    if content.defaults is None:
-        return None
-    return [
-        [name, format_value(value), format_value(content.defaults[name])]
-        for name, value in flat_settings(content.run.settings).items()
-        if name in content.defaults and content.defaults[name] != value
-    ]
-
-
 def _origin(config: Mapping[str, Any]) -> list[tuple[str, str]]:
     computation = config.get("computation") or {}
     others = {
@@ -161,47 +135,7 @@ def _origin(config: Mapping[str, Any]) -> list[tuple[str, str]]:
         "because": computation.get("because"),
         "policy": config.get("policy_class"),
     }
-    versions = config.get("versions") or {}
-    return [*versions.items(), *((name, value) for name, value in others.items() if value)]
-
-
-def _commands(run: RecordedRun) -> list[str]:
-    if run.env_name is None:
-        return []
-    return [
-        shlex.join(["puffer", "train", run.env_name, "--config", str(run.folder / CONFIG_FILE)]),
-        shlex.join(["puffer", "eval", run.env_name, "--load-model-path", str(run.folder / "last.pt")]),
-    ]
-
-
-def _sections(settings: Mapping[str, Any]) -> dict[str, list[tuple[str, str]]]:
-    top = {name: value for name, value in settings.items() if not isinstance(value, Mapping)}
-    sections = {"base": top, **{name: value for name, value in settings.items() if isinstance(value, Mapping)}}
-    return {
-        name: [(key, format_value(value)) for key, value in values.items()]
-        for name, values in sections.items()
-        if values and name != "sweep"  # settings of a search, which this run is not
-    }
-
-
-FILE_NAME = "report.html"
-_VIDEO_STEPS = 500  # of the environment: at most 10 to 40 seconds
-_GIF_PICTURES = 20.0  # a second
-
-
-def report_command(
-    word: str,
-    output: str | None = None,
-    episodes: int = 100,
-    video: bool = True,
-    data_dir: str = "experiments",
-) -> None:
-    """Writes the page of the run that a word means, see `find_run`; it may still be running."""
-    run = find_run(word, data_dir)
-    path = Path(output) if output is not None else run.folder / FILE_NAME
-    text = page(gather(run, episodes, video))
-    write_atomically(path, text.encode())
-    print(printable(f"reported {run.name} in {path}"))
+    return [*(config.get("versions") or {}).items(), *((name, value) for name, value in others.items() if value)]
 
 
 def gather(run: RecordedRun, episodes: int, video: bool) -> Content:
@@ -211,12 +145,12 @@ def gather(run: RecordedRun, episodes: int, video: bool) -> Content:
     saved = [name for name in reversed(NAMED) if (run.folder / f"{name}.pt").exists()]  # the newest first
     if not saved and (episodes > 0 or video):
         notes.append("Nothing was played: the run has saved no weights yet.")
-    evaluations = []
+    evaluations = {}
     for weights in saved if episodes > 0 else []:
         missing = f"the {weights} weights are not evaluated"
         scores = _noting(notes, missing, partial(_evaluate, run, weights, episodes))
         if scores:
-            evaluations.append(Evaluation(weights, scores))
+            evaluations[weights] = scores
     shown = _noting(notes, "no video", partial(_record, run, saved[0], notes)) if saved and video else None
     return Content(run, plots, _defaults(run), evaluations, shown, notes)
 
@@ -227,13 +161,12 @@ def _plots(run: RecordedRun) -> Iterator[tuple[str, str]]:
         yield f"{panel.title} over agent steps{last}", panel_svg(panel)
 
 
-def _evaluate(run: RecordedRun, weights: str, episodes: int) -> dict[str, tuple[float, float, int]]:
+def _evaluate(run: RecordedRun, weights: str, episodes: int) -> dict[str, Score]:
     from pufferlib.play.scores import evaluate_model  # it imports torch
 
     args = _args(run, weights)
     say(f"playing {episodes} episodes with the {weights} weights")
-    scores = evaluate_model(run.env_name, args, episodes)
-    return {name: (score.mean, score.standard_error, score.episodes) for name, score in scores.items()}
+    return evaluate_model(run.env_name, args, episodes)
 
 
 def _record(run: RecordedRun, weights: str, notes: list[str]) -> tuple[bytes, str] | None:

@@ -8,7 +8,7 @@ import tempfile
 import time
 import warnings
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -41,29 +41,17 @@ _THREADED = ("Native", "Device")  # backends that step environments by threads
 
 @dataclass(frozen=True)
 class ProfileFacts:
-    """The parts of a training that its speed follows from.
+    """The parts of a training that its speed follows from."""
 
-    Attributes:
-        shares: of the wall time by phase, together 1.
-        device: `cpu`, `cuda` or `mps`.
-        backend: of the vector, such as `Native`, which steps environments in C; `GPU` where they are on one.
-        workers: threads or processes that step them.
-        cores: that this process may use.
-        agents: in one batch of observations.
-        update_epochs: passes over every rollout.
-        is_kernel: whether a C kernel computes the policy.
-        why_torch: the reason for torch in place of something faster; None where there is none to name.
-    """
-
-    shares: Mapping[str, float]
-    device: str
-    backend: str
-    workers: int
-    cores: int
-    agents: int
-    update_epochs: float
-    is_kernel: bool
-    why_torch: str | None
+    shares: Mapping[str, float]  # of the wall time by phase, together 1
+    device: str  # `cpu`, `cuda` or `mps`
+    backend: str  # of the vector, such as `Native`, which steps environments in C; `GPU` where they are on one
+    workers: int  # threads or processes that step them
+    cores: int  # that this process may use
+    agents: int  # in one batch of observations
+    update_epochs: float  # passes over every rollout
+    is_kernel: bool  # whether a C kernel computes the policy
+    why_torch: str | None  # the reason for torch in place of something faster; None where there is none to name
 
 
 def parts(shares: Mapping[str, float]) -> dict[str, float]:
@@ -94,21 +82,13 @@ def stepping_text(facts: ProfileFacts) -> str:
 
 
 def _remedy(part: str, facts: ProfileFacts) -> str:
-    if part == "environment":
-        return _faster_environment(facts)
-    if part == "acting" and facts.device != "cpu":
-        return (
-            f"the {facts.device} device is asked in every step for {facts.agents:,} agents; have more of them, by "
-            "--env.num-envs, so that each call does more work"
-        )
+    fewer = "have larger minibatches, by --train.minibatch-size,"
+    if facts.update_epochs > 1.0:
+        fewer = f"learn fewer times from each step, by --train.update-epochs (now {facts.update_epochs:g}),"
     remedy = {
+        "environment": _faster_environment(facts),
         "acting": "have a smaller policy, by --policy.hidden-size",
-        "learning": (
-            f"learn fewer times from each step, by --train.update-epochs (now {facts.update_epochs:g}),"
-            if facts.update_epochs > 1.0
-            else "have larger minibatches, by --train.minibatch-size,"
-        )
-        + " as far as the scores allow, or have a smaller policy",
+        "learning": f"{fewer} as far as the scores allow, or have a smaller policy",
         "evaluation": "evaluate less often, by --train.evaluations",
         "communication": (
             "have larger batches, by --env.num-envs or --train.bptt-horizon, so that gradients are exchanged less often"
@@ -118,6 +98,11 @@ def _remedy(part: str, facts: ProfileFacts) -> str:
             "and look at what callbacks and loggers do"
         ),
     }[part]
+    if part == "acting" and facts.device != "cpu":
+        return (
+            f"the {facts.device} device is asked in every step for {facts.agents:,} agents; have more of them, by "
+            "--env.num-envs, so that each call does more work"
+        )
     if part in ("acting", "learning") and facts.device == "cpu" and not facts.is_kernel and facts.why_torch is not None:
         return f"torch computes the policy, as {facts.why_torch}; change that for the C kernel, or {remedy}"
     return remedy
@@ -146,37 +131,13 @@ _ENDLESS = 10**15  # steps
 class Operator:
     """The time of one kind of operation in the traced iterations.
 
-    Attributes:
-        name: as torch calls it; `learn outside torch` is when a phase did none of torch's operations, in any thread.
-        calls: in all.
-        seconds: of itself, without operations inside of it; on CUDA of the device. Where several threads compute at
-            the same time, each counts for its part of that time: all seconds together are those of the clock.
+    Where several threads compute at the same time, each counts for its part of that time: all seconds together are
+    those of the clock.
     """
 
-    name: str
-    calls: int
-    seconds: float
-
-
-@dataclass(frozen=True)
-class Profile:
-    """The time that a training took, by part.
-
-    Attributes:
-        metrics: of the measured iterations, as `PuffeRL.mean_and_log` returns them.
-        iterations: that were measured, without the profiler.
-        facts: what the advice follows from.
-        computed_by: what computes the policy, and why nothing faster.
-        operators: of the traced iterations, the one that took most first.
-        traced_seconds: of those iterations.
-    """
-
-    metrics: dict[str, float]
-    iterations: int
-    facts: ProfileFacts
-    computed_by: str
-    operators: list[Operator]
-    traced_seconds: float
+    name: str  # as torch calls it; `learn outside torch`: when a phase did none of torch's operations, in any thread
+    calls: int  # in all
+    seconds: float  # of itself, without operations inside of it; on CUDA of the device
 
 
 def profile_command(env_name: str, args: dict[str, Any], seconds: float = 10.0, output: str | None = None) -> None:
@@ -185,12 +146,6 @@ def profile_command(env_name: str, args: dict[str, Any], seconds: float = 10.0, 
     if not path.absolute().parent.is_dir():
         raise StorageError(f"{path} cannot be written, there is no folder {path.parent}; make it first")
     print(printable(f"training {env_name} for {seconds:g} seconds to see where the time goes"), flush=True)
-    print(printable_lines(profile_text(env_name, measure(env_name, args, seconds, path))))
-    print(printable(f"the trace of {TRACED} iterations is {path}; open it in chrome://tracing or ui.perfetto.dev"))
-
-
-def measure(env_name: str, args: dict[str, Any], seconds: float, path: Path) -> Profile:
-    """Measures a training by itself first, then follows a few more iterations with torch's profiler."""
     with _training(env_name, args) as trainer:
         for _ in range(WARM_UP):
             _iterate(trainer)
@@ -201,8 +156,20 @@ def measure(env_name: str, args: dict[str, Any], seconds: float, path: Path) -> 
         iterations = trainer.epoch - first_epoch
         metrics = trainer.mean_and_log()
         operators, traced_seconds = trace(trainer, path)
-        facts = _facts(trainer, metrics)
-        return Profile(metrics, iterations, facts, trainer.computed_by, operators, traced_seconds)
+        facts, computed_by = _facts(trainer, metrics), trainer.computed_by
+    lines = [
+        f"{env_name}: {count_text(metrics['sps'])} steps/s over {iterations} iterations on {facts.device}, "
+        f"{facts.agents:,} agents at a time, stepped by {stepping_text(facts)}",
+        f"computed by {computed_by}",
+        "",
+        _phases_text(metrics),
+        "",
+        _operators_text(operators, traced_seconds),
+        "",
+        advice(facts),
+    ]
+    print(printable_lines("\n".join(lines)))
+    print(printable(f"the trace of {TRACED} iterations is {path}; open it in chrome://tracing or ui.perfetto.dev"))
 
 
 def trace(trainer: PuffeRL, path: Path) -> tuple[list[Operator], float]:
@@ -215,24 +182,26 @@ def trace(trainer: PuffeRL, path: Path) -> tuple[list[Operator], float]:
     activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if is_cuda else [])]
     threads = _ExperimentalConfig(profile_all_threads=True)  # else those that share minibatches are not seen
     profiling = profile(activities=activities, experimental_config=threads)
-    with _quiet(), trainer.phases.marked(record_function), profiling as profiler:
-        begin = time.perf_counter()
-        for _ in range(TRACED):
-            _iterate(trainer)
-        traced_seconds = time.perf_counter() - begin
+    os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # read when a profiler is made for the first time
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with trainer.phases.marked(record_function), profiling as profiler:
+            begin = time.perf_counter()
+            for _ in range(TRACED):
+                _iterate(trainer)
+            traced_seconds = time.perf_counter() - begin
     with storing(path):
         profiler.export_chrome_trace(str(path))
     phases = set(trainer.phases.shares())
     if is_cuda:
-        rows = [_device_operator(event, phases) for event in profiler.key_averages()]
+        events = [event for event in profiler.key_averages() if event.key not in phases]
+        rows = [Operator(event.key, event.count, event.self_device_time_total / 1e6) for event in events]
     else:
         rows = _operators(profiler.events(), phases)
     return sorted((row for row in rows if row.seconds > 0.0), key=lambda row: -row.seconds), traced_seconds
 
 
-def profile_text(env_name: str, found: Profile) -> str:
-    """The profile for a person: speed, split, operations, advice."""
-    metrics, facts = found.metrics, found.facts
+def _phases_text(metrics: Mapping[str, float]) -> str:
     shares = sorted(group(metrics, "performance").items(), key=lambda item: (item[0] == "other", -item[1]))
     device = group(metrics, "device")
     header = ("phase", "share", "seconds an iteration", *(["on the GPU"] if device else []))
@@ -241,78 +210,40 @@ def profile_text(env_name: str, found: Profile) -> str:
         (name, percent_text(share), f"{share * each:.4f}", *([percent_text(device.get(name, 0.0))] if device else []))
         for name, share in shares
     ]
-    lines = [
-        f"{env_name}: {count_text(metrics['sps'])} steps/s over {found.iterations} iterations on {facts.device}, "
-        f"{facts.agents:,} agents at a time, stepped by {stepping_text(facts)}",
-        f"computed by {found.computed_by}",
-        "",
-        plain_table(header, rows),
-        "",
-        _operators_text(found),
-        "",
-        advice(facts),
-    ]
-    return "\n".join(lines)
+    return plain_table(header, rows)
 
 
-def _operators_text(found: Profile) -> str:
-    whole = found.traced_seconds
+def _operators_text(operators: Sequence[Operator], seconds: float) -> str:
     rows = [
-        (each.name, f"{each.calls:,}", f"{1e3 * each.seconds:.1f}", percent_text(each.seconds / whole))
-        for each in found.operators[:_OPERATORS]
+        (each.name, f"{each.calls:,}", f"{1e3 * each.seconds:.1f}", percent_text(each.seconds / seconds))
+        for each in operators[:_OPERATORS]
     ]
     return plain_table(("operation", "calls", "ms", "share"), rows)
-
-
-def _device_operator(event: Any, phases: Collection[str]) -> Operator:
-    if event.key in phases:
-        return Operator(_outside(event.key), event.count, 0.0)
-    return Operator(event.key, event.count, event.self_device_time_total / 1e6)
 
 
 def _operators(events: Sequence[Any], phases: Collection[str]) -> list[Operator]:
     # The thread of the phases does nothing while it waits for others that share a minibatch: that time is theirs.
     own = {event.thread for event in events if event.name in phases}
     spans = [(e.time_range.start, e.time_range.end) for e in events if e.thread not in own and e.cpu_parent is None]
-    busy = _union(spans)
-    part = _length(busy) / max(_length(spans), 1e-9)  # 1 where no two of the threads compute at the same time
+    busy: list[tuple[float, float]] = []
+    for begin, end in sorted(spans):
+        if busy and begin <= busy[-1][1]:
+            busy[-1] = busy[-1][0], max(busy[-1][1], end)
+        else:
+            busy.append((begin, end))
+    busy_time, each_time = (sum(end - begin for begin, end in some) for some in (busy, spans))
+    part = busy_time / max(each_time, 1e-9)  # 1 where no two of the threads compute at the same time
     calls: Counter[str] = Counter()
     microseconds: Counter[str] = Counter()
     for event in events:
         is_phase = event.name in phases
-        name = _outside(event.name) if is_phase else event.name
+        name = f"{event.name} outside torch" if is_phase else event.name
         calls[name] += 1
         microseconds[name] += event.self_cpu_time_total * (1.0 if event.thread in own else part)
         if is_phase:
             begin, end = event.time_range.start, event.time_range.end
             microseconds[name] -= sum(max(0.0, min(end, last) - max(begin, first)) for first, last in busy)
     return [Operator(name, count, microseconds[name] / 1e6) for name, count in calls.items()]
-
-
-def _outside(phase: str) -> str:
-    return f"{phase} outside torch"
-
-
-def _union(spans: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
-    joined: list[tuple[float, float]] = []
-    for begin, end in sorted(spans):
-        if joined and begin <= joined[-1][1]:
-            joined[-1] = joined[-1][0], max(joined[-1][1], end)
-        else:
-            joined.append((begin, end))
-    return joined
-
-
-def _length(spans: Iterable[tuple[float, float]]) -> float:
-    return sum(end - begin for begin, end in spans)
-
-
-@contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # read when a profiler is made for the first time
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield
 
 
 @contextlib.contextmanager

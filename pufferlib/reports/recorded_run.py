@@ -7,6 +7,7 @@ import glob
 import itertools
 import os
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
@@ -25,9 +26,15 @@ from pufferlib.loggers import METRICS_FILE
 from pufferlib.reading import UnreadableFile, lines, open_regular, parse_json, read_json
 from pufferlib.runs.folder import CONFIG_FILE, TRAINER_STATE, find_folder, read_note, writing_process
 
+LATEST = "latest"
 RETURN = "episode/return_mean"
 _MOST_METRICS = 2**28  # bytes of metrics.jsonl: 130,000 lines
 _TAIL_BYTES = 16_384  # of the end of metrics.jsonl: a line has about 2,000
+_SECTIONS = ("train", "env", "policy", "rnn", "vec")
+_IGNORED = frozenset({"package", "env_name", "resume"}) | {  # where a run is and what it tells, not how it learns
+    f"train.{name}" for name in ("data_dir", "log_interval", "checkpoint_interval", "dashboard_interval_seconds")
+}
+_LABEL_CHARACTERS = 48  # of the settings in a legend
 _BEGUN = re.compile(r"(\d{8}_\d{6})_\d{6}_[0-9a-f]{8}$")  # of a run id that `make_run_id` made, in UTC
 
 
@@ -46,8 +53,7 @@ class RecordedRun:
     @property
     def settings(self) -> Mapping[str, Any]:
         """The nested dict of `load_config` that it was begun with; empty where it was not recorded."""
-        found = self.config.get("settings")
-        return found if isinstance(found, dict) else {}
+        return self.config.get("settings", {})
 
     @property
     def env_name(self) -> str | None:
@@ -74,8 +80,6 @@ class RecordedRun:
         """When it was written to last, in seconds since the epoch."""
         paths = (self.folder / METRICS_FILE, self.folder / CONFIG_FILE)
         return max(path.stat().st_mtime for path in paths if path.exists())
-
-    # ----------------------------------------------------------------------------------------------------- its metrics
 
     @cached_property
     def logs(self) -> list[dict[str, Any]]:
@@ -106,6 +110,11 @@ class RecordedRun:
         return "return" if self.score_metric == RETURN else self.score_metric.partition("/")[2]
 
     @property
+    def _scored_by(self) -> str:
+        final = f"{FINAL}/{self.score_metric.partition('/')[2]}"
+        return final if final in self.newest else self.score_metric
+
+    @property
     def score(self) -> float | None:
         """The score of the final policy; of an unfinished run the newest value of the metric; None where there is none.
 
@@ -120,11 +129,6 @@ class RecordedRun:
         return None if found is None else int(found)
 
     @property
-    def _scored_by(self) -> str:
-        final = f"{FINAL}/{self.score_metric.partition('/')[2]}"
-        return final if final in self.newest else self.score_metric
-
-    @property
     def steps(self) -> int:
         """Agent steps up to the last log."""
         return int(number(self.newest.get("agent_steps")) or 0)
@@ -134,29 +138,25 @@ class RecordedRun:
         """Wall time up to the last log."""
         return float(number(self.newest.get("uptime")) or 0.0)
 
-    # ------------------------------------------------------------------------------------------------ what became of it
-
     @cached_property
     def state(self) -> str:
         """`running`, `finished`, `stopped` or `failed`; see `puffer runs --help`."""
         if writing_process(self.folder) is not None:
             return "running"
-        if self._has_all_steps():
+        train = self.settings.get("train") or {}
+        iterations, steps = (number(train.get(name)) for name in ("num_iterations", "total_timesteps"))
+        epoch = number(self.newest.get("epoch")) or 0
+        if iterations is not None and epoch >= iterations:
+            return "finished"
+        if iterations is None and steps is not None and self.steps >= steps:
             return "finished"
         saved_steps = number(read_note(self.folder, "last").get("agent_steps"))
         is_saved = (self.folder / TRAINER_STATE).exists() and saved_steps is not None and saved_steps >= self.steps
         return "stopped" if is_saved else "failed"
 
-    def _has_all_steps(self) -> bool:
-        train = self.settings.get("train") or {}
-        iterations, steps = (number(train.get(name)) for name in ("num_iterations", "total_timesteps"))
-        if iterations is not None:
-            return (number(self.newest.get("epoch")) or 0) >= iterations
-        return steps is not None and self.steps >= steps
-
 
 def read_run(folder: Path) -> RecordedRun:
-    """The run in a folder.
+    """Returns the run in a folder.
 
     Raises:
         CheckpointError: if there is none, or its `config.json` is damaged.
@@ -212,59 +212,43 @@ def _open_metrics(path: Path) -> BinaryIO:
     return file
 
 
-_SECTIONS = ("train", "env", "policy", "rnn", "vec")
-_OF_NO_ACCOUNT = frozenset({"package", "env_name", "resume"}) | {  # where a run is and what it tells, not how it learns
-    f"train.{name}" for name in ("data_dir", "log_interval", "checkpoint_interval", "dashboard_interval_seconds")
-}
-_LABEL_CHARACTERS = 48  # of the settings in a legend
-
-
 def differences(runs: Iterable[RecordedRun]) -> dict[Path, dict[str, Any]]:
-    """Returns the settings in which the runs of an environment differ, by folder.
+    """Returns the settings in which runs differ from others of the same environment, by folder.
 
-    Args:
-        runs: of any environments; only runs of the same one are compared.
-
-    Returns:
-        For each run its values by the setting's whole name, such as `train.learning_rate`; a setting that a run does
-        not have, as one of an earlier version may, is left out there.
+    They have their whole names, such as `train.learning_rate`; one that a run does not have is left out there.
     """
-    groups: dict[str | None, list[RecordedRun]] = {}
-    for run in runs:
-        groups.setdefault(run.env_name, []).append(run)
-    found = {}
-    for group in groups.values():
-        flat = {run.folder: flat_settings(run.settings) for run in group}
-        values: dict[str, set[str]] = {}
-        for settings in flat.values():
-            for name, value in settings.items():
-                values.setdefault(name, set()).add(repr(value))
-        for folder, settings in flat.items():
-            found[folder] = {name: value for name, value in settings.items() if len(values[name]) > 1}
-    return found
+    flat = {run.folder: (run.env_name, flat_settings(run.settings)) for run in runs}
+    values: defaultdict[tuple[str | None, str], set[str]] = defaultdict(set)
+    for env_name, settings in flat.values():
+        for name, value in settings.items():
+            values[env_name, name].add(repr(value))
+    return {
+        folder: {name: value for name, value in settings.items() if len(values[env_name, name]) > 1}
+        for folder, (env_name, settings) in flat.items()
+    }
 
 
 def flat_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings that tell how a run learns, by their whole names; those at the top go without a section."""
+    """Returns the settings that say how a run learns, by their whole names; those at the top go without a section."""
     top = {name: value for name, value in settings.items() if not isinstance(value, Mapping)}
     inside = {
         f"{section}.{name}": value for section in _SECTIONS for name, value in (settings.get(section) or {}).items()
     }
-    return {name: value for name, value in {**top, **inside}.items() if name not in _OF_NO_ACCOUNT}
+    return {name: value for name, value in {**top, **inside}.items() if name not in _IGNORED}
 
 
 def difference_text(settings: Mapping[str, Any]) -> str:
-    """Settings in a line, such as `learning_rate=0.01 seed=3`."""
+    """Returns settings in a line, such as `learning_rate=0.01 seed=3`."""
     return " ".join(f"{name}={text}" for name, text in settings_texts(settings).items())
 
 
 def labels(runs: list[RecordedRun]) -> dict[Path, str]:
-    """A name for each run that no other one has: what it differs in, and where that is long or not enough, its id."""
-    told, short = differences(runs), short_ids(runs)
+    """Returns a unique name for each run: its differing settings, or its id where these are long or alike."""
+    differing, short = differences(runs), short_ids(runs)
     has_several = len({run.env_name for run in runs}) > 1
     names = {}
     for run in runs:
-        text = difference_text(told[run.folder])
+        text = difference_text(differing[run.folder])
         if len(text) > _LABEL_CHARACTERS:  # by then the id is what it is looked up by
             text = f"{text[:_LABEL_CHARACTERS].rpartition(' ')[0]} ... {short[run.folder]}"
         names[run.folder] = " ".join(filter(None, [has_several and run.env_name, text]))
@@ -276,15 +260,12 @@ def labels(runs: list[RecordedRun]) -> dict[Path, str]:
 
 
 def short_ids(runs: Iterable[RecordedRun]) -> dict[Path, str]:
-    """The end of each run's name from its last `_` on, where no other has the same; else the name."""
+    """Returns the end of each run's name from its last `_` on, where no other has the same; else the name."""
     names = {run.folder: run.name for run in runs}
     ends = [name.rpartition("_")[2] for name in names.values()]
     return {
         folder: end if ends.count(end) == 1 else name for (folder, name), end in zip(names.items(), ends, strict=True)
     }
-
-
-LATEST = "latest"
 
 
 def find_runs(words: Iterable[str], data_dir: str | Path) -> list[RecordedRun]:
@@ -295,7 +276,14 @@ def find_runs(words: Iterable[str], data_dir: str | Path) -> list[RecordedRun]:
     """
     found: dict[Path, RecordedRun] = {}
     for word in words:
-        for run in _matching(word, Path(data_dir)) if _is_pattern(word) else [find_run(word, data_dir)]:
+        runs = [find_run(word, data_dir)] if not any(sign in word for sign in "*?[") else []
+        if not runs:
+            folders = [folder for folder in run_folders(Path(data_dir)) if fnmatchcase(folder.name, word)]
+            folders = folders or [Path(path) for path in sorted(glob.glob(word)) if os.path.isdir(path)]
+            runs = list(_readable(folders))
+        if not runs:
+            raise CheckpointError(f"no run in {data_dir} matches {word!r}; `puffer runs` lists them")
+        for run in runs:
             found.setdefault(run.folder.resolve(), run)
     return list(found.values())
 
@@ -337,19 +325,6 @@ def is_run(folder: Path) -> bool:
     return (folder / CONFIG_FILE).is_file() or (folder / METRICS_FILE).is_file()
 
 
-def _is_pattern(word: str) -> bool:
-    return any(sign in word for sign in "*?[")
-
-
-def _matching(pattern: str, data_dir: Path) -> list[RecordedRun]:
-    folders = [folder for folder in run_folders(data_dir) if fnmatchcase(folder.name, pattern)]
-    folders = folders or [Path(path) for path in sorted(glob.glob(pattern)) if os.path.isdir(path)]
-    found = list(_readable(folders))
-    if not found:
-        raise CheckpointError(f"no run in {data_dir} matches {pattern!r}; `puffer runs` lists them")
-    return found
-
-
 def _readable(folders: Iterable[Path]) -> Iterator[RecordedRun]:
     for folder in folders:
         try:
@@ -380,19 +355,12 @@ class Curve:
 
 @dataclass(frozen=True)
 class Panel:
-    """One plot.
+    """One plot."""
 
-    Attributes:
-        title: the metric.
-        x: `agent_steps` or `uptime`.
-        curves: one for each run that has the metric; or of the time split of a run, one for each phase.
-        is_stacked: whether the curves are shares that add up to 1.
-    """
-
-    title: str
-    x: str
-    curves: list[Curve]
-    is_stacked: bool = False
+    title: str  # the metric
+    x: str  # `agent_steps` or `uptime`
+    curves: list[Curve]  # of each run that has the metric; of the time split of a run, of each phase
+    is_stacked: bool = False  # whether the curves are shares that add up to 1
 
 
 @dataclass(frozen=True)
@@ -411,7 +379,7 @@ class Split:
 
 
 def panels(runs: Sequence[RecordedRun], patterns: Iterable[str] | None = None, x: str = STEPS) -> list[Panel | Split]:
-    """The plots of runs.
+    """Returns the plots of runs.
 
     Args:
         runs: one at least.
@@ -429,34 +397,26 @@ def panels(runs: Sequence[RecordedRun], patterns: Iterable[str] | None = None, x
     names = labels(list(runs))
     found: list[Panel | Split] = []
     for name in _standard(runs, known) if patterns is None else _asked(patterns, known):
-        if name == TIME_SPLIT:
-            found.append(time_split(runs[0], x) if len(runs) == 1 else time_splits(runs))
-        else:
+        if name != TIME_SPLIT:
             curves = [_curve(run, name, x, names[run.folder]) for run in runs]
             found.append(Panel(name, x, [curve for curve in curves if curve.xs]))
+        elif len(runs) == 1:  # log by log, the largest phase at the bottom
+            phases = sorted(_phases(runs[0], x), key=lambda curve: (curve.label == "other", -sum(curve.ys)))
+            found.append(Panel("time split", x, phases, is_stacked=True))
+        else:  # from the first log of each to its last
+            each = {names[run.folder]: _phases(run, x) for run in runs}
+            means = {
+                name: {curve.label: sum(curve.ys) / len(curve.ys) for curve in phases}
+                for name, phases in each.items()
+                if phases
+            }
+            found.append(Split("time split", means))
     return found
 
 
-def time_split(run: RecordedRun, x: str = STEPS) -> Panel:
-    """Returns the split of a run's time, log by log: its phases stacked, the largest at the bottom."""
-    curves = [_curve(run, name, x, name.partition("/")[2], missing=0.0) for name in _phase_metrics(run)]
-    curves.sort(key=lambda curve: (curve.label == "other", -sum(curve.ys)))
-    return Panel("time split", x, curves, is_stacked=True)
-
-
-def time_splits(runs: Sequence[RecordedRun]) -> Split:
-    """Returns the split of the time of several runs, each from its first log to its last."""
-    names = labels(list(runs))
-    shares = {}
-    for run in runs:
-        curves = [_curve(run, name, STEPS, name.partition("/")[2], missing=0.0) for name in _phase_metrics(run)]
-        if curves:
-            shares[names[run.folder]] = {curve.label: sum(curve.ys) / len(curve.ys) for curve in curves}
-    return Split("time split", shares)
-
-
-def _phase_metrics(run: RecordedRun) -> list[str]:
-    return [name for name in _known_metrics([run]) if name.startswith(f"{TIME_SPLIT}/")]
+def _phases(run: RecordedRun, x: str) -> list[Curve]:
+    names = [name for name in _known_metrics([run]) if name.startswith(f"{TIME_SPLIT}/")]
+    return [_curve(run, name, x, name.partition("/")[2], missing=0.0) for name in names]
 
 
 def _known_metrics(runs: Sequence[RecordedRun]) -> list[str]:
@@ -473,19 +433,18 @@ def _standard(runs: Sequence[RecordedRun], known: Sequence[str]) -> list[str]:
 
 def _asked(patterns: Iterable[str], known: Sequence[str]) -> list[str]:
     asked: dict[str, None] = {}
-    ends = {name.rpartition("/")[2]: name for name in known if not name.startswith("since_start/")}
+    own = [name for name in known if not name.startswith("since_start/")]
+    ends = {name.rpartition("/")[2]: name for name in own}
     for pattern in patterns:
         named = TIME_SPLIT if pattern == TIME_SPLIT else find_metric(pattern, known) or ends.get(pattern)
         fitting = [named] if named else [name for name in known if fnmatchcase(name, pattern)]
         if not fitting:
-            remedy = nearest(pattern, [*known, *ends]) or f"; there are {_listed(known)}"
-            raise ConfigError(f"no run has a metric {pattern!r}{remedy}")
+            listed = ", ".join([*sorted(own), TIME_SPLIT])
+            raise ConfigError(
+                f"no run has a metric {pattern!r}{nearest(pattern, [*known, *ends]) or f'; there are {listed}'}"
+            )
         asked.update(dict.fromkeys(fitting))
     return list(asked)
-
-
-def _listed(known: Sequence[str]) -> str:
-    return ", ".join([*(name for name in sorted(known) if not name.startswith("since_start/")), TIME_SPLIT])
 
 
 def _curve(run: RecordedRun, metric: str, x: str, label: str, missing: float | None = None) -> Curve:

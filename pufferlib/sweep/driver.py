@@ -37,7 +37,6 @@ from pufferlib.sweep.results import (
     METRIC,
     RETRY_OF,
     RUN_FOLDER,
-    SERVICES,
     STOPPED,
     UNCOUNTED,
     UNSCORED,
@@ -47,22 +46,28 @@ from pufferlib.sweep.results import (
     known_confirmations,
     outstanding,
     remember,
-    results_of,
     uncounted_numbers,
 )
 from pufferlib.sweep.space import Dimension, SearchSpace, optuna_distributions, settled, space_of
 from pufferlib.sweep.study import (
     GRACE_SECONDS,
     HEARTBEAT_SECONDS,
+    DatabaseError,
     claim_metric,
     claim_study,
+    naming_database,
     open_study,
     quiet_optuna,
     study_place,
 )
-from pufferlib.sweep.trial_config import trial_args, trial_settings
-from pufferlib.sweep.trial_process import Job, Slots, TrialProcess, trial_limits
-from pufferlib.sweep.trial_task import TrialTask
+from pufferlib.sweep.trial_config import TrialTask, memory_limit, trial_args, trial_settings
+from pufferlib.sweep.trial_process import Slots, TrialProcess
+
+TICK_SECONDS = 0.25  # between two looks at what runs
+READ_SECONDS = 1.0  # between two looks at what other drivers did
+MAX_SAME_FAILURES = 5  # of the first trials, after which no more begin
+STEPS = "train.total_timesteps"
+SERVICES = ("tensorboard", "wandb", "neptune")
 
 MIN_COMPLETE = 5  # trials, before anything is known of what is usual
 MIN_PROGRESS, MAX_PROGRESS = 0.3, 0.8  # of a run, before anything is known of it, and when its end is worth its cost
@@ -70,137 +75,8 @@ _ALIKE = 3  # complete runs, at least, that were where it is
 _AHEAD = 0.4  # of the way from its score to a useful one: runs that are ahead of it by less are where it is
 _USEFUL = 0.5  # a run that will end below this quantile of the others, for its cost, is of no use
 
-Curve = Sequence[Sequence[float]]
+CurveRows = Sequence[Sequence[float]]
 """Rows of progress, seconds of training until then, and score."""
-
-
-def hopeless_reason(curve: Curve, finished: Sequence[Curve], goal: str) -> str | None:
-    """Returns one sentence why a run can end now, or None.
-
-    A run is useful if it ends above the median of what the complete runs had reached for the cost that this one will
-    have in the end: a short run is not compared with long ones. Its peers are the complete runs, three at least, that
-    at the same progress were no nearer to a useful score than it is, or not much. It can end if no peer was useful.
-    Where learning begins late, some peers were, and no run ends early.
-
-    Args:
-        curve: of the run.
-        finished: curves of complete runs.
-        goal: `maximize` or `minimize`.
-    """
-    finished = [each for each in finished if each]
-    if len(finished) < MIN_COMPLETE or len(curve) < 2 or not MIN_PROGRESS <= curve[-1][0] <= MAX_PROGRESS:
-        return None
-    sign = 1.0 if goal == "maximize" else -1.0
-    own, peers = _signed(curve, sign), [_signed(each, sign) for each in finished]
-    progress, cost = own[-1, 0], own[-1, 1]
-    reached = own[-2:, 2].max()
-    useful = float(np.quantile([_best_until(each, cost / progress) for each in peers], _USEFUL))
-    limit = reached + _AHEAD * max(0.0, useful - reached)
-    alike = [each for each in peers if np.interp(progress, each[:, 0], each[:, 2]) <= limit]
-    if len(alike) < _ALIKE:
-        return None
-    promised = max(each[-1, 2] for each in alike)
-    if max(promised, reached) >= useful:
-        return None
-    more = "more" if goal == "maximize" else "less"
-    return (
-        f"at {progress:.0%} it scored {sign * reached:.4g}; of {len(alike)} trials that were there, none came to "
-        f"{more} than {sign * promised:.4g}, where {sign * useful:.4g} is usual for that cost"
-    )
-
-
-def _signed(curve: Curve, sign: float) -> np.ndarray:
-    rows: Any = np.array(curve, dtype=np.float64)
-    rows[:, 2] *= sign
-    return rows
-
-
-def _best_until(curve: np.ndarray, cost: float) -> float:
-    best = np.maximum.accumulate(curve[:, 2])
-    return float(np.interp(cost, curve[:, 1], best))
-
-
-STEPS = "train.total_timesteps"
-CONFIRM_TICK_SECONDS = 0.25
-
-
-class Confirmations:
-    """Runs the confirmations of a study that no other driver runs.
-
-    A driver claims a confirmation in the study and renews the claim while it runs. Where two drivers claim the same in
-    the same moment, both run it, and one result is kept.
-    """
-
-    def __init__(self, state: SweepState, args: Mapping[str, Any], space: SearchSpace, slots: Slots, driver: str):
-        """Prepares them; `run` runs them.
-
-        Args:
-            state: of the sweep, which is kept up to date.
-            args: the settings that trials are made from.
-            space: of the search.
-            slots: to run in, which are free.
-            driver: a text that no other driver has.
-        """
-        self._state, self._args, self._space = state, args, space
-        self._slots, self._driver = slots, driver
-
-    def run(self, show: Callable[[], None], is_asked_to_stop: Callable[[], bool]) -> None:
-        """Runs the outstanding ones, and waits for other drivers; calls its arguments some times a second."""
-        todo = self._outstanding()
-        while (todo or self._slots.running) and not is_asked_to_stop():
-            for trial, seed in todo:
-                if self._claim(trial.number, seed):
-                    self._start(trial, seed)
-            show()
-            for process in self._slots.wait(CONFIRM_TICK_SECONDS if self._slots.running else 4 * CONFIRM_TICK_SECONDS):
-                outcome, job = process.outcome, process.job
-                if outcome.stopped is None:
-                    score = outcome.score if outcome.is_complete else None
-                    found = Confirmation(
-                        job.number, job.seed, score, outcome.cost, outcome.run_folder or "", outcome.error or ""
-                    )
-                    remember(self._state.study, found)
-            todo = self._outstanding()
-        show()
-
-    def _outstanding(self) -> list[tuple[FoundTrial, int]]:
-        state = self._state
-        state.confirmations = known_confirmations(state.study)
-        results = results_of(state.trials, state.args["sweep"]["goal"])
-        todo = outstanding(results, state.confirmations, state.args, state.metric)
-        state.to_confirm = len(todo)
-        return todo
-
-    def _claim(self, number: int, seed: int) -> bool:
-        # Whether this driver is to start it now; renews the claim of one that it runs.
-        study, key, now = self._state.study, f"{CONFIRMING}/{number}/{seed}", time.time()
-        is_running = any((job.number, job.seed) == (number, seed) for job in self._slots.jobs)
-        if not is_running and not self._slots.is_free:
-            return False
-        driver, claimed = study.user_attrs.get(key, ("", 0.0))
-        if now - claimed < (HEARTBEAT_SECONDS if driver == self._driver else GRACE_SECONDS):
-            return False
-        study.set_user_attr(key, [self._driver, now])
-        return not is_running and study.user_attrs[key][0] == self._driver
-
-    def _start(self, trial: FoundTrial, seed: int) -> None:
-        slot = self._slots.next_slot
-        values = settled(self._space, self._state.trials[trial.number].params)
-        values |= {name: trial.settings[name] for name in (STEPS,) if name in values}  # which may have been raised
-        seeded = {**self._args, "train": {**self._args["train"], "seed": seed}}
-        try:
-            args, _ = trial_args(seeded, values, self._slots.num_cores(slot))
-        except ConfigError as error:  # such as of a machine with less memory than that of the trial
-            remember(self._state.study, Confirmation(trial.number, seed, None, error=str(error)))
-            return
-        task = TrialTask(self._state.env_name, args, self._state.metric, self._slots.limits.memory_bytes, True, slot)
-        log_path = self._state.folder / f"trial_{trial.number:04}_seed_{seed}.log"
-        self._slots.start(Job(task, log_path, trial.number, values, seed))
-
-
-TICK_SECONDS = 0.25  # between two looks at what runs
-READ_SECONDS = 1.0  # between two looks at what other drivers did
-MAX_SAME_FAILURES = 5  # of the first trials, after which no more begin
 
 OnChange = Callable[[SweepState], None]
 
@@ -229,6 +105,7 @@ def run_sweep(
     Raises:
         ConfigError: if the settings are wrong, the metric does not exist, the study is of another sweep, or the first
             trials all fail for the same reason.
+        StorageError: if the database fails.
         KeyboardInterrupt: if it was asked to stop.
     """
     sweep = Sweep(env_name, args, space, sampler)
@@ -237,14 +114,7 @@ def run_sweep(
 
 
 class Sweep:
-    """One driver of a study.
-
-    Attributes:
-        config: the settings of the search.
-        space: what varies.
-        place: where the study is.
-        state: the trials so far and those that run.
-    """
+    """One driver of a study; takes what `run_sweep` takes, and runs nothing before `run`."""
 
     def __init__(
         self,
@@ -253,7 +123,6 @@ class Sweep:
         space: SearchSpace | None = None,
         sampler: BaseSampler | None = None,
     ):
-        # The arguments are those of `run_sweep`; nothing runs yet.
         self.config = config = SweepConfig.from_dict(args["sweep"])
         self.space = space_of(args) if space is None else space
         self._distributions = optuna_distributions(self.space)
@@ -263,20 +132,21 @@ class Sweep:
         train = {**args["train"], "data_dir": str(place.folder)}
         log = {**args["log"], **dict.fromkeys(SERVICES, False)}  # the sweep has a run there, its trials have none
         self._args = {**args, "train": train, "log": log}
-        self._study = study = open_study(place, config.goal)
-        if METRIC in study.user_attrs:
-            claim_metric(study, self._wanted_metric)
-        self._driver = claim_study(study, env_name, self.space)
-        seed = mix_seed(config.seed, self._driver) % 2**32  # drivers of one study do not propose the same
-        study.sampler = sampler or make_sampler(config.method, self.space, seed, config.max_suggestion_cost)
-        self.state = SweepState(env_name, args, self._wanted_metric, study, place.folder, place.flags)
-        self._slots = Slots(config.workers, trial_limits(args["sweep"]))
+        self._slots, self._memory_bytes = Slots(config), memory_limit(args["sweep"], "cpu")
         self._trials: dict[int, optuna.Trial] = {}  # those that this driver runs, by number
         self._reported: dict[int, set[int]] = {}  # tenths of their runs that the study knows
         self._errors: list[str] = []  # of the trials of this driver so far
         self._is_over = self._is_interrupted = False
         self._heartbeat_time = -math.inf
-        self._read()
+        self._study = study = open_study(place, config.goal)
+        self.state = SweepState(env_name, args, self._wanted_metric, study, place.folder)
+        with naming_database(place):
+            if METRIC in study.user_attrs:
+                claim_metric(study, self._wanted_metric)
+            self._driver = claim_study(study, env_name, self.space)
+            self._read()
+        seed = mix_seed(config.seed, self._driver) % 2**32  # drivers of one study do not propose the same
+        study.sampler = sampler or make_sampler(config.method, self.space, seed, config.max_suggestion_cost)
 
     def run(self, on_change: OnChange | None = None) -> None:
         """Does what `run_sweep` describes; may be called once."""
@@ -286,18 +156,27 @@ class Sweep:
         state.deadline = None if minutes is None else state.started + 60 * minutes
         with quiet_optuna(), StopRequest() as stop:
             try:
-                while not self._is_done(stop.requested):
-                    self._advance()
-                if not stop.requested:
-                    confirmations = Confirmations(state, self._args, self.space, self._slots, str(self._driver))
-                    confirmations.run(self._show, lambda: stop.requested)
-            finally:
+                with naming_database(self.place):
+                    while not self._is_done(stop.requested):
+                        self._advance()
+                    if not stop.requested:
+                        self._confirm(stop)
+            except DatabaseError:  # what ran is retried once its heartbeats have ended
                 self._slots.close()
-                for number in list(self._trials):
-                    self._requeue(number, "the sweep was interrupted")
-                self._read()
+                raise
+            except BaseException:
+                self._end_all()
+                raise
+            self._end_all()
         if stop.requested:
             raise KeyboardInterrupt
+
+    def _end_all(self) -> None:
+        self._slots.close()
+        with naming_database(self.place):
+            for number in list(self._trials):
+                self._requeue(number, "the sweep was interrupted")
+            self._read()
 
     # -------------------------------------------------------------------------------------------------------- the loop
 
@@ -316,7 +195,7 @@ class Sweep:
 
     def _advance(self) -> None:
         self._keep_alive()
-        while not self._is_over and self._slots.is_free and self._may_begin():
+        while not self._is_over and self._slots.next_slot is not None and self._may_begin():
             self._begin()
         self._show()
         for process in self._slots.wait(TICK_SECONDS if self._slots.running else READ_SECONDS):
@@ -371,26 +250,39 @@ class Sweep:
             self._discard(trial, "another driver was first to begin it")
         else:
             self._trials[trial.number], self._reported[trial.number] = trial, set()
-            self._start(trial)
+            values, notes = self._long_enough(settled(self.space, trial.params))
+            try:
+                args = self._start(trial.number, values, notes)
+                self._set(trial.number, {CONFIG: trial_settings(self._args, args, self.space.names)})
+            except ConfigError as error:
+                self._fail(trial.number, {COST: 0.0}, str(error))
         self._read()
 
-    def _start(self, trial: optuna.Trial) -> None:
-        values, notes = self._long_enough(settled(self.space, trial.params))
-        slot = self._slots.next_slot
-        try:
-            args, more = trial_args(self._args, values, self._slots.num_cores(slot))
-        except ConfigError as error:
-            self._fail(trial.number, {COST: 0.0}, str(error))
-            return
-        self._set(trial.number, {CONFIG: trial_settings(self._args, args, self.space.names)})
-        log_path = self.state.folder / f"trial_{trial.number:04}.log"
+    def _start(
+        self, number: int, values: Mapping[str, Any], notes: Sequence[str] = (), seed: int | None = None
+    ) -> dict[str, Any]:
+        # Starts a trial, or the confirmation of one on a seed; returns its settings.
+        args, slot = self._args, self._slots.next_slot
+        if seed is not None:
+            args = {**args, "train": {**args["train"], "seed": seed}}
+        args, more = trial_args(args, values, self._slots.num_cores(slot))
+        log_path = self.state.folder / f"trial_{number:04}{'' if seed is None else f'_seed_{seed}'}.log"
         log_path.parent.mkdir(parents=True, exist_ok=True)
         log_path.write_text("".join(f"{note}\n" for note in [*notes, *more]))
-        is_known = METRIC in self._study.user_attrs
         task = TrialTask(
-            self.state.env_name, args, self._wanted_metric, self._slots.limits.memory_bytes, is_known, slot
+            number=number,
+            env_name=self.state.env_name,
+            args=args,
+            metric=self._wanted_metric,
+            memory_bytes=self._memory_bytes,
+            log_path=log_path,
+            is_metric_known=METRIC in self._study.user_attrs,
+            slot=slot,
+            values=values,
+            seed=seed,
         )
-        self._slots.start(Job(task, log_path, trial.number, values))
+        self._slots.start(task)
+        return args
 
     def _long_enough(self, values: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
         # The values of a trial, in which an episode of every agent fits into its steps, and a note of the change. The
@@ -409,7 +301,7 @@ class Sweep:
 
     def _follow(self, process: TrialProcess) -> None:
         # Reports the tenths of a run that are done, and stops a run that promises nothing.
-        number = process.job.number
+        number = process.task.number
         if number not in self._trials:
             process.stop("another driver took it, as this one seemed gone")
             return
@@ -418,15 +310,13 @@ class Sweep:
             self.state.metric = process.metric
         tenths = process.curve.full_windows(process.progress)
         new = sorted(tenths.keys() - self._reported[number])
-        if not new:
-            return
         self._reported[number].update(new)
         try:
             for tenth in new:
                 self._trials[number].report(tenths[tenth], tenth)
         except UpdateFinishedTrialError:  # another driver took it, as this one seemed gone
             del self._trials[number]
-        if self.config.early_stopping and number in self._trials:
+        if new and self.config.early_stopping and number in self._trials:
             complete = [trial for trial in self.state.trials if trial.state is TrialState.COMPLETE]
             curves = [trial.user_attrs.get(CURVE, []) for trial in complete]
             reason = hopeless_reason(process.curve.rows(), curves, self.config.goal)
@@ -443,7 +333,7 @@ class Sweep:
     # --------------------------------------------------------------------------------------------------- a trial's end
 
     def _end(self, process: TrialProcess) -> None:
-        outcome, number = process.outcome, process.job.number
+        outcome, number = process.outcome, process.task.number
         if outcome.ends_sweep:
             self._discard(self._trials.pop(number), outcome.error)
             raise ConfigError(outcome.error)
@@ -494,3 +384,85 @@ class Sweep:
         trial = self._trials.pop(number, None)
         if trial is not None and self._discard(trial, reason):
             self._study.enqueue_trial(trial.params, user_attrs={RETRY_OF: number})
+
+    # --------------------------------------------------------------------------------------------------- confirmations
+
+    def _confirm(self, stop: StopRequest) -> None:
+        # Runs the outstanding confirmations that no other driver runs, and waits for those of others. A driver claims
+        # one in the study and renews the claim while it runs. Where two drivers claim the same in the same moment,
+        # both run it, and one result is kept.
+        todo = self._outstanding()
+        while (todo or self._slots.running) and not stop.requested:
+            for trial, seed in todo:
+                if self._claim(trial.number, seed):
+                    values = settled(self.space, self.state.trials[trial.number].params)
+                    values |= {name: trial.settings[name] for name in (STEPS,) if name in values}  # maybe raised
+                    try:
+                        self._start(trial.number, values, seed=seed)
+                    except ConfigError as error:  # such as of a machine with less memory than that of the trial
+                        remember(self._study, Confirmation(trial.number, seed, None, error=str(error)))
+            self._show()
+            for process in self._slots.wait(TICK_SECONDS if self._slots.running else READ_SECONDS):
+                outcome, task = process.outcome, process.task
+                if outcome.stopped is None:
+                    score = outcome.score if outcome.error is None else None
+                    folder, error = outcome.run_folder or "", outcome.error or ""
+                    remember(self._study, Confirmation(task.number, task.seed, score, outcome.cost, folder, error))
+            todo = self._outstanding()
+        self._show()
+
+    def _outstanding(self) -> list[tuple[FoundTrial, int]]:
+        state = self.state
+        state.confirmations = known_confirmations(self._study)
+        todo = outstanding(state.results(), state.args, state.threshold)
+        state.to_confirm = len(todo)
+        return todo
+
+    def _claim(self, number: int, seed: int) -> bool:
+        # Whether this driver is to start it now; renews the claim of one that it runs.
+        key, now, driver = f"{CONFIRMING}/{number}/{seed}", time.time(), str(self._driver)
+        tasks = [process.task for process in self._slots.running.values()]
+        is_running = any((task.number, task.seed) == (number, seed) for task in tasks)
+        if not is_running and self._slots.next_slot is None:
+            return False
+        claimer, claimed = self._study.user_attrs.get(key, ("", 0.0))
+        if now - claimed < (HEARTBEAT_SECONDS if claimer == driver else GRACE_SECONDS):
+            return False
+        self._study.set_user_attr(key, [driver, now])
+        return not is_running and self._study.user_attrs[key][0] == driver
+
+
+def hopeless_reason(curve: CurveRows, finished: Sequence[CurveRows], goal: str) -> str | None:
+    """Returns one sentence why a run can end now, or None.
+
+    A run is useful if it ends above the median of what the complete runs had reached for the cost that this one will
+    have in the end: a short run is not compared with long ones. Its peers are the complete runs, three at least, that
+    at the same progress were no nearer to a useful score than it is, or not much. It can end if no peer was useful.
+    Where learning begins late, some peers were, and no run ends early.
+
+    Args:
+        curve: of the run.
+        finished: curves of complete runs.
+        goal: `maximize` or `minimize`.
+    """
+    finished = [each for each in finished if each]
+    if len(finished) < MIN_COMPLETE or len(curve) < 2 or not MIN_PROGRESS <= curve[-1][0] <= MAX_PROGRESS:
+        return None
+    sign = 1.0 if goal == "maximize" else -1.0
+    own, *peers = [np.array(each, dtype=np.float64) * (1.0, 1.0, sign) for each in (curve, *finished)]
+    progress, cost = own[-1, 0], own[-1, 1]
+    reached = own[-2:, 2].max()
+    until_then = [np.interp(cost / progress, each[:, 1], np.maximum.accumulate(each[:, 2])) for each in peers]
+    useful = float(np.quantile(until_then, _USEFUL))
+    limit = reached + _AHEAD * max(0.0, useful - reached)
+    alike = [each for each in peers if np.interp(progress, each[:, 0], each[:, 2]) <= limit]
+    if len(alike) < _ALIKE:
+        return None
+    promised = max(each[-1, 2] for each in alike)
+    if max(promised, reached) >= useful:
+        return None
+    more = "more" if goal == "maximize" else "less"
+    return (
+        f"at {progress:.0%} it scored {sign * reached:.4g}; of {len(alike)} trials that were there, none came to "
+        f"{more} than {sign * promised:.4g}, where {sign * useful:.4g} is usual for that cost"
+    )

@@ -70,9 +70,15 @@ def read_history(trials: Sequence[FrozenTrial], direction: StudyDirection, space
     points = np.array([row[0] for row in rows]).reshape(-1, len(space.dimensions))
     progress, costs, scores = np.array([row[1:] for row in rows], dtype=float).reshape(-1, 3).T
     kept = _worth_keeping(progress, scores)
-    points, progress, costs, scores = points[kept], progress[kept], costs[kept], scores[kept]
-    open_ends = [np.array(each).reshape(-1, len(space.dimensions)) for each in (pending, stopped)]
-    return History(points, progress, costs, scores, *open_ends, len(known))
+    return History(
+        points=points[kept],
+        progress=progress[kept],
+        costs=costs[kept],
+        scores=scores[kept],
+        pending=np.array(pending).reshape(-1, len(space.dimensions)),
+        stopped=np.array(stopped).reshape(-1, len(space.dimensions)),
+        begun=len(known),
+    )
 
 
 def _worth_keeping(progress: np.ndarray, scores: np.ndarray) -> np.ndarray:
@@ -180,7 +186,7 @@ class Proposal:
     """
 
     def __init__(self, space: SearchSpace, history: History, max_cost: float, generator: np.random.Generator):
-        """Fits the models; no candidate is taken that is expected to cost more than `max_cost`, if there is another."""
+        # No candidate is taken that is expected to cost more than `max_cost`, if there is another.
         self._space, self._generator = space, generator
         self._has_progress = bool((history.progress < 1.0).any())
         features = self._features(history.points, history.progress)
@@ -192,8 +198,19 @@ class Proposal:
         ran = ~np.isnan(history.scores)  # what a failure took says nothing of what a whole run takes
         self._costs = Surrogate(features[ran], np.log(history.costs[ran]), seed)
         self._limit = self._costs.warp(np.log([max_cost]))[0] if np.isfinite(max_cost) else np.inf
-        self._find_front(np.concatenate([history.points[history.is_final], open_ends]))
-        self._aim()
+
+        # The front is that of the models, because what was seen is partly luck.
+        tried = np.concatenate([history.points[history.is_final], open_ends])
+        features = self._features(tried)
+        expected, costs = self._scores.predict(features)[0], self._costs.predict(features)[0]
+        front = pareto_front(costs, expected)
+        self._parents, costs, expected = tried[front], costs[front], expected[front]
+
+        width, draw = costs[-1] - costs[0], generator.random
+        base = costs[-1] if draw() < _DEAREST else costs[0] + width * draw()
+        self._target = min(base + max(_SLACK * width, _LEAST_SLACK) * draw(), self._limit)
+        self._tolerance = max(_TOLERANCE * width, _LEAST_TOLERANCE)
+        self._best = best_within(costs, expected, self._target)
 
     def _features(self, points: np.ndarray, progress: np.ndarray | None = None) -> np.ndarray:
         features = self._space.features(points)
@@ -201,35 +218,23 @@ class Proposal:
             return features
         return np.column_stack([features, np.ones(len(points)) if progress is None else progress])
 
-    def _find_front(self, tried: np.ndarray) -> None:
-        # By the models, because what was seen is partly luck.
-        features = self._features(tried)
-        scores, _ = self._scores.predict(features)
-        costs, _ = self._costs.predict(features)
-        front = pareto_front(costs, scores)
-        self._parents, self._front_costs, self._front_scores = tried[front], costs[front], scores[front]
-
-    def _aim(self) -> None:
-        low, high = self._front_costs[0], self._front_costs[-1]
-        width, draw = high - low, self._generator.random
-        base = high if draw() < _DEAREST else low + width * draw()
-        self._target = min(base + max(_SLACK * width, _LEAST_SLACK) * draw(), self._limit)
-        self._tolerance = max(_TOLERANCE * width, _LEAST_TOLERANCE)
-        self._best = best_within(self._front_costs, self._front_scores, self._target)
-
     def point(self) -> np.ndarray:
         """Returns the point to try, float64 of shape `[dimensions]`."""
         near = perturbed(self._space, self._parents, _CANDIDATES, self._generator)
         points = np.concatenate([near, sample_uniform(self._space, _UNIFORM_CANDIDATES, self._generator)])
         ratings = self._ratings(points)
-        if self._generator.random() < self._greed:
-            return self._refined(points, ratings)
-        return self._drawn(points[np.argsort(-ratings)[:_COMPETITORS]])
-
-    @property
-    def _greed(self) -> float:
         quiet = np.log(_NOISE / self._scores.noise) / np.log(_NOISE / _NO_NOISE)
-        return _GREEDY + (_GREEDIEST - _GREEDY) * float(np.clip(quiet, 0.0, 1.0))
+        greed = _GREEDY + (_GREEDIEST - _GREEDY) * float(np.clip(quiet, 0.0, 1.0))
+        if self._generator.random() >= greed:
+            points = points[np.argsort(-ratings)[:_COMPETITORS]]
+            features = self._features(points)
+            return points[np.argmax(self._scores.draw(features, self._generator) - self._excess(features))]
+        for largest in _NEARER_STEPS:
+            best = np.argsort(-ratings)[:_REFINED]
+            near = perturbed(self._space, points[best], _NEAR, self._generator, largest)
+            points = np.concatenate([points[best], near])
+            ratings = np.concatenate([ratings[best], self._ratings(near)])
+        return points[np.argmax(ratings)]
 
     def _ratings(self, points: np.ndarray) -> np.ndarray:
         features = self._features(points)
@@ -241,20 +246,6 @@ class Proposal:
         excess = (np.maximum(0.0, costs - self._target) / self._tolerance) ** 2
         return excess + np.where(costs > self._limit, _FORBIDDEN * (1.0 + costs - self._limit), 0.0)
 
-    def _refined(self, points: np.ndarray, ratings: np.ndarray) -> np.ndarray:
-        for largest in _NEARER_STEPS:
-            best = np.argsort(-ratings)[:_REFINED]
-            near = perturbed(self._space, points[best], _NEAR, self._generator, largest)
-            points, ratings = (
-                np.concatenate([points[best], near]),
-                np.concatenate([ratings[best], self._ratings(near)]),
-            )
-        return points[np.argmax(ratings)]
-
-    def _drawn(self, points: np.ndarray) -> np.ndarray:
-        features = self._features(points)
-        return points[np.argmax(self._scores.draw(features, self._generator) - self._excess(features))]
-
 
 _FIRST_TRIALS = 4  # and one for each dimension, before models say anything
 
@@ -264,7 +255,7 @@ class ProteinSampler(BaseSampler):
 
     It starts at the centre of the space and near it. Then Gaussian processes predict score and cost from every point of
     the learning curves, candidates are near the front of scores against costs, and a candidate is rated by the
-    improvement that it promises for a cost that is drawn anew for every trial: see `Proposal`.
+    improvement that it promises for a cost that is drawn for every trial: see `Proposal`.
 
     Trials have their costs and curves in their attributes; without them the cost is the time that a trial took. Failed
     trials count as the worst score seen. Trials that run, were stopped, or were too short to be scored get the score

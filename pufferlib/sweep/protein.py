@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import optuna
 from optuna.trial import TrialState, create_trial
@@ -14,7 +14,7 @@ from pufferlib.errors import APIUsageError, ConfigError
 from pufferlib.sweep.command import best_settings, show_sweep
 from pufferlib.sweep.driver import Sweep
 from pufferlib.sweep.proposal import make_sampler
-from pufferlib.sweep.results import COST, CURVE, results_of, winner
+from pufferlib.sweep.results import COST, CURVE
 from pufferlib.sweep.space import (
     Categorical,
     Dimension,
@@ -26,9 +26,6 @@ from pufferlib.sweep.space import (
     space_of,
 )
 from pufferlib.sweep.study import quiet_optuna
-
-if TYPE_CHECKING:
-    from pufferlib.sweep.results import SweepState
 
 
 class Protein:
@@ -80,10 +77,22 @@ class Protein:
             raise APIUsageError("Protein needs something to vary, got neither env_name nor search_space")
         given = {"num_trials": num_trials, "metric": metric, "goal": goal, **settings}
         given = {name: value for name, value in given.items() if value is not None}
-        self._env_name = env_name
-        self._args = _with_search(load_config(env_name) if args is None else args, given) if env_name else {}
+        self._env_name, self._args = env_name, {}
+        if env_name is not None:
+            args = load_config(env_name) if args is None else args
+            require_sections(args)
+            SweepConfig.require_known(given)
+            self._args = {**args, "sweep": {**args.get("sweep", {}), **given}}
         self._config = SweepConfig.from_dict(self._args["sweep"] if env_name else given)
-        self.space, self._names = _named_space(env_name, self._args, search_space)
+        if env_name is None:
+            self.space = SearchSpace(tuple(_free_dimension(name, one) for name, one in search_space.items()))
+        elif search_space is None:
+            self.space = space_of(self._args)
+        else:
+            self.space = choices_of(env_name, self._args, search_space)
+        self._names = {name: name for name in self.space.names}  # those of the settings by those in the search space
+        if env_name is not None and search_space is not None:
+            self._names = {given: resolved_name(self._args, given) for given in search_space}
         self.best_args: dict[str, Any] | None = None
         self._pending: list[optuna.Trial] = []
         sampler = make_sampler(self._config.method, self.space, self._config.seed, self._config.max_suggestion_cost)
@@ -109,15 +118,15 @@ class Protein:
             raise APIUsageError("optimize() trains in an environment, and there is none; give Protein an env_name")
         sweep = Sweep(self._env_name, self._args, self.space)
         show_sweep(sweep, "the same call", quiet)
-        self.study = sweep.state.study
-        return self._best(sweep.state)
-
-    def _best(self, state: SweepState) -> dict[str, Any]:
-        best = winner(results_of(state.trials, self._config.goal), state.confirmations)
+        state, self.study = sweep.state, sweep.state.study
+        best = state.results().winner
         if best is None:
             raise ConfigError(f"no trial has run to its end, of {len(state.trials)}; see {state.folder}")
-        self.best_args = _merged(self._args, best_settings(state, best.trial))
-        return {given: best.trial.settings[name] for given, name in self._names.items()}
+        merged = {name: dict(value) if isinstance(value, Mapping) else value for name, value in self._args.items()}
+        for section, values in best_settings(state, best).items():
+            (merged if section == "base" else merged[section]).update(values)
+        self.best_args = merged
+        return {given: best.settings[name] for given, name in self._names.items()}
 
     def suggest(self) -> dict[str, Any]:
         """Returns the values to try next, by the names of the search space; report their score with `observe`.
@@ -146,26 +155,27 @@ class Protein:
         missing = [name for name in self._names if name not in values]
         if missing:
             raise APIUsageError(f"observe() needs a value of {', '.join(missing)}, got {dict(values)}")
-        _require_numbers(cost, curve)
-        is_failed = score is None or not math.isfinite(score)
+        if not 0 <= cost < math.inf:
+            raise APIUsageError(f"observe() needs a cost in [0, inf), got {cost}")
+        for row in curve:
+            if len(row) != 3 or not 0 < row[0] <= 1 or not 0 <= row[1] < math.inf:
+                expected = "[progress in (0, 1], cost in [0, inf), score]"
+                raise APIUsageError(f"observe() needs a curve of {expected}, got {list(row)}")
+        score = None if score is None or not math.isfinite(score) else score
+        state = TrialState.FAIL if score is None else TrialState.COMPLETE
         known = {COST: float(cost), CURVE: [[float(part) for part in row] for row in curve]}
         trial = next((each for each in self._pending if self._is_of(each, values)), None)
         if trial is None:
-            self._add(values, None if is_failed else score, known)
+            point = self.space.point({name: values[given] for given, name in self._names.items()})
+            params, distributions = self.space.values(point), optuna_distributions(self.space)
+            added = create_trial(state=state, value=score, params=params, distributions=distributions, user_attrs=known)
+            self.study.add_trial(added)
             return
         self._pending.remove(trial)
         for name, value in known.items():
             trial.set_user_attr(name, value)
         with quiet_optuna():
-            self.study.tell(trial, None if is_failed else score, TrialState.FAIL if is_failed else None)
-
-    def _add(self, values: Mapping[str, Any], score: float | None, known: Mapping[str, Any]) -> None:
-        point = self.space.point({name: values[given] for given, name in self._names.items()})
-        state = TrialState.FAIL if score is None else TrialState.COMPLETE
-        params, distributions = self.space.values(point), optuna_distributions(self.space)
-        self.study.add_trial(
-            create_trial(state=state, value=score, params=params, distributions=distributions, user_attrs=dict(known))
-        )
+            self.study.tell(trial, score, state)
 
     def _is_of(self, trial: optuna.Trial, values: Mapping[str, Any]) -> bool:
         suggested = self._by_given_names(settled(self.space, trial.params))
@@ -173,34 +183,6 @@ class Protein:
 
     def _by_given_names(self, values: Mapping[str, Any]) -> dict[str, Any]:
         return {given: values[name] for given, name in self._names.items()}
-
-
-def _require_numbers(cost: float, curve: Sequence[Sequence[float]]) -> None:
-    if not 0 <= cost < math.inf:
-        raise APIUsageError(f"observe() needs a cost in [0, inf), got {cost}")
-    for row in curve:
-        if len(row) != 3 or not 0 < row[0] <= 1 or not 0 <= row[1] < math.inf:
-            found = f"got {list(row)}"
-            raise APIUsageError(f"observe() needs a curve of [progress in (0, 1], cost in [0, inf), score], {found}")
-
-
-def _with_search(args: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    require_sections(args)
-    SweepConfig.require_known(given)
-    return {**args, "sweep": {**args.get("sweep", {}), **given}}
-
-
-def _named_space(
-    env_name: str | None, args: Mapping[str, Any], search_space: Mapping[str, Any] | None
-) -> tuple[SearchSpace, dict[str, str]]:
-    if env_name is None:
-        space = SearchSpace(tuple(_free_dimension(name, given) for name, given in (search_space or {}).items()))
-        return space, {name: name for name in space.names}
-    if search_space is None:
-        space = space_of(args)
-        return space, {name: name for name in space.names}
-    space = choices_of(env_name, args, search_space)
-    return space, {given: resolved_name(args, given) for given in search_space}
 
 
 def _free_dimension(name: str, given: object) -> Dimension | Categorical:
@@ -213,10 +195,3 @@ def _free_dimension(name: str, given: object) -> Dimension | Categorical:
             f"is_integer, got {given!r}"
         )
     return Dimension(name, **given)
-
-
-def _merged(args: Mapping[str, Any], settings: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    found = {name: dict(value) if isinstance(value, Mapping) else value for name, value in args.items()}
-    for section, values in settings.items():
-        (found if section == "base" else found[section]).update(values)
-    return found

@@ -1,4 +1,4 @@
-"""Results of trials: the attributes of a study that hold them, the front of the best, and confirmations.
+"""Results of trials: the attributes of a study that hold them, the best, and confirmations.
 
 Confirmations are runs of the best trials on fresh seeds, because the winner of a sweep is often luck. The study keeps
 every result under a key of its own, so that a sweep that continues repeats none.
@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from statistics import mean, pstdev
 from typing import TYPE_CHECKING, Any
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from optuna.trial import TrialState
 
-from pufferlib.dashboard.panel import number_text
+from pufferlib.dashboard.panel import cost_text, number_text, short_names, value_text
 
 if TYPE_CHECKING:
     from optuna import Study
@@ -46,11 +47,261 @@ SPACE = "space"  # a text that is the same for the same dimensions
 CONFIRMATION = "confirmation"  # "confirmation/TRIAL/SEED": {"score" or None, "cost", "run_folder", "error"} of its run
 CONFIRMING = "confirming"  # "confirming/TRIAL/SEED": [key of the driver that runs it, seconds since the epoch]
 
+FIRST_SEED = 1_000_000  # of confirmations, above that of the run: those of trials are below
+IMPORTANCE_TRIALS = 20  # complete ones: of fewer, importance is noise
+_TREE_DEPTH = 6  # of the forest behind importance: as right as deeper ones, and 10 times as fast for 400 trials
+
+
+@dataclass(frozen=True)
+class Confirmation:
+    """One more run of a trial's settings."""
+
+    trial: int  # the number of the trial
+    seed: int  # of the run
+    score: float | None  # None where the run failed
+    cost: float = 0.0  # seconds of training, until it failed where it did
+    run_folder: str = ""  # of the run; empty where it is not known
+    error: str = ""  # why it failed, one sentence; empty where it did not
+
+
+@dataclass(frozen=True)
+class FoundTrial:
+    """A trial that has ended."""
+
+    number: int
+    state: str  # complete, stopped, failed or uncounted
+    score: float  # what it reached; NaN where it scored nothing
+    cost: float  # seconds of training; NaN where it is not known
+    settings: Mapping[str, Any]  # what it ran with of what the sweep varies, by name, such as `train.learning_rate`
+    curve: Sequence[Sequence[float]] = ()  # rows of progress, seconds of training until then, and score
+    run_folder: str = ""  # of the run, with its weights; empty where it is not known
+    episodes: int | None = None  # how many the score is of; None where that is not known, or it is of none
+    reason: str = ""  # why it failed or was stopped, one sentence
+    begun: datetime | None = None
+    ended: datetime | None = None
+    runs: Sequence[Confirmation] = ()  # with its settings, by seed; none where it was not confirmed
+
+    @property
+    def episodes_text(self) -> str:
+        """A text such as `1,000`; `-` where their number is not known."""
+        return "-" if self.episodes is None else f"{self.episodes:,}"
+
+    @property
+    def scores(self) -> list[float]:
+        """The scores of the confirmations that did not fail."""
+        return [run.score for run in self.runs if run.score is not None]
+
+    @property
+    def num_failed(self) -> int:
+        """The number of confirmations that failed."""
+        return len(self.runs) - len(self.scores)
+
+    @property
+    def confirmed_text(self) -> str:
+        """A text such as `0.95 ± 0.02 on 3 fresh seeds`; empty where it was not confirmed."""
+        if not self.runs:
+            return ""
+        score = f"{number_text(mean(self.scores))} ± {pstdev(self.scores):.2g}" if self.scores else "-"
+        failures = f", {self.num_failed} failed" if self.num_failed else ""
+        return f"{score} on {len(self.runs)} fresh seed{'s' * (len(self.runs) != 1)}{failures}"
+
+    @property
+    def text(self) -> str:
+        """A text such as `trial 7: 0.98 in 12s of training, confirmed 0.95 ± 0.02 on 3 fresh seeds`."""
+        of = "" if self.episodes is None else f" over {self.episodes_text} episodes"
+        again = f", confirmed {self.confirmed_text}" if self.runs else ""
+        return f"trial {self.number}: {number_text(self.score)}{of} in {cost_text(self.cost)} of training{again}"
+
+
+@dataclass(frozen=True)
+class Results:
+    """The results of the trials of a study."""
+
+    goal: str  # `maximize` or `minimize`
+    ended: Sequence[FoundTrial]  # all that have ended, by their numbers
+    complete: Sequence[FoundTrial]  # those with a finite score, the best first; of equal scores the cheaper
+    front: Sequence[FoundTrial]  # those of them that no other beats at their cost, the cheapest first
+    running: int  # how many are running
+
+    @property
+    def stopped(self) -> list[FoundTrial]:
+        """Those that were stopped early."""
+        return [trial for trial in self.ended if trial.state == "stopped"]
+
+    @property
+    def failed(self) -> list[FoundTrial]:
+        """Those that failed and count."""
+        return [trial for trial in self.ended if trial.state == "failed"]
+
+    @property
+    def total_cost(self) -> float:
+        """Seconds of training of all trials."""
+        return sum(trial.cost for trial in self.ended if math.isfinite(trial.cost))
+
+    @property
+    def num_ended(self) -> int:
+        """The number of trials that have ended and count."""
+        return sum(trial.state != "uncounted" for trial in self.ended)
+
+    @property
+    def best(self) -> FoundTrial | None:
+        """The trial with the best score; None where there is none."""
+        return self.complete[0] if self.complete else None
+
+    @property
+    def confirmed(self) -> list[FoundTrial]:
+        """The confirmed trials, the best first: fewest failures, then the best mean, then the cheapest."""
+
+        def rank(trial: FoundTrial) -> tuple[int, float, float]:
+            score = -goal_sign(self.goal) * mean(trial.scores) if trial.scores else math.inf
+            return trial.num_failed, score, _cost_rank(trial)
+
+        return sorted((trial for trial in self.complete if trial.runs), key=rank)
+
+    @property
+    def winner(self) -> FoundTrial | None:
+        """The trial that was confirmed best, else that with the best score; None where no trial is complete."""
+        confirmed = self.confirmed
+        return confirmed[0] if confirmed and confirmed[0].scores else self.best
+
+    def cheapest_past(self, threshold: float | None) -> FoundTrial | None:
+        """Returns the cheapest trial that reached a score; None where none did, or `threshold` is None."""
+        if threshold is None:
+            return None
+        sign = goal_sign(self.goal)
+        return next((trial for trial in self.front if sign * trial.score >= sign * threshold), None)
+
+
+@dataclass
+class RunningTrial:
+    """A run in a process of this driver, or of another."""
+
+    number: int  # of the trial; of a confirmation, that of the trial which it confirms
+    values: Mapping[str, Any]  # of the settings that the sweep varies, by name, such as `train.learning_rate`
+    started: float  # `time.monotonic()` when its process began
+    progress: float = 0.0  # the part of its steps that is done, in [0, 1]
+    cost: float = 0.0  # seconds of training so far
+    curve: Sequence[Sequence[float]] = ()  # rows of progress, seconds of training until then, and score
+    seed: int | None = None  # that of a confirmation; None for a trial
+    host: str = ""  # name of the machine, where another driver runs it
+
+
+@dataclass
+class SweepState:
+    """A sweep, as one driver of its study sees it."""
+
+    env_name: str
+    args: Mapping[str, Any]  # as `load_config` returns them; those of the search are in the section `sweep`
+    metric: str  # the name in the logs of the metric that trials are scored by, such as `environment/perf`
+    study: Study  # Optuna's, with further attributes of its own and its trials
+    folder: Path  # for the sweep's files: the best settings, the report, the trials' logs
+    started: float = 0.0  # `time.monotonic()` when this driver began
+    deadline: float | None = None  # the `time.monotonic()` after which no trial begins; None for no limit
+    trials: Sequence[FrozenTrial] = ()  # all of the study as the driver last read them
+    running: list[RunningTrial] = field(default_factory=list)  # the runs of this driver, by slot
+    confirmations: Sequence[Confirmation] = ()  # runs of the best trials on fresh seeds that have ended
+    to_confirm: int = 0  # the number of confirmations that have not ended; 0 while trials run
+
+    @property
+    def sweep(self) -> Mapping[str, Any]:
+        """The settings of the search."""
+        return self.args["sweep"]
+
+    @property
+    def threshold(self) -> float | None:
+        """The score at which the environment is solved; None where it has none, or the sweep has another metric."""
+        solve = self.args.get("solve")
+        return solve["threshold"] if solve and self.metric.rpartition("/")[2] == solve["metric"] else None
+
+    def results(self) -> Results:
+        """Returns the results of all trials as the driver last read them."""
+        return results_of(self.trials, self.sweep["goal"], self.confirmations)
+
+
+def trial_columns(
+    trials: Sequence[FoundTrial], text: Callable[[object], str] = value_text
+) -> list[tuple[str, list[str]]]:
+    """Returns the headings and cells of a table of trials, with the settings of the first; `text` writes their values.
+
+    It has no column of episodes or confirmations where no trial has any.
+    """
+    if not trials:
+        return []
+    columns = [
+        ("trial", [str(trial.number) for trial in trials]),
+        ("score", [number_text(trial.score) for trial in trials]),
+        ("episodes", [trial.episodes_text for trial in trials]),
+        ("cost", [cost_text(trial.cost) for trial in trials]),
+        ("confirmed", [trial.confirmed_text or "-" for trial in trials]),
+    ]
+    known = [column for column in columns if {*column[1]} != {"-"} or column[0] == "cost"]
+    names = short_names(list(trials[0].settings)).items()
+    return known + [(short, [text(trial.settings.get(name, "-")) for trial in trials]) for name, short in names]
+
+
+def results_of(trials: Sequence[FrozenTrial], goal: str, confirmations: Sequence[Confirmation] = ()) -> Results:
+    """Returns the results of all trials of a study; the goal is `maximize` or `minimize`."""
+    sign, uncounted = goal_sign(goal), uncounted_numbers(trials)
+    runs: dict[int, list[Confirmation]] = {}
+    for run in sorted(confirmations, key=lambda run: (run.trial, run.seed)):
+        runs.setdefault(run.trial, []).append(run)
+    ended = [_found(trial, uncounted, runs.get(trial.number, ())) for trial in trials if trial.state.is_finished()]
+    complete = [trial for trial in ended if trial.state == "complete"]
+    complete.sort(key=lambda trial: (-sign * trial.score, _cost_rank(trial), trial.number))
+    priced = [trial for trial in complete if math.isfinite(trial.cost)]
+    costs, scores = np.array([(trial.cost, trial.score) for trial in priced]).reshape(-1, 2).T
+    front = [priced[place] for place in pareto_front(costs, sign * scores)]
+    return Results(goal, ended, complete, front, sum(trial.state is TrialState.RUNNING for trial in trials))
+
+
+def _found(trial: FrozenTrial, uncounted: set[int], runs: Sequence[Confirmation]) -> FoundTrial:
+    known, state, reason = trial.user_attrs, "complete", ""
+    if trial.state is TrialState.PRUNED:
+        state, reason = "stopped", known.get(STOPPED) or "stopped early"
+    elif trial.state is TrialState.FAIL or not math.isfinite(trial.value):
+        state = "uncounted" if trial.number in uncounted else "failed"
+        reason = known.get(ERROR) or "its driver was killed"
+    return FoundTrial(
+        number=trial.number,
+        state=state,
+        score=trial.value if trial.value is not None and math.isfinite(trial.value) else math.nan,
+        cost=cost_of(trial),
+        settings=settings_of(trial),
+        curve=known.get(CURVE, ()),
+        run_folder=known.get(RUN_FOLDER) or "",
+        episodes=known.get(EPISODES),
+        reason=str(reason),
+        begun=trial.datetime_start,
+        ended=trial.datetime_complete,
+        runs=runs,
+    )
+
+
+def _cost_rank(trial: FoundTrial) -> float:
+    return math.inf if math.isnan(trial.cost) else trial.cost
+
 
 def uncounted_numbers(trials: Sequence[FrozenTrial]) -> set[int]:
     """Returns the numbers of failed trials that do not count: they never ran, or run again under another number."""
     retried = {number for trial in trials for number in trial.system_attrs.get("retry_history", ())}  # by Optuna
     return retried | {trial.number for trial in trials if trial.user_attrs.get(UNCOUNTED)}
+
+
+def settings_of(trial: FrozenTrial) -> dict[str, Any]:
+    """Returns the settings of a trial by name: those that it ran with where they are known, else the proposed ones."""
+    ran = trial.user_attrs.get(CONFIG, {})
+    found = {f"{section}.{key}": value for section, keys in ran.items() for key, value in keys.items()}
+    return {**{name: found.get(name, value) for name, value in trial.params.items()}, **found}
+
+
+def cost_of(trial: FrozenTrial) -> float:
+    """Returns the seconds of training of a trial; NaN where they are not known."""
+    return float(trial.user_attrs.get(COST, math.nan))
+
+
+def goal_sign(goal: str) -> int:
+    """Returns the factor of a score that makes a higher one better."""
+    return -1 if goal == "minimize" else 1
 
 
 def pareto_front(costs: np.ndarray, scores: np.ndarray) -> np.ndarray:
@@ -71,110 +322,6 @@ def best_within(costs: np.ndarray, scores: np.ndarray, limit: float) -> float:
     return float(np.max(affordable)) if len(affordable) else float(np.min(scores))
 
 
-IMPORTANCE_TRIALS = 20  # complete ones: of fewer, importance is noise
-_TREE_DEPTH = 6  # of the forest behind importance: as right as deeper ones, and 10 times as fast for 400 trials
-
-
-@dataclass(frozen=True)
-class FoundTrial:
-    """A trial that ran to its end."""
-
-    number: int  # of the trial
-    score: float  # what it reached
-    cost: float  # seconds of training; NaN where it is not known
-    settings: Mapping[str, Any]  # what it ran with of what the sweep varies, by name, such as `train.learning_rate`
-    curve: Sequence[Sequence[float]] = ()  # rows of progress, seconds of training until then, and score
-    run_folder: str = ""  # of the run, with its weights; empty where it is not known
-    episodes: int | None = None  # how many the score is of; None where that is not known, or it is of none
-
-    @property
-    def episodes_text(self) -> str:
-        """A text such as `1,000`; `-` where it is None."""
-        return "-" if self.episodes is None else f"{self.episodes:,}"
-
-
-@dataclass(frozen=True)
-class EndedEarly:
-    """A trial that failed or was stopped, with one sentence why."""
-
-    number: int
-    reason: str
-
-
-@dataclass(frozen=True)
-class Results:
-    """The results of the trials of a study."""
-
-    goal: str  # `maximize` or `minimize`
-    # all that ran to their end with a finite score, the best first; of equal scores the cheaper
-    complete: Sequence[FoundTrial]
-    front: Sequence[FoundTrial]  # those of them that no other beats at their cost, the cheapest first
-    stopped: Sequence[EndedEarly]  # those that were stopped early
-    failed: Sequence[EndedEarly]  # those that failed
-    # those that failed and do not count, as they never ran or run again under another number
-    uncounted: Sequence[EndedEarly]
-    running: int  # how many are running
-    total_cost: float  # seconds of training of all trials
-
-    @property
-    def best(self) -> FoundTrial | None:
-        """The trial with the best score; None where there is none."""
-        return self.complete[0] if self.complete else None
-
-    @property
-    def num_ended(self) -> int:
-        """The number of trials that have ended and count."""
-        return len(self.complete) + len(self.stopped) + len(self.failed)
-
-    def cheapest_past(self, threshold: float) -> FoundTrial | None:
-        """Returns the cheapest trial that reached a score; None where none did."""
-        sign = goal_sign(self.goal)
-        return next((trial for trial in self.front if sign * trial.score >= sign * threshold), None)
-
-
-def results_of(trials: Sequence[FrozenTrial], goal: str) -> Results:
-    """Returns the results of all trials of a study; the goal is `maximize` or `minimize`."""
-    complete = sorted(filter(None, map(_found, trials)), key=lambda trial: _rank(trial, goal))
-    priced = [trial for trial in complete if math.isfinite(trial.cost)]
-    uncounted = uncounted_numbers(trials)
-    failed = [trial for trial in trials if trial.state.is_finished() and trial.state is not TrialState.PRUNED]
-    failed = [_ended(trial, ERROR, "its driver was killed") for trial in failed if _found(trial) is None]
-    costs, scores = np.array([(trial.cost, trial.score) for trial in priced]).reshape(-1, 2).T
-    return Results(
-        goal=goal,
-        complete=complete,
-        front=[priced[place] for place in pareto_front(costs, goal_sign(goal) * scores)],
-        stopped=[_ended(trial, STOPPED, "stopped early") for trial in trials if trial.state is TrialState.PRUNED],
-        failed=[each for each in failed if each.number not in uncounted],
-        uncounted=[each for each in failed if each.number in uncounted],
-        running=sum(trial.state is TrialState.RUNNING for trial in trials),
-        total_cost=sum(cost for cost in map(cost_of, trials) if math.isfinite(cost)),
-    )
-
-
-def settings_of(trial: FrozenTrial) -> dict[str, Any]:
-    """Returns the settings of a trial by name: those that it ran with where they are known, else the proposed ones."""
-    ran = trial.user_attrs.get(CONFIG, {})
-    found = {f"{section}.{key}": value for section, keys in ran.items() for key, value in keys.items()}
-    return {**{name: found.get(name, value) for name, value in trial.params.items()}, **found}
-
-
-def cost_of(trial: FrozenTrial) -> float:
-    """Returns the seconds of training of a trial; NaN where they are not known."""
-    return float(trial.user_attrs.get(COST, math.nan))
-
-
-def goal_sign(goal: str) -> int:
-    """Returns the factor of a score that makes a higher one better."""
-    return -1 if goal == "minimize" else 1
-
-
-def solve_threshold(args: Mapping[str, Any], metric: str) -> float | None:
-    """Returns the score at which the environment is solved; None where it has none, or the sweep has another metric."""
-    solve = args.get("solve")
-    return solve["threshold"] if solve and metric.rpartition("/")[2] == solve["metric"] else None
-
-
 def importance(study: Study) -> dict[str, float]:
     """Returns how much of the scores' variance each setting explains, the most important first; they sum to 1.
 
@@ -183,8 +330,9 @@ def importance(study: Study) -> dict[str, float]:
     """
     from optuna.importance import FanovaImportanceEvaluator, get_param_importances
 
-    trials = [trial for trial in study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,)) if _found(trial)]
-    if len(trials) < IMPORTANCE_TRIALS or len({trial.value for trial in trials}) == 1:
+    scores = [trial.value for trial in study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))]
+    scores = [score for score in scores if math.isfinite(score)]
+    if len(scores) < IMPORTANCE_TRIALS or len({*scores}) == 1:
         return {}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of trials with other settings, which are left out
@@ -192,192 +340,35 @@ def importance(study: Study) -> dict[str, float]:
     return {name: float(share) for name, share in sorted(found.items(), key=lambda item: -item[1])}
 
 
-def _found(trial: FrozenTrial) -> FoundTrial | None:
-    if trial.state is not TrialState.COMPLETE or trial.value is None or not math.isfinite(trial.value):
-        return None
-    remembered = trial.user_attrs
-    return FoundTrial(
-        number=trial.number,
-        score=trial.value,
-        cost=cost_of(trial),
-        settings=settings_of(trial),
-        curve=remembered.get(CURVE, ()),
-        run_folder=remembered.get(RUN_FOLDER) or "",
-        episodes=remembered.get(EPISODES),
-    )
+def outstanding(results: Results, args: Mapping[str, Any], threshold: float | None) -> list[tuple[FoundTrial, int]]:
+    """Returns the trials and seeds of the confirmations that have not ended, the best trial first.
 
-
-def _rank(trial: FoundTrial, goal: str) -> tuple[float, float, int]:
-    return -goal_sign(goal) * trial.score, math.inf if math.isnan(trial.cost) else trial.cost, trial.number
-
-
-def _ended(trial: FrozenTrial, attribute: str, otherwise: str) -> EndedEarly:
-    return EndedEarly(trial.number, str(trial.user_attrs.get(attribute) or otherwise))
-
-
-FIRST_SEED = 1_000_000  # above that of the run: those of trials are below
-
-
-@dataclass(frozen=True)
-class Confirmation:
-    """One more run of a trial's settings."""
-
-    trial: int  # the number of the trial
-    seed: int  # of the run
-    score: float | None  # None where the run failed
-    cost: float = 0.0  # seconds of training, until it failed where it did
-    run_folder: str = ""  # of the run; empty where it is not known
-    error: str = ""  # why it failed, one sentence; empty where it did not
-
-
-@dataclass(frozen=True)
-class ConfirmedTrial:
-    """A trial with all its confirmations."""
-
-    trial: FoundTrial  # as the search saw it
-    runs: Sequence[Confirmation] = ()  # with its settings; none where it was not confirmed
-
-    @property
-    def scores(self) -> list[float]:
-        """The scores of the runs that did not fail."""
-        return [run.score for run in self.runs if run.score is not None]
-
-    @property
-    def mean(self) -> float:
-        """The mean of the scores; NaN where there are none."""
-        return mean(self.scores) if self.scores else math.nan
-
-    @property
-    def spread(self) -> float:
-        """The standard deviation of the scores."""
-        return pstdev(self.scores) if self.scores else math.nan
-
-    @property
-    def num_failed(self) -> int:
-        """The number of runs that failed."""
-        return len(self.runs) - len(self.scores)
-
-    @property
-    def text(self) -> str:
-        """A text such as `0.95 ± 0.02 on 3 fresh seeds`; empty where it was not confirmed."""
-        if not self.runs:
-            return ""
-        mean = f"{number_text(self.mean)} ± {self.spread:.2g}" if self.scores else "-"
-        failures = f", {self.num_failed} failed" if self.num_failed else ""
-        return f"{mean} on {len(self.runs)} fresh seed{'s' * (len(self.runs) != 1)}{failures}"
-
-
-def candidates(results: Results, count: int, threshold: float | None = None) -> list[FoundTrial]:
-    """Returns the best trials that differ in their settings, and the cheapest of those that reached a threshold."""
-    chosen: list[FoundTrial] = []
+    They are of the best trials that differ in their settings, and of the cheapest past the threshold; no trial of the
+    sweep ran with those seeds.
+    """
+    sweep, chosen = args["sweep"], []
     for trial in results.complete:
-        if len(chosen) == count:
-            break
-        if all(trial.settings != other.settings for other in chosen):
+        if len(chosen) < sweep["confirm_best"] and all(trial.settings != other.settings for other in chosen):
             chosen.append(trial)
-    cheapest = results.cheapest_past(threshold) if chosen and threshold is not None else None
-    if cheapest is not None and all(cheapest.settings != other.settings for other in chosen):
+    cheapest = results.cheapest_past(threshold)
+    if chosen and cheapest is not None and all(cheapest.settings != other.settings for other in chosen):
         chosen.append(cheapest)
-    return chosen
-
-
-def fresh_seeds(args: Mapping[str, Any]) -> list[int]:
-    """Returns the seeds of confirmations, with which no trial of the sweep ran."""
     first = args["train"]["seed"] + FIRST_SEED
-    return list(range(first, first + args["sweep"]["confirm_seeds"]))
-
-
-def outstanding(
-    results: Results, known: Sequence[Confirmation], args: Mapping[str, Any], metric: str
-) -> list[tuple[FoundTrial, int]]:
-    """Returns the trials and seeds that have not run yet, the best trial first."""
-    done = {(run.trial, run.seed) for run in known}
-    chosen = candidates(results, args["sweep"]["confirm_best"], solve_threshold(args, metric))
-    return [(trial, seed) for trial in chosen for seed in fresh_seeds(args) if (trial.number, seed) not in done]
-
-
-def confirmed_trials(results: Results, known: Sequence[Confirmation]) -> list[ConfirmedTrial]:
-    """Returns the confirmed trials, the best first: fewest failures, then the best mean, then the cheapest."""
-    runs: dict[int, list[Confirmation]] = {}
-    for run in sorted(known, key=lambda run: (run.trial, run.seed)):
-        runs.setdefault(run.trial, []).append(run)
-    found = [ConfirmedTrial(trial, runs[trial.number]) for trial in results.complete if trial.number in runs]
-    return sorted(found, key=lambda each: (each.num_failed, *_confirmed_rank(each, results.goal)))
-
-
-def winner(results: Results, known: Sequence[Confirmation]) -> ConfirmedTrial | None:
-    """Returns the trial that was confirmed best, else that with the best score; None where no trial is complete."""
-    found = confirmed_trials(results, known)
-    if found and found[0].scores:
-        return found[0]
-    return None if results.best is None else ConfirmedTrial(results.best)
-
-
-def cheapest_solver(results: Results, known: Sequence[Confirmation], threshold: float | None) -> ConfirmedTrial | None:
-    """Returns the cheapest trial that reached a threshold with its confirmations; None where there is none."""
-    found = None if threshold is None else results.cheapest_past(threshold)
-    if found is None:
-        return None
-    return ConfirmedTrial(found, [run for run in known if run.trial == found.number])
+    seeds = range(first, first + sweep["confirm_seeds"])
+    return [(trial, seed) for trial in chosen for seed in seeds if all(run.seed != seed for run in trial.runs)]
 
 
 def known_confirmations(study: Study) -> list[Confirmation]:
     """Returns the confirmations in a study."""
-    found = []
-    for key, value in study.user_attrs.items():
-        kind, _, place = key.partition("/")
-        if kind == CONFIRMATION and place:
-            trial, seed = map(int, place.split("/"))
-            found.append(Confirmation(trial, seed, **value))
-    return found
+    parted = [(key.split("/"), value) for key, value in study.user_attrs.items()]
+    return [
+        Confirmation(int(place[1]), int(place[2]), **value)
+        for place, value in parted
+        if place[0] == CONFIRMATION and len(place) == 3
+    ]
 
 
 def remember(study: Study, run: Confirmation) -> None:
     """Stores a confirmation in a study."""
     value = {"score": run.score, "cost": run.cost, "run_folder": run.run_folder, "error": run.error}
     study.set_user_attr(f"{CONFIRMATION}/{run.trial}/{run.seed}", value)
-
-
-def _confirmed_rank(each: ConfirmedTrial, goal: str) -> tuple[float, float]:
-    score = -goal_sign(goal) * each.mean if each.scores else math.inf
-    return score, math.inf if math.isnan(each.trial.cost) else each.trial.cost
-
-
-SERVICES = ("tensorboard", "wandb", "neptune")
-
-
-@dataclass
-class RunningTrial:
-    """A run in a process of this driver, or of another."""
-
-    number: int  # of the trial; of a confirmation, that of the trial which it confirms
-    values: Mapping[str, Any]  # of the settings that the sweep varies, by name, such as `train.learning_rate`
-    started: float  # `time.monotonic()` when its process began
-    progress: float = 0.0  # the part of its steps that is done, in [0, 1]
-    cost: float = 0.0  # seconds of training so far
-    # rows of progress, seconds of training until then, and score, the newest last
-    curve: Sequence[Sequence[float]] = ()
-    seed: int | None = None  # that of a confirmation; None for a trial
-    host: str = ""  # name of the machine, where another driver runs it
-
-
-@dataclass
-class SweepState:
-    """A sweep, as one driver of its study sees it."""
-
-    env_name: str  # the environment
-    # its settings, a nested dict as `load_config` returns it; those of the search are in its section `sweep`
-    args: Mapping[str, Any]
-    metric: str  # the name in the logs of the metric that trials are scored by, such as `environment/perf`
-    study: Study  # Optuna's, with further attributes of its own and its trials
-    folder: Path  # for the sweep's files: the best settings, the report, the trials' logs
-    # the flags that find the study again, such as `--storage sqlite:///sweeps.db --study breakout`; empty where the
-    # settings alone do
-    where: str = ""
-    started: float = 0.0  # `time.monotonic()` when this driver began
-    deadline: float | None = None  # the `time.monotonic()` after which no trial begins; None for no limit
-    # all of the study as the driver last read them, those of other drivers among them
-    trials: Sequence[FrozenTrial] = ()
-    running: list[RunningTrial] = field(default_factory=list)  # the runs of this driver, by slot
-    confirmations: Sequence[Confirmation] = ()  # runs of the best trials on fresh seeds that have ended
-    to_confirm: int = 0  # the number of confirmations that have not ended; 0 while trials run

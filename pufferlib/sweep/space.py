@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import types
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Union, get_args, get_origin
@@ -13,12 +13,21 @@ import numpy as np
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
 
 from pufferlib.config import policy_classes
-from pufferlib.config.sections import check_dimension, dimensions_of, multiple, section_settings, split_name
+from pufferlib.config.sections import PREFIX, check_section, dimensions_of, multiple, section_settings, split_name
 from pufferlib.errors import ConfigError, nearest
 from pufferlib.families.catalog import find
 from pufferlib.setting import Setting, class_settings
 
-DISTRIBUTIONS = ("uniform", "int_uniform", "uniform_pow2", "log_normal", "logit_normal")
+ValueCurve = Callable[[float], float]
+
+_CURVES: dict[str, tuple[ValueCurve, ValueCurve]] = {  # from a value to what its coordinate is linear in, and back
+    "uniform": (float, float),
+    "int_uniform": (float, float),
+    "uniform_pow2": (math.log2, lambda curved: 2.0**curved),
+    "log_normal": (math.log, math.exp),
+    "logit_normal": (lambda value: math.log(value / (1 - value)), lambda curved: 1 / (1 + math.exp(-curved))),
+}
+DISTRIBUTIONS = tuple(_CURVES)
 _DIGITS = 10  # of a value: a coordinate gives back no more
 AUTO_SCALE = 0.3  # of the range: two thirds of the first trials lie within this of the centre
 
@@ -41,41 +50,33 @@ class Dimension:
     is_integer: bool = False
 
     def __post_init__(self):
-        if self.distribution not in DISTRIBUTIONS:
-            remedy = nearest(str(self.distribution), DISTRIBUTIONS) or f"; there are {', '.join(DISTRIBUTIONS)}"
-            raise ConfigError(f"{self._label} has the distribution {self.distribution!r}, which does not exist{remedy}")
         if self.distribution in ("int_uniform", "uniform_pow2"):
             object.__setattr__(self, "is_integer", True)
-        if not self.min < self.max:
-            raise ConfigError(f"{self._label} needs min below max, got {self.min} and {self.max}")
-        self._require_range()
-        if self.mean is not None and not self.min <= self.mean <= self.max:
-            raise ConfigError(f"{self._label} needs a mean within [{self.min}, {self.max}], got {self.mean}")
-        if not 0 < self.scale <= 1:
-            raise ConfigError(f"{self._label} needs a scale in (0, 1], a part of the range, got {self.scale}")
+        problem = self._problem()
+        if problem is not None:
+            raise ConfigError(f"[sweep.{self.name}] {problem}")
 
-    def _require_range(self) -> None:
-        if not (math.isfinite(self.min) and math.isfinite(self.max)):
-            raise ConfigError(f"{self._label} needs a finite range, got {self.min} to {self.max}")
-        if self.distribution in ("log_normal", "uniform_pow2") and self.min <= 0:
-            raise ConfigError(f"{self._label} is {self.distribution}, so min must be above 0, got {self.min}")
-        if self.distribution == "logit_normal" and not 0 < self.min < self.max < 1:
-            found = f"got {self.min} and {self.max}"
-            raise ConfigError(f"{self._label} is logit_normal, so min and max must be within (0, 1), {found}")
-        if self.is_integer and math.floor(self.max) <= math.ceil(self.min):
-            raise ConfigError(f"{self._label} needs two whole numbers in its range, got {self.min} to {self.max}")
-        for bound in (self.min, self.max):
-            if self.distribution == "uniform_pow2" and not math.log2(bound).is_integer():
-                raise ConfigError(f"{self._label} is uniform_pow2, so min and max must be powers of two, got {bound}")
-
-    @property
-    def _label(self) -> str:
-        return f"[sweep.{self.name}]"
-
-    @property
-    def width(self) -> int:
-        """Columns of its features."""
-        return 1
+    def _problem(self) -> str | None:
+        low, high, kind = self.min, self.max, self.distribution
+        if kind not in DISTRIBUTIONS:
+            remedy = nearest(str(kind), DISTRIBUTIONS) or f"; there are {', '.join(DISTRIBUTIONS)}"
+            return f"has the distribution {kind!r}, which does not exist{remedy}"
+        if not low < high:
+            return f"needs min below max, got {low} and {high}"
+        if not (math.isfinite(low) and math.isfinite(high)):
+            return f"needs a finite range, got {low} to {high}"
+        if kind in ("log_normal", "uniform_pow2") and low <= 0:
+            return f"is {kind}, so min must be above 0, got {low}"
+        if kind == "logit_normal" and not 0 < low < high < 1:
+            return f"is logit_normal, so min and max must be within (0, 1), got {low} and {high}"
+        if self.is_integer and math.floor(high) <= math.ceil(low):
+            return f"needs two whole numbers in its range, got {low} to {high}"
+        for bound in (low, high) if kind == "uniform_pow2" else ():
+            if not math.log2(bound).is_integer():
+                return f"is uniform_pow2, so min and max must be powers of two, got {bound}"
+        if self.mean is not None and not low <= self.mean <= high:
+            return f"needs a mean within [{low}, {high}], got {self.mean}"
+        return None if 0 < self.scale <= 1 else f"needs a scale in (0, 1], a part of the range, got {self.scale}"
 
     @property
     def centre(self) -> float:
@@ -84,30 +85,20 @@ class Dimension:
 
     def coordinate(self, value: float) -> float:
         """Returns the coordinate of a value, which is first clipped to the range."""
-        low, high = self._curve(self.min), self._curve(self.max)
-        return (self._curve(min(max(value, self.min), self.max)) - low) / (high - low)
+        curve, _ = _CURVES[self.distribution]
+        low, high = curve(self.min), curve(self.max)
+        return (curve(min(max(value, self.min), self.max)) - low) / (high - low)
 
     def value(self, coordinate: float) -> float | int:
         """Returns the value of a coordinate, within the range."""
-        low, high = self._curve(self.min), self._curve(self.max)
+        curve, inverse = _CURVES[self.distribution]
+        low, high = curve(self.min), curve(self.max)
         curved = low + min(max(coordinate, 0.0), 1.0) * (high - low)
         if self.distribution == "uniform_pow2":
             return 2 ** round(curved)
-        rounded = float(f"{self._inverse(curved):.{_DIGITS}g}")  # 0.01 is not 0.010000000000000004
+        rounded = float(f"{inverse(curved):.{_DIGITS}g}")  # 0.01 is not 0.010000000000000004
         found = min(max(rounded, self.min), self.max)
         return min(max(round(found), math.ceil(self.min)), math.floor(self.max)) if self.is_integer else found
-
-    def _curve(self, value: float) -> float:
-        if self.distribution == "logit_normal":
-            return math.log(value / (1 - value))
-        if self.distribution == "uniform_pow2":
-            return math.log2(value)
-        return math.log(value) if self.distribution == "log_normal" else value
-
-    def _inverse(self, curved: float) -> float:
-        if self.distribution == "logit_normal":
-            return 1 / (1 + math.exp(-curved))
-        return math.exp(curved) if self.distribution == "log_normal" else curved
 
 
 @dataclass(frozen=True)
@@ -120,11 +111,6 @@ class Categorical:
     def __post_init__(self):
         if not self.choices or len({(type(choice), choice) for choice in self.choices}) < len(self.choices):
             raise ConfigError(f"{self.name} needs a list of different values to choose from, got {list(self.choices)}")
-
-    @property
-    def width(self) -> int:
-        """Columns of its features: one for each choice."""
-        return len(self.choices)
 
     @property
     def centre(self) -> float:
@@ -195,7 +181,7 @@ class SearchSpace:
         for column, dimension in enumerate(self.dimensions):
             coordinates = points[:, column]
             if isinstance(dimension, Categorical):
-                columns += [(coordinates == place).astype(float) for place in range(dimension.width)]
+                columns += [(coordinates == place).astype(float) for place in range(len(dimension.choices))]
             else:
                 columns.append(coordinates)
         return np.stack(columns, axis=1) if columns else np.empty((len(points), 0))
@@ -206,7 +192,17 @@ def optuna_distributions(space: SearchSpace) -> dict[str, BaseDistribution]:
 
     Optuna has no log-odds and no powers of two: it draws from the range, and `settled` returns the values.
     """
-    return {dimension.name: _distribution(dimension) for dimension in space.dimensions}
+    found: dict[str, BaseDistribution] = {}
+    for each in space.dimensions:
+        if isinstance(each, Categorical):
+            found[each.name] = CategoricalDistribution(each.choices)
+            continue
+        is_log = each.distribution in ("log_normal", "uniform_pow2")
+        if each.is_integer:
+            found[each.name] = IntDistribution(each.value(0.0), each.value(1.0), log=is_log)
+        else:
+            found[each.name] = FloatDistribution(each.min, each.max, log=is_log)
+    return found
 
 
 def settled(space: SearchSpace, params: Mapping[str, Any]) -> dict[str, Any]:
@@ -216,7 +212,14 @@ def settled(space: SearchSpace, params: Mapping[str, Any]) -> dict[str, Any]:
 
 def space_of_distributions(distributions: Mapping[str, BaseDistribution]) -> SearchSpace:
     """Returns a space of Optuna's distributions without their steps; it starts in the middle."""
-    return SearchSpace(tuple(_dimension(name, each) for name, each in distributions.items()))
+    dimensions: list[Dimension | Categorical] = []
+    for name, each in distributions.items():
+        if isinstance(each, CategoricalDistribution):
+            dimensions.append(Categorical(name, tuple(each.choices)))
+        else:
+            kind, is_integer = "log_normal" if each.log else "uniform", isinstance(each, IntDistribution)
+            dimensions.append(Dimension(name, kind, each.low, each.high, is_integer=is_integer))
+    return SearchSpace(tuple(dimensions))
 
 
 def on_step(distribution: BaseDistribution, value: float | str) -> float | str:
@@ -225,23 +228,6 @@ def on_step(distribution: BaseDistribution, value: float | str) -> float | str:
     if step is None:
         return value
     return min(distribution.low + round((value - distribution.low) / step) * step, distribution.high)
-
-
-def _distribution(dimension: Dimension | Categorical) -> BaseDistribution:
-    if isinstance(dimension, Categorical):
-        return CategoricalDistribution(dimension.choices)
-    is_log = dimension.distribution in ("log_normal", "uniform_pow2")
-    if not dimension.is_integer:
-        return FloatDistribution(dimension.min, dimension.max, log=is_log)
-    return IntDistribution(dimension.value(0.0), dimension.value(1.0), log=is_log)
-
-
-def _dimension(name: str, distribution: BaseDistribution) -> Dimension | Categorical:
-    if isinstance(distribution, CategoricalDistribution):
-        return Categorical(name, tuple(distribution.choices))
-    kind = "log_normal" if distribution.log else "uniform"
-    is_integer = isinstance(distribution, IntDistribution)
-    return Dimension(name, kind, distribution.low, distribution.high, is_integer=is_integer)
 
 
 _SEARCH_ORDER = ("train", "env", "policy", "rnn", "vec", "base")  # where a name without a section is looked for
@@ -253,10 +239,11 @@ def space_of(args: Mapping[str, Any]) -> SearchSpace:
     Raises:
         ConfigError: if there is no such setting, its range does not fit it, or nothing is varied.
     """
-    dimensions = []
+    dimensions: list[Dimension | Categorical] = []
     for name, given in dimensions_of(args["sweep"]).items():
         if isinstance(given, (list, tuple)):
-            dimensions.append(_choice(args, name, given))
+            setting = _setting(args, name)
+            dimensions.append(Categorical(name, tuple(setting.check(value) for value in given)))
         elif given.get("distribution", "") is not None:
             dimensions.append(_range(args, name, given))
     if not dimensions:
@@ -311,64 +298,41 @@ def resolved_name(args: Mapping[str, Any], name: str) -> str:
     raise ConfigError(f"there is no setting {name!r} that a sweep could vary{remedy}")
 
 
-def _choice(args: Mapping[str, Any], name: str, values: list | tuple) -> Categorical:
-    setting = _setting(args, name)
-    return Categorical(name, tuple(setting.check(value) for value in values))
-
-
 def _range(args: Mapping[str, Any], name: str, given: Mapping[str, Any]) -> Dimension:
-    setting, checked = _setting(args, name), check_dimension(name, given, find(args["env_name"]))
+    setting, checked = _setting(args, name), check_section(f"{PREFIX}{name}", given, args["env_name"])
     missing = [key for key in ("distribution", "min", "max") if checked.get(key) is None]
     if missing:
         raise ConfigError(f"[sweep.{name}] needs {', '.join(missing)}; a range has distribution, min and max")
-    configured = _configured(args, setting)
-    is_integer = _is_integer(setting, configured)
     distribution = checked["distribution"]
-    low, high = (_bound(setting, key, checked[key], configured, distribution) for key in ("min", "max"))
+    configured = (args if setting.section == "base" else args[setting.section]).get(setting.name, setting.default)
+    has_number = isinstance(configured, (int, float)) and type(configured) is not bool and math.isfinite(configured)
+
+    def bound(key: str) -> float:
+        if not isinstance(checked[key], str):
+            return checked[key]
+        if not has_number:
+            raise ConfigError(
+                f"[sweep.{name}] {key} is {checked[key]} of the configured value, which is {configured!r}; write a "
+                "number"
+            )
+        value = configured * (multiple(checked[key]) or 0.0)
+        is_power = distribution == "uniform_pow2" and value > 0
+        return 2.0 ** round(math.log2(value)) if is_power else float(f"{value:.12g}")
+
+    kinds = get_args(setting.kind) if get_origin(setting.kind) in (Union, types.UnionType) else (setting.kind,)
+    if not {int, float, Any} & {*kinds}:
+        raise ConfigError(
+            f"[sweep.{name}] must be a number to have a range, and takes {setting.allowed}; sweep another"
+        )
+    is_integer = float not in kinds and (int in kinds or (has_number and isinstance(configured, int)))
+    low, high = bound("min"), bound("max")
     if is_integer:
         low, high = math.ceil(low), math.floor(high)
-    mean = checked.get("mean")
-    if mean is None and _is_number(configured) and low <= configured <= high:
+    mean, scale = checked.get("mean"), checked.get("scale", "auto")
+    if mean is None and has_number and low <= configured <= high:
         mean = configured
-    scale = checked.get("scale", "auto")
     scale = AUTO_SCALE if scale == "auto" else scale
     return Dimension(name, distribution, setting.check(low), setting.check(high), mean, scale, is_integer)
-
-
-def _bound(setting: Setting, key: str, bound: float | str, configured: object, distribution: str) -> float:
-    if not isinstance(bound, str):
-        return bound
-    if not _is_number(configured):
-        raise ConfigError(
-            f"[sweep.{setting.section}.{setting.name}] {key} is {bound} of the configured value, which is "
-            f"{configured!r}; write a number"
-        )
-    value = configured * (multiple(bound) or 0.0)
-    if distribution == "uniform_pow2" and value > 0:
-        return 2.0 ** round(math.log2(value))
-    return float(f"{value:.12g}")
-
-
-def _is_integer(setting: Setting, configured: object) -> bool:
-    union = get_origin(setting.kind) in (Union, types.UnionType)
-    kinds = get_args(setting.kind) if union else (setting.kind,)
-    if float in kinds:
-        return False
-    if int in kinds or (Any in kinds and _is_number(configured)):
-        return int in kinds or isinstance(configured, int)
-    if Any in kinds:
-        return False
-    name = f"{setting.section}.{setting.name}"
-    raise ConfigError(f"[sweep.{name}] must be a number to have a range, and takes {setting.allowed}; sweep another")
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
-
-
-def _configured(args: Mapping[str, Any], setting: Setting) -> Any:
-    values = args if setting.section == "base" else args[setting.section]
-    return values.get(setting.name, setting.default)
 
 
 def _setting(args: Mapping[str, Any], name: str) -> Setting:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
+import re
 import shlex
 import socket
 import time
@@ -17,97 +17,23 @@ from pathlib import Path
 from typing import Any
 
 import optuna
-from optuna.exceptions import ExperimentalWarning
-from optuna.storages import JournalStorage, RDBStorage, RetryHeartbeatStaleTrialCallback
-from optuna.storages.journal import JournalFileBackend
-from optuna.trial import FrozenTrial, TrialState
-from sqlalchemy.exc import SQLAlchemyError
+from optuna.exceptions import ExperimentalWarning, StorageInternalError
+from optuna.storages import RDBStorage, RetryHeartbeatStaleTrialCallback
+from optuna.trial import FrozenTrial
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from pufferlib.config import SweepConfig
-from pufferlib.errors import ConfigError
+from pufferlib.errors import ConfigError, StorageError
 from pufferlib.families.catalog import slug
-from pufferlib.reading import MAX_LINE_BYTES, UnreadableFile, open_regular, parse_json
-from pufferlib.sweep.results import CONFIRMING, DRIVERS, ENV_NAME, METRIC, SPACE
+from pufferlib.reading import UnreadableFile, open_regular
+from pufferlib.sweep.results import DRIVERS, ENV_NAME, METRIC, SPACE
 from pufferlib.sweep.space import Categorical, SearchSpace
-
-_SQLITE = b"SQLite format 3\0"
-
-
-def sqlite_url(path: Path) -> str:
-    """Returns the URL of a database in a file; makes its folder where that does not exist.
-
-    Studies of a journal of the same name are copied into a new database; the journal stays as it is.
-
-    Raises:
-        ConfigError: if the file is no database, or the journal is damaged.
-        OSError: if the file or its folder cannot be used.
-    """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    journal = path.with_suffix(".journal")
-    if not path.exists() and journal.exists():
-        _copy_journal(journal, path)
-    with contextlib.suppress(FileNotFoundError), open_regular(path) as file:
-        beginning = file.read(len(_SQLITE))
-        if beginning not in (b"", _SQLITE):
-            raise ConfigError(f"[sweep] storage {str(path)!r} must be a database of SQLite, found another file")
-    return f"sqlite:///{path}"
-
-
-def _copy_journal(journal: Path, path: Path) -> None:
-    _require_journal(journal)
-    made = path.with_suffix(f".{os.getpid()}.new")  # whole before it has its name
-    try:
-        _copy_studies(JournalStorage(JournalFileBackend(str(journal))), made)
-        with contextlib.suppress(FileExistsError):  # another driver was first
-            os.link(made, path)
-    except OSError:
-        raise
-    except Exception as error:  # each kind of entry fails in a way of its own
-        raise _no_journal(journal, f"entries that do not belong together ({type(error).__name__})") from error
-    finally:
-        made.unlink(missing_ok=True)
-
-
-def _copy_studies(old: JournalStorage, path: Path) -> None:
-    new = RDBStorage(f"sqlite:///{path}")
-    for name in optuna.get_all_study_names(old):
-        study = optuna.load_study(study_name=name, storage=old)
-        copy = optuna.create_study(study_name=name, storage=new, directions=study.directions)
-        for key, value in study.user_attrs.items():
-            if not key.startswith(f"{CONFIRMING}/"):  # of drivers that are gone
-                copy.set_user_attr(key, value)
-        for trial in study.get_trials():
-            if trial.state is TrialState.RUNNING:  # an earlier version ran it: it runs again
-                trial.state, trial.datetime_start = TrialState.WAITING, None
-            copy.add_trial(trial)
-    new.engine.dispose()
-
-
-def _require_journal(path: Path) -> None:
-    # Looks at every line before Optuna does, which takes what it finds.
-    with open_regular(path) as file:
-        for number, line in enumerate(iter(partial(file.readline, MAX_LINE_BYTES), b""), 1):
-            if not line.endswith(b"\n") and len(line) < MAX_LINE_BYTES and number > 1:
-                return  # half a line of a process that was killed
-            try:
-                entry = parse_json(line)
-            except ValueError as error:
-                raise _no_journal(path, f"something else in line {number}") from error
-            if not isinstance(entry, dict) or type(entry.get("op_code")) is not int:
-                raise _no_journal(path, f"something else in line {number}")
-
-
-def _no_journal(path: Path, found: str) -> ConfigError:
-    return ConfigError(
-        f"[sweep] storage {str(path)!r} cannot be opened: it must be a journal of sweeps, found {found}; mend it, or "
-        "name another one by --storage"
-    )
-
 
 HEARTBEAT_SECONDS = 10  # between two heartbeats of a trial that runs
 GRACE_SECONDS = 60  # without a heartbeat, after which the driver of a trial is gone and the trial is retried
 MAX_RETRIES = 2  # of a trial whose drivers are killed
-_ATTEMPTS = 5  # to make the tables of a database, which another driver may be making
+_WAITS = (0.1, 0.2, 0.3, 0.4)  # seconds between attempts to make the tables of a database, as another driver may
+_SQLITE = b"SQLite format 3\0"
 
 
 @dataclass(frozen=True)
@@ -117,7 +43,7 @@ class StudyPlace:
     name: str  # of the study
     storage: str  # a file, or the URL of a database
     folder: Path  # for the trials' runs and their output, and what a sweep leaves
-    flags: str  # those that lead there; empty where none are needed
+    flags: str  # those that lead there, without the password of a database; empty where none are needed
 
 
 def study_place(env_name: str, args: Mapping[str, Any]) -> StudyPlace:
@@ -125,12 +51,33 @@ def study_place(env_name: str, args: Mapping[str, Any]) -> StudyPlace:
     config = SweepConfig.from_dict(args["sweep"])
     name = config.study or env_name
     folder = Path(args["train"]["data_dir"], "sweeps")
-    storage = config.storage or str(folder / f"{slug(name)}.db")
-    if "://" not in storage and storage.endswith(".journal"):
-        storage = str(Path(storage).with_suffix(".db"))
-    given = {"--storage": config.storage, "--study": config.study}
+    given = {"--storage": config.storage and without_password(config.storage), "--study": config.study}
     flags = " ".join(f"{flag} {shlex.quote(value)}" for flag, value in given.items() if value is not None)
-    return StudyPlace(name, storage, folder / slug(name), flags)
+    return StudyPlace(name, config.storage or str(folder / f"{slug(name)}.db"), folder / slug(name), flags)
+
+
+def without_password(storage: str) -> str:
+    """Returns the URL of a database with stars in place of its password; a file as it is."""
+    hidden = re.sub(r"(://[^:/@]*):.*@", r"\1:***@", storage)
+    return re.sub(r"([?&]password=)[^&]*", r"\1***", hidden)
+
+
+class DatabaseError(StorageError):
+    """The database of a sweep failed."""
+
+
+@contextlib.contextmanager
+def naming_database(place: StudyPlace) -> Iterator[None]:
+    """Turns an error of the database into a DatabaseError of one sentence, with its URL and what to do."""
+    try:
+        yield
+    except (SQLAlchemyError, StorageInternalError) as error:
+        cause = error.__cause__ if isinstance(error, StorageInternalError) and error.__cause__ else error
+        reason = " ".join(str(cause.orig if isinstance(cause, DBAPIError) else cause).split())
+        raise DatabaseError(
+            f"the database of the sweep, {without_password(place.storage)}, failed: {reason}; restore or "
+            f"restart it, then the same sweep continues the study {place.name!r}"
+        ) from error
 
 
 def open_study(place: StudyPlace, goal: str) -> optuna.Study:
@@ -158,8 +105,7 @@ def claim_study(study: optuna.Study, env_name: str, space: SearchSpace) -> int:
         ConfigError: naming what differs.
     """
     _claim(study, ENV_NAME, "environment", env_name)
-    found = study.user_attrs.get(SPACE)
-    text = space_text(space)
+    found, text = study.user_attrs.get(SPACE), _space_text(space)
     if found is None:
         study.set_user_attr(SPACE, text)
     elif found != text:
@@ -186,17 +132,6 @@ def claim_metric(study: optuna.Study, metric: str) -> None:
     _claim(study, METRIC, "metric", metric)
 
 
-def space_text(space: SearchSpace) -> str:
-    """Returns a text that is the same for the same dimensions, wherever their search starts."""
-    found: dict[str, Any] = {}
-    for each in space.dimensions:
-        if isinstance(each, Categorical):
-            found[each.name] = list(each.choices)
-        else:
-            found[each.name] = [each.distribution, each.min, each.max, each.is_integer]
-    return json.dumps(found, sort_keys=True, default=str)
-
-
 @contextlib.contextmanager
 def quiet_optuna() -> Iterator[None]:
     """Silences Optuna's log of every trial, and its warnings of features that it calls experimental."""
@@ -212,38 +147,59 @@ def quiet_optuna() -> Iterator[None]:
 
 
 def _open_storage(storage: str) -> RDBStorage:
+    name = without_password(storage)
     try:
-        return _open_database(storage if "://" in storage else sqlite_url(Path(storage)))
+        return _open_database(storage if "://" in storage else _sqlite_url(Path(storage)))
     except ConfigError:
         raise
     except UnreadableFile as error:
         raise ConfigError(f"[sweep] storage {error.filename!r} cannot be opened: {error.strerror}") from error
     except Exception as error:  # of any of the packages that reach databases
-        found = " ".join(str(error).split())
-        raise ConfigError(f"[sweep] storage {storage!r} cannot be opened: {found}") from error
+        found = " ".join(str(error).replace(storage, name).split())
+        raise ConfigError(f"[sweep] storage {name!r} cannot be opened: {found}") from error
 
 
 def _open_database(url: str) -> RDBStorage:
-    waiting = {"connect_args": {"timeout": 60}} if url.startswith("sqlite") else {}
-    for attempt in range(_ATTEMPTS):
+    # Other drivers may hold a file for some seconds; servers close idle connections.
+    options = {"connect_args": {"timeout": 60}} if url.startswith("sqlite") else {"pool_pre_ping": True}
+    make = partial(
+        RDBStorage,
+        url,
+        engine_kwargs=options,
+        heartbeat_interval=HEARTBEAT_SECONDS,
+        grace_period=GRACE_SECONDS,
+        heartbeat_stale_trial_callback=_retry,
+    )
+    for seconds in _WAITS:
         try:
-            return RDBStorage(
-                url,
-                engine_kwargs=waiting,
-                heartbeat_interval=HEARTBEAT_SECONDS,
-                grace_period=GRACE_SECONDS,
-                heartbeat_stale_trial_callback=_retry,
-            )
+            return make()
         except SQLAlchemyError:
-            if attempt == _ATTEMPTS - 1:
-                raise
-            time.sleep(0.1 * (attempt + 1))
-    raise AssertionError("the last attempt returns or raises")
+            time.sleep(seconds)
+    return make()
+
+
+def _sqlite_url(path: Path) -> str:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with contextlib.suppress(FileNotFoundError), open_regular(path) as file:
+        if file.read(len(_SQLITE)) not in (b"", _SQLITE):
+            raise ConfigError(f"[sweep] storage {str(path)!r} must be a database of SQLite, found another file")
+    return f"sqlite:///{path}"
 
 
 def _retry(study: optuna.Study, trial: FrozenTrial) -> None:
     trial.user_attrs = {}  # of the run that ended
     RetryHeartbeatStaleTrialCallback(MAX_RETRIES)(study, trial)
+
+
+def _space_text(space: SearchSpace) -> str:
+    # The same for the same dimensions, wherever their search starts.
+    found: dict[str, Any] = {}
+    for each in space.dimensions:
+        if isinstance(each, Categorical):
+            found[each.name] = list(each.choices)
+        else:
+            found[each.name] = [each.distribution, each.min, each.max, each.is_integer]
+    return json.dumps(found, sort_keys=True, default=str)
 
 
 def _claim(study: optuna.Study, key: str, label: str, value: str) -> None:

@@ -51,10 +51,6 @@ class Surrogate:
 
     A Matern kernel of smoothness 5/2 with a length for each feature and noise, whose parameters have the highest
     posterior density; the values are made normal first by the transformation of Yeo and Johnson (Biometrika, 2000).
-
-    Attributes:
-        warp: gives values as predictions have them.
-        noise: variance of what is seen, of warped values.
     """
 
     def __init__(self, features: np.ndarray, values: np.ndarray, seed: int):
@@ -65,10 +61,10 @@ class Surrogate:
             values: float64 of shape `[n]`.
             seed: of the draw of observations for the kernel's parameters, where there are many.
         """
-        self.warp = _Warp(values)
+        self.warp = _Warp(values)  # gives values as predictions have them
         warped = self.warp(values)
         fitted = _fit_kernel(*_subset(features, warped, seed))
-        self.noise = float(fitted.k2.noise_level)
+        self.noise = float(fitted.k2.noise_level)  # variance of what is seen, of warped values
         self._kernel = fitted.k1
         self._process = self._conditioned(features, warped)
 

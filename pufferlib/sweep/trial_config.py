@@ -1,10 +1,12 @@
-"""The configuration of one trial: the proposed values in the settings, and sizes that fit."""
+"""The task of one trial, and its configuration: the proposed values in the settings, and sizes that fit."""
 
 from __future__ import annotations
 
 import copy
 import math
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import gymnasium
@@ -22,69 +24,25 @@ if TYPE_CHECKING:
     from pufferlib.environment import PufferEnv
     from pufferlib.vector import Vector
 
-
 _FLOATS, _FLAGS = 4, 4  # of every agent step in a rollout, besides observations and actions: see ppo/rollout.py
-
-
-def fit_sizes(train: Mapping[str, Any], num_agents: int, device_type: str) -> tuple[dict[str, Any], list[str]]:
-    """Returns the `[train]` settings with the nearest sizes that are possible, and a sentence for each repaired one.
-
-    Raises:
-        ConfigError: if the sizes still do not fit each other.
-    """
-    fitted, horizon = dict(train), train["bptt_horizon"]
-    unit = num_agents * horizon
-    batch = unit if train["batch_size"] == "auto" else unit * max(1, round(train["batch_size"] / unit))
-    if train["batch_size"] != "auto":
-        fitted["batch_size"] = batch
-    if train["minibatch_size"] != "auto":
-        fitted["minibatch_size"] = _minibatch_size(train, batch)
-    if train["num_iterations"] is None:
-        fitted["total_timesteps"] = max(train["total_timesteps"], batch)
-    resolve_sizes(TrainConfig.from_dict(fitted), num_agents, device_type)
-    reasons = {
-        "batch_size": f"a multiple of {num_agents} agents * bptt_horizon {horizon}",
-        "minibatch_size": _minibatch_reason(train, batch),
-        "total_timesteps": f"at least a batch of {batch}",
-    }
-    return fitted, [
-        f"[train] {name} is {fitted[name]} instead of {train[name]}: {reason}"
-        for name, reason in reasons.items()
-        if fitted[name] != train[name]
-    ]
-
-
-def rollout_bytes(observation_space: gymnasium.Space, action_space: gymnasium.Space, steps: int) -> int:
-    """Returns the memory of a rollout of `steps` agent steps; the spaces are of one agent."""
-    observation = math.prod(observation_space.shape or ()) * np.dtype(observation_space.dtype).itemsize
-    action = math.prod(action_shape(action_space)) * np.dtype(action_dtype(action_space)).itemsize
-    return steps * (observation + action + 4 * _FLOATS + _FLAGS)
-
-
-def require_memory(needed: int, limit: float) -> None:
-    """Raises ConfigError if a rollout needs more bytes than a trial may use."""
-    if needed > limit:
-        raise ConfigError(
-            f"the rollout of a trial must be smaller than its memory of {limit / 1e9:.3g} GB, and takes "
-            f"{needed / 1e9:.3g} GB; take smaller batches or fewer environments, or raise [sweep] trial_memory_gb"
-        )
-
-
-def _minibatch_size(train: Mapping[str, Any], batch: int) -> int:
-    wanted, horizon = train["minibatch_size"], train["bptt_horizon"]
-    if train["shuffle"] == "steps":
-        return nearest_divisor(batch, wanted)
-    return horizon * min(max(1, round(wanted / horizon)), batch // horizon)
-
-
-def _minibatch_reason(train: Mapping[str, Any], batch: int) -> str:
-    if train["shuffle"] == "steps":
-        return f"a divisor of the batch of {batch}"
-    return f"a multiple of bptt_horizon {train['bptt_horizon']}, at most the batch of {batch}"
-
-
 _EVALUATIONS = 10  # of a trial that is scored by them and configured to have none
 _WIDTHS = ("policy.hidden_size", "rnn.hidden_size", "rnn.input_size")  # which a recurrent layer needs to be the same
+
+
+@dataclass(frozen=True)
+class TrialTask:
+    """A training to run in a process."""
+
+    number: int  # of the trial; of a confirmation, that of the trial which it confirms
+    env_name: str
+    args: dict[str, Any]  # its settings, with those of the trial
+    metric: str  # what is searched by, as the user calls it
+    memory_bytes: float  # that it may use, resident, with all processes that it starts
+    log_path: Path  # where its output goes
+    is_metric_known: bool = False  # whether another trial has had the metric, so that logs without it prove nothing
+    slot: int = 0  # number of its place among those side by side
+    values: Mapping[str, Any] = field(default_factory=dict)  # of the settings that the sweep varies, by name
+    seed: int | None = None  # of a confirmation; None for a trial
 
 
 def trial_args(args: Mapping[str, Any], values: Mapping[str, Any], cores: int) -> tuple[dict[str, Any], list[str]]:
@@ -102,25 +60,56 @@ def trial_args(args: Mapping[str, Any], values: Mapping[str, Any], cores: int) -
         ConfigError: if it cannot run.
     """
     if args.get("resume") is not None:
-        raise ConfigError(f"the trials of a sweep begin anew, got --resume {args['resume']}; leave it away")
+        raise ConfigError(f"the trials of a sweep are new runs, got --resume {args['resume']}; leave it out")
     trial = copy.deepcopy({name: value for name, value in args.items() if name != "sweep"})
+    notes: list[str] = []
+
+    def change(name: str, value: object, reason: str) -> None:
+        section, key = split_name(name)
+        place = _section(trial, section)
+        notes.append(f"[{section}] {key} is {value} instead of {place.get(key)}: {reason}")
+        place[key] = value
+
     for name, value in values.items():
-        _put(trial, name, value)
-    notes = _make_effective(trial, values) + _follow_width(trial, values)
-    if (args["sweep"].get("metric") or "").startswith("eval/") and not trial["train"]["evaluations"]:
-        notes.append(_changed(trial, "train.evaluations", _EVALUATIONS, "the metric comes from evaluations"))
-    if trial["vec"]["num_workers"] != "auto" and trial["vec"]["num_workers"] > cores:
-        notes.append(_changed(trial, "vec.num_workers", "auto", f"the trial may use {cores} cores"))
-    _check(trial)
+        section, key = split_name(name)
+        _section(trial, section)[key] = value
+    train, vec = trial["train"], trial["vec"]
+    if "train.total_timesteps" in values and train["num_iterations"] is not None:
+        change("train.num_iterations", None, "the sweep varies total_timesteps")
+    if "train.num_minibatches" in values and "train.minibatch_size" not in values and train["minibatch_size"] != "auto":
+        change("train.minibatch_size", "auto", "the sweep varies num_minibatches")
+    varied = [name for name in _WIDTHS if name in values]
+    for name in _WIDTHS if varied and trial["rnn_name"] is not None else ():
+        section, key = split_name(name)
+        if (section == "policy" or key in trial["rnn"]) and trial[section].get(key) != values[varied[0]]:
+            change(name, values[varied[0]], f"it must be {varied[0]}")
+    if (args["sweep"].get("metric") or "").startswith("eval/") and not train["evaluations"]:
+        change("train.evaluations", _EVALUATIONS, "the metric comes from evaluations")
+    if vec["num_workers"] != "auto" and vec["num_workers"] > cores:
+        change("vec.num_workers", "auto", f"the trial may use {cores} cores")
+
+    BaseConfig.from_dict({name: value for name, value in trial.items() if not isinstance(value, Mapping)})
+    TrainConfig.from_dict(train)
+    VecConfig.from_dict(vec)
+    check_env(trial["env_name"], trial["env"])
+
     device_type = _device_type(trial)
-    notes += _fit_env_count(trial, device_type)
     agents = num_agents(trial, device_type)
-    if agents is not None:
-        notes += _fit_horizon(trial, values, agents)
-        trial["train"], more = fit_sizes(trial["train"], agents, device_type)
-        notes += more
-        _try_environment(trial, agents, memory_limit(args["sweep"], device_type))
-    return trial, notes
+    if agents is None:
+        return trial, notes
+    batch, horizon = train["batch_size"], train["bptt_horizon"]
+    if batch != "auto" and trial["env"].get("num_envs") == "auto":  # as many as a batch has room for
+        unit = _buffers(trial, device_type) * catalog.find(trial["env_name"]).agents_per_env
+        count = max(1, round(batch / horizon) // unit)
+        if count * unit < agents:
+            change("env.num_envs", count, f"a batch of {batch} has this many segments of {horizon}")
+            agents = count * unit
+    if batch != "auto" and batch < agents * horizon and "train.bptt_horizon" not in values:
+        reason = f"a batch of {batch} has this many steps of {agents} agents"
+        change("train.bptt_horizon", max(1, round(batch / agents)), reason)
+    trial["train"], more = fit_sizes(train, agents, device_type)
+    _try_environment(trial, agents, memory_limit(args["sweep"], device_type))
+    return trial, notes + more
 
 
 def fit_to_environments(trial: dict[str, Any], vecenv: Vector, device_type: str, limit: float) -> list[str]:
@@ -141,6 +130,37 @@ def fit_to_environments(trial: dict[str, Any], vecenv: Vector, device_type: str,
     trial["train"], notes = fit_sizes(trial["train"], vecenv.num_agents, device_type)
     _require_memory(trial, vecenv, vecenv.num_agents, limit)
     return notes
+
+
+def fit_sizes(train: Mapping[str, Any], num_agents: int, device_type: str) -> tuple[dict[str, Any], list[str]]:
+    """Returns the `[train]` settings with the nearest sizes that are possible, and a sentence for each repaired one.
+
+    Raises:
+        ConfigError: if the sizes still do not fit each other.
+    """
+    fitted, horizon, minibatch = dict(train), train["bptt_horizon"], train["minibatch_size"]
+    unit = num_agents * horizon
+    batch = unit if train["batch_size"] == "auto" else unit * max(1, round(train["batch_size"] / unit))
+    reasons = {
+        "batch_size": f"a multiple of {num_agents} agents * bptt_horizon {horizon}",
+        "minibatch_size": f"a multiple of bptt_horizon {horizon}, at most the batch of {batch}",
+        "total_timesteps": f"at least a batch of {batch}",
+    }
+    if train["batch_size"] != "auto":
+        fitted["batch_size"] = batch
+    if minibatch != "auto" and train["shuffle"] == "steps":
+        fitted["minibatch_size"] = nearest_divisor(batch, minibatch)
+        reasons["minibatch_size"] = f"a divisor of the batch of {batch}"
+    elif minibatch != "auto":
+        fitted["minibatch_size"] = horizon * min(max(1, round(minibatch / horizon)), batch // horizon)
+    if train["num_iterations"] is None:
+        fitted["total_timesteps"] = max(train["total_timesteps"], batch)
+    resolve_sizes(TrainConfig.from_dict(fitted), num_agents, device_type)
+    return fitted, [
+        f"[train] {name} is {fitted[name]} instead of {train[name]}: {reason}"
+        for name, reason in reasons.items()
+        if fitted[name] != train[name]
+    ]
 
 
 def num_agents(args: Mapping[str, Any], device_type: str) -> int | None:
@@ -164,6 +184,22 @@ def memory_limit(sweep: Mapping[str, Any], device_type: str) -> float:
     return usable_memory_bytes() / sweep.get("workers", 1)
 
 
+def rollout_bytes(observation_space: gymnasium.Space, action_space: gymnasium.Space, steps: int) -> int:
+    """Returns the memory of a rollout of `steps` agent steps; the spaces are of one agent."""
+    observation = math.prod(observation_space.shape or ()) * np.dtype(observation_space.dtype).itemsize
+    action = math.prod(action_shape(action_space)) * np.dtype(action_dtype(action_space)).itemsize
+    return steps * (observation + action + 4 * _FLOATS + _FLAGS)
+
+
+def require_memory(needed: int, limit: float) -> None:
+    """Raises ConfigError if a rollout needs more bytes than a trial may use."""
+    if needed > limit:
+        raise ConfigError(
+            f"the rollout of a trial must be smaller than its memory of {limit / 1e9:.3g} GB, and takes "
+            f"{needed / 1e9:.3g} GB; take smaller batches or fewer environments, or raise [sweep] trial_memory_gb"
+        )
+
+
 def trial_settings(args: Mapping[str, Any], trial: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
     """Returns the settings of a trial that the sweep chose, and those that were repaired.
 
@@ -179,54 +215,6 @@ def trial_settings(args: Mapping[str, Any], trial: Mapping[str, Any], names: Ite
             if key not in args[section] or args[section][key] != value:
                 chosen.setdefault(section, {})[key] = value
     return chosen
-
-
-def _make_effective(trial: dict[str, Any], values: Mapping[str, Any]) -> list[str]:
-    train, notes = trial["train"], []
-    if "train.total_timesteps" in values and train["num_iterations"] is not None:
-        notes.append(_changed(trial, "train.num_iterations", None, "the sweep varies total_timesteps"))
-    is_varied = "train.num_minibatches" in values and "train.minibatch_size" not in values
-    if is_varied and train["minibatch_size"] != "auto":
-        notes.append(_changed(trial, "train.minibatch_size", "auto", "the sweep varies num_minibatches"))
-    return notes
-
-
-def _follow_width(trial: dict[str, Any], values: Mapping[str, Any]) -> list[str]:
-    varied = [name for name in _WIDTHS if name in values]
-    if not varied or trial["rnn_name"] is None:
-        return []
-    width, reason = values[varied[0]], f"it must be {varied[0]}"
-    following = [name for name in _WIDTHS if name == _WIDTHS[0] or name.removeprefix("rnn.") in trial["rnn"]]
-    stale = [name for name in following if _section(trial, split_name(name)[0]).get(split_name(name)[1]) != width]
-    return [_changed(trial, name, width, reason) for name in stale]
-
-
-def _fit_env_count(trial: dict[str, Any], device_type: str) -> list[str]:
-    # As many environments as a batch has room for, where their number is automatic and the batch's size is not.
-    batch, horizon = trial["train"]["batch_size"], trial["train"]["bptt_horizon"]
-    agents = num_agents(trial, device_type)
-    if batch == "auto" or trial["env"].get("num_envs") != "auto" or agents is None:
-        return []
-    unit = _buffers(trial, device_type) * catalog.find(trial["env_name"]).agents_per_env
-    count = max(1, round(batch / horizon) // unit)
-    if count * unit >= agents:
-        return []
-    return [_changed(trial, "env.num_envs", count, f"a batch of {batch} has this many segments of {horizon}")]
-
-
-def _fit_horizon(trial: dict[str, Any], values: Mapping[str, Any], agents: int) -> list[str]:
-    batch, horizon = trial["train"]["batch_size"], trial["train"]["bptt_horizon"]
-    if batch == "auto" or batch >= agents * horizon or "train.bptt_horizon" in values:
-        return []
-    reason = f"a batch of {batch} has this many steps of {agents} agents"
-    return [_changed(trial, "train.bptt_horizon", max(1, round(batch / agents)), reason)]
-
-
-def _check(trial: Mapping[str, Any]) -> None:
-    BaseConfig.from_dict({name: value for name, value in trial.items() if not isinstance(value, Mapping)})
-    TrainConfig.from_dict(trial["train"])
-    VecConfig.from_dict(trial["vec"])
-    check_env(trial["env_name"], trial["env"])
 
 
 def _try_environment(trial: Mapping[str, Any], agents: int, limit: float) -> None:
@@ -262,17 +250,5 @@ def _device_type(args: Mapping[str, Any]) -> str:
     return resolve_device(args["train"]["device"]).type
 
 
-def _put(trial: dict[str, Any], name: str, value: object) -> None:
-    section, key = split_name(name)
-    _section(trial, section)[key] = value
-
-
-def _section(args: Mapping[str, Any], section: str) -> Any:
+def _section(args: Mapping[str, Any], section: str) -> dict[str, Any]:
     return args if section == "base" else args[section]
-
-
-def _changed(trial: dict[str, Any], name: str, value: object, reason: str) -> str:
-    section, key = split_name(name)
-    before = _section(trial, section).get(key)
-    _put(trial, name, value)
-    return f"[{section}] {key} is {value} instead of {before}: {reason}"

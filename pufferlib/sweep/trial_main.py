@@ -13,11 +13,14 @@ import select
 import signal
 import threading
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection
+from typing import TYPE_CHECKING, Any
 
 from pufferlib.errors import PufferError
-from pufferlib.sweep.trial_task import MissingMetricError, Tell, TrialTask, UnscoredError
+
+if TYPE_CHECKING:
+    from pufferlib.sweep.trial_config import TrialTask
 
 ORPHAN_SECONDS = 3  # for a process whose driver is gone to see it, before it is killed
 
@@ -67,29 +70,24 @@ def _end_with_driver(connection: Connection) -> None:
     end_with_parent(ORPHAN_SECONDS)  # where a thread of Python cannot, as a call in C holds the interpreter lock
 
 
-def _run(task: TrialTask, tell: Tell) -> None:
+def _run(task: TrialTask, send: Callable[[dict[str, Any]], None]) -> None:
     try:
         from pufferlib.sweep.trial_training import train_watched
 
-        train_watched(task, tell)
+        train_watched(task, send)
         end = {"end": "done"}
     except KeyboardInterrupt:
         end = {"end": "stopped"}
-    except MissingMetricError as error:
-        end = {"end": "metric", "error": str(error)}
-    except UnscoredError as error:
-        end = {"end": "unscored", "error": str(error)}
     except BrokenPipeError:
         raise
     except BaseException as error:  # of the user's environment, too, which may raise anything
-        traceback.print_exc()
-        end = {"end": "failed", "error": _sentence(error)}
+        kind = getattr(error, "ending", "failed")
+        if kind == "failed":
+            traceback.print_exc()
+        first, *rest = str(error).strip().splitlines() or [""]
+        sentence = f"{type(error).__name__}: {first}".rstrip(": ")
+        if isinstance(error, PufferError):  # one that ends with a traceback ends with what it is about
+            sentence = " ".join([first, *rest[-1:]])
+        end = {"end": kind, "error": sentence}
     with contextlib.suppress(BrokenPipeError):
-        tell(end)
-
-
-def _sentence(error: BaseException) -> str:
-    lines = str(error).strip().splitlines() or [""]
-    if isinstance(error, PufferError):  # one that ends with a traceback ends with what it is about
-        return lines[0] if len(lines) == 1 else f"{lines[0]} {lines[-1]}"
-    return f"{type(error).__name__}: {lines[0]}".rstrip(": ")
+        send(end)

@@ -13,8 +13,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
@@ -25,69 +25,51 @@ from pufferlib.config import SweepConfig
 from pufferlib.dashboard.score import is_mean_over_episodes
 from pufferlib.machine import usable_cores
 from pufferlib.sweep.results import RunningTrial
-from pufferlib.sweep.trial_config import memory_limit
+from pufferlib.sweep.trial_config import TrialTask
 from pufferlib.sweep.trial_main import main
-from pufferlib.sweep.trial_task import TrialTask
 
 WINDOWS = 10
-
-
-@dataclass
-class _Window:
-    progress: float = 0.0
-    cost: float = 0.0
-    weight: float = 0.0
-    weighted_sum: float = 0.0
+STOP_SECONDS = 10.0  # for a trial that is asked to stop to end its iteration and save
+START_SECONDS = 120.0  # at least, for one to import what it needs and make its environments, before its first message
+EXIT_SECONDS = 10.0  # for a process to exit after its last message
+TRACE_SECONDS = 0.5  # for one that hangs to write where
+LOOK_SECONDS = 1.0  # between two looks at the memory
+_SIBLINGS = "/sys/devices/system/cpu/cpu{}/topology/thread_siblings_list"
 
 
 class LearningCurve:
     """Keeps, of each tenth of a run, the mean score of its episodes."""
 
     def __init__(self):
-        self._windows: dict[int, _Window] = {}
+        self._windows: dict[int, list[float]] = {}  # progress, seconds, sum of scores and of their weights, by tenth
         self.is_finite = True  # whether every score was a number that one can compare
-
-    def __bool__(self) -> bool:
-        return bool(self._windows)
 
     def add(self, progress: float, cost: float, score: float, weight: float = 1.0) -> None:
         """Adds a score after a part of the run and seconds of training; `weight` is its number of episodes."""
-        window = self._windows.setdefault(_window_index(progress), _Window())
-        window.progress, window.cost = progress, cost
-        window.weight += weight
-        window.weighted_sum += score * weight
+        tenth = min(max(math.ceil(progress * WINDOWS - 1e-9), 1), WINDOWS)
+        _, _, scores, weights = self._windows.get(tenth, (0.0, 0.0, 0.0, 0.0))
+        self._windows[tenth] = [progress, cost, scores + score * weight, weights + weight]
         self.is_finite = self.is_finite and math.isfinite(score)
 
     def rows(self) -> list[list[float]]:
         """Returns progress, cost and mean score for each tenth with a score; the last tenth may be partial."""
-        return [[each.progress, each.cost, _window_mean(each)] for each in self._windows.values()]
+        return [[progress, cost, scores / weights] for progress, cost, scores, weights in self._windows.values()]
 
     def full_windows(self, progress: float) -> dict[int, float]:
         """Returns the mean scores of the tenths that are complete at `progress`, by their number from 1 to 10."""
         done = math.floor(progress * WINDOWS + 1e-9)
-        return {place: _window_mean(window) for place, window in self._windows.items() if place <= done}
+        means = dict(zip(self._windows, self.rows(), strict=True))
+        return {tenth: row[2] for tenth, row in means.items() if tenth <= done}
 
     @property
     def final_weight(self) -> float:
         """The number of episodes of the final score; 0 where there is none."""
-        return next((window.weight for window in reversed(self._windows.values())), 0.0)
+        return next((weights for *_, weights in reversed(self._windows.values())), 0.0)
 
     @property
     def final_score(self) -> float | None:
         """The mean score of the last tenth that has one; None where none has."""
-        rows = self.rows()
-        return rows[-1][2] if rows else None
-
-
-def _window_index(progress: float) -> int:
-    return min(max(math.ceil(progress * WINDOWS - 1e-9), 1), WINDOWS)
-
-
-def _window_mean(window: _Window) -> float:
-    return window.weighted_sum / window.weight
-
-
-_SIBLINGS = "/sys/devices/system/cpu/cpu{}/topology/thread_siblings_list"
+        return next((row[2] for row in reversed(self.rows())), None)
 
 
 def core_shares(num_workers: int) -> list[list[int]]:
@@ -121,33 +103,6 @@ def _place(core: int) -> tuple[int, int]:
     return core, core
 
 
-STOP_SECONDS = 10.0  # for a trial that is asked to stop to end its iteration and save
-START_SECONDS = 120.0  # at least, for one to import what it needs and make its environments, before its first message
-EXIT_SECONDS = 10.0  # for a process to exit after its last message
-TRACE_SECONDS = 0.5  # for one that hangs to write where
-LOOK_SECONDS = 1.0  # between two looks at the memory
-
-
-@dataclass(frozen=True)
-class Limits:
-    """The most that a trial may use."""
-
-    seconds: float  # from the start of its process to its end
-    silent_seconds: float  # without any message, once it has begun
-    memory_bytes: float  # resident, of the process and all that it started
-
-
-@dataclass(frozen=True)
-class Job:
-    """A training to run in a process."""
-
-    task: TrialTask  # for the process
-    log_path: Path  # where its output goes
-    number: int  # of the trial; of a confirmation, that of the trial which it confirms
-    values: Mapping[str, Any] = field(default_factory=dict)  # of the settings that the sweep varies, by name
-    seed: int | None = None  # of a confirmation; None for a trial
-
-
 @dataclass(frozen=True)
 class Outcome:
     """How a training ended."""
@@ -155,7 +110,6 @@ class Outcome:
     score: float | None  # of the final policy, or over the last tenth that was done; None where nothing was scored
     cost: float  # seconds of training
     curve: list[list[float]]  # rows as `LearningCurve` gives them
-    metric: str | None  # the whole name of the metric; None where nothing was scored
     run_folder: str | None  # of the run; None where it did not get that far
     fitted: Mapping[str, Any]  # the `[train]` settings that it had to fit to the number of agents
     error: str | None = None  # why it failed, one sentence; None where it did not
@@ -163,39 +117,24 @@ class Outcome:
     ends_sweep: bool = False  # whether every trial would fail with that error
     is_unscored: bool = False  # whether the error is that nothing was scored, as where no episode ended
     episodes: int | None = None  # how many the score is of; None where it is of none
-    # agent steps in which every agent plays one episode, the fewest seen; None where none was played
-    episode_steps: float | None = None
-
-    @property
-    def is_complete(self) -> bool:
-        """Whether it came to its end and has a score."""
-        return self.error is None and self.stopped is None
+    episode_steps: float | None = None  # in which every agent plays one episode, the fewest seen; None for no episode
 
 
 class TrialProcess:
     """A training in a process of its own, in a session and an interpreter of its own.
 
-    Attributes:
-        job: the training.
-        started: `time.monotonic()` when it was started.
-        curve: its scores so far.
-        progress: the part of the run that is done.
-        cost: seconds of training so far.
-        metric: the whole name of the metric; None before the first score.
-        episode_steps: as for `Outcome`, so far.
-        outcome: None while it runs.
+    It begins when this is made, on `cores` by their numbers, empty for all, and is held to the limits of `[sweep]`.
     """
 
-    def __init__(self, job: Job, limits: Limits, cores: Sequence[int]):
-        """Starts it on these cores, by their numbers; empty for all."""
+    def __init__(self, task: TrialTask, config: SweepConfig, cores: Sequence[int]):
         import cloudpickle  # a task may hold classes of the user's main program
 
-        self.job, self._limits = job, limits
-        self.curve = LearningCurve()
-        self.progress = self.cost = 0.0
-        self.metric: str | None = None
-        self.episode_steps: float | None = None
-        self.outcome: Outcome | None = None
+        self.task, self._config = task, config
+        self.curve = LearningCurve()  # its scores so far
+        self.progress = self.cost = 0.0  # the part of the run that is done, and the seconds of training
+        self.metric: str | None = None  # the whole name of the metric; None before the first score
+        self.outcome: Outcome | None = None  # None while it runs
+        self._episode_steps: float | None = None
         self._run_folder: str | None = None
         self._fitted: dict[str, Any] = {}
         self._last_message: dict[str, Any] = {}
@@ -204,21 +143,20 @@ class TrialProcess:
         self._kill_time: float | None = None
         self._is_eof = False
         self._family: list[psutil.Process] = []  # it and its descendants, when they were last seen
-        self.connection, theirs = multiprocessing.Pipe()
+        self._connection, theirs = multiprocessing.Pipe()
         with theirs:
-            self._process = _start(theirs.fileno(), cores, job.log_path)
+            self._process = _start(theirs.fileno(), cores, task.log_path)
         self.started = self._heard = self._looked = time.monotonic()
-        self.pid = self._process.pid
         self._sentinel: int | None = None
         with contextlib.suppress(AttributeError, OSError):  # not on macOS, not in every container
-            self._sentinel = os.pidfd_open(self.pid)
+            self._sentinel = os.pidfd_open(self._process.pid)
         with contextlib.suppress(OSError):  # it died already, which its exit code says
-            self.connection.send_bytes(cloudpickle.dumps(job.task))
+            self._connection.send_bytes(cloudpickle.dumps(task))
 
     @property
     def waitables(self) -> list[Connection | int]:
         """For `multiprocessing.connection.wait`: they become ready when there is something to `look` at."""
-        found: list[Connection | int] = [] if self._is_eof else [self.connection]
+        found: list[Connection | int] = [] if self._is_eof else [self._connection]
         return found if self._sentinel is None else [*found, self._sentinel]
 
     def stop(self, reason: str) -> None:
@@ -234,8 +172,8 @@ class TrialProcess:
             return
         exit_code = self._process.poll()  # before the messages, so that none of them is missed
         try:
-            while not self._is_eof and self.connection.poll():
-                self._take(json.loads(self.connection.recv_bytes()))
+            while not self._is_eof and self._connection.poll():
+                self._take(json.loads(self._connection.recv_bytes()))
         except (EOFError, OSError):
             self._is_eof = True
         now = time.monotonic()
@@ -257,7 +195,7 @@ class TrialProcess:
             self._kill_all()
             self._process.wait()
             self.look()
-        self.connection.close()
+        self._connection.close()
         if self._sentinel is not None:
             os.close(self._sentinel)
             self._sentinel = None
@@ -270,17 +208,18 @@ class TrialProcess:
             log = message["log"]
             self.progress, self.cost = log["progress"], log["cost"]
             if "episode_steps" in log:
-                self.episode_steps = min(log["episode_steps"], self.episode_steps or math.inf)
+                self._episode_steps = min(log["episode_steps"], self._episode_steps or math.inf)
             if "score" in log:
                 self.metric = log["metric"]
                 self.curve.add(self.progress, self.cost, log["score"], log["weight"])
 
     def _hold_to_limits(self, now: float) -> None:
-        limits, silent_seconds = self._limits, self._limits.silent_seconds
+        config, silent_seconds = self._config, 60 * self._config.silent_minutes
+        minutes = 3 * config.max_suggestion_cost / 60 if config.trial_minutes is None else config.trial_minutes
         if self._run_folder is None:
             silent_seconds = max(silent_seconds, START_SECONDS)
-        if now - self.started > limits.seconds:
-            self._limit_text = f"it took longer than its {limits.seconds / 60:g} minutes ([sweep] trial_minutes)"
+        if now - self.started > 60 * minutes:
+            self._limit_text = f"it took longer than its {minutes:g} minutes ([sweep] trial_minutes)"
             self._process.terminate()  # so that it saves
             self._kill_time = now + STOP_SECONDS
         elif now - self._heard > silent_seconds:
@@ -289,21 +228,30 @@ class TrialProcess:
             self._kill_time = now + TRACE_SECONDS
         elif now - self._looked >= LOOK_SECONDS:
             self._looked = now
-            used = self._memory_bytes()
-            if used > limits.memory_bytes:
-                found, allowed = used / 1e9, limits.memory_bytes / 1e9
-                self._limit_text = f"it used {found:.1f} GB of its {allowed:.1f} GB ([sweep] trial_memory_gb)"
+            used, allowed = self._memory_bytes(), self.task.memory_bytes
+            if used > allowed:
+                found = f"{used / 1e9:.1f} GB of its {allowed / 1e9:.1f} GB"
+                self._limit_text = f"it used {found} ([sweep] trial_memory_gb)"
                 self._kill_all()
 
     def _memory_bytes(self) -> int:
         # Resident memory; where the plain sum is above the limit, shared pages count in proportion.
         self._find_family()
-        used = sum(_each(self._family, lambda process: process.memory_info().rss))
-        return used if used <= self._limits.memory_bytes else min(used, sum(_each(self._family, _proportional_bytes)))
+        resident = proportional = 0
+        for process in self._family:
+            with contextlib.suppress(psutil.Error):  # it ended just now
+                resident += process.memory_info().rss
+        if resident <= self.task.memory_bytes:
+            return resident
+        for process in self._family:
+            with contextlib.suppress(psutil.Error):
+                found = process.memory_full_info()
+                proportional += getattr(found, "pss", found.uss)  # macOS knows what is its own alone
+        return min(resident, proportional)
 
     def _find_family(self) -> None:
         with contextlib.suppress(psutil.Error):
-            process = psutil.Process(self.pid)
+            process = psutil.Process(self._process.pid)
             self._family = [process, *process.children(recursive=True)]
 
     def _kill_all(self) -> None:
@@ -311,7 +259,7 @@ class TrialProcess:
         if self._process.returncode is None:
             self._find_family()
         with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self.pid, signal.SIGKILL)
+            os.killpg(self._process.pid, signal.SIGKILL)
         for process in self._family:
             with contextlib.suppress(psutil.Error):
                 process.kill()  # never a later process of the same number
@@ -328,10 +276,10 @@ class TrialProcess:
         elif kind != "done" and self._stop_text is not None:
             stopped = self._stop_text
         elif kind is None:
-            error = f"its process {_death(exit_code)}; see {self.job.log_path}"
+            error = f"its process {_death(exit_code)}; see {self.task.log_path}"
         elif kind == "stopped":
             error = "something else than the sweep stopped it by a signal"
-        elif not self.curve:
+        elif not rows:
             kind, error = "unscored", "it ended before anything was scored; train for more steps"
         elif not self.curve.is_finite:
             error = f"its {self.metric} was infinite or NaN"
@@ -339,7 +287,6 @@ class TrialProcess:
             score=self.curve.final_score,
             cost=self.cost,
             curve=rows,
-            metric=self.metric,
             run_folder=self._run_folder,
             fitted=self._fitted,
             error=error,
@@ -347,7 +294,7 @@ class TrialProcess:
             ends_sweep=kind == "metric",
             is_unscored=kind == "unscored",
             episodes=round(self.curve.final_weight) if is_of_episodes else None,
-            episode_steps=self.episode_steps,
+            episode_steps=self._episode_steps,
         )
 
 
@@ -369,17 +316,6 @@ def _start(connection_fd: int, cores: Sequence[int], log_path: Path) -> subproce
         )
 
 
-def _each(processes: Sequence[psutil.Process], measure: Callable[[psutil.Process], int]) -> Iterator[int]:
-    for process in processes:
-        with contextlib.suppress(psutil.Error):  # it ended just now
-            yield measure(process)
-
-
-def _proportional_bytes(process: psutil.Process) -> int:
-    found = process.memory_full_info()
-    return getattr(found, "pss", found.uss)  # macOS knows what is its own alone
-
-
 def _death(exit_code: int) -> str:
     if exit_code >= 0:
         return f"exited with code {exit_code}"
@@ -387,51 +323,26 @@ def _death(exit_code: int) -> str:
     return f"was killed by {name}" + (", as where memory runs out" if name == "SIGKILL" else "")
 
 
-def trial_limits(sweep: Mapping[str, Any]) -> Limits:
-    """Returns the limits that the settings of `[sweep]` give a trial."""
-    config = SweepConfig.from_dict(sweep)
-    minutes = config.trial_minutes
-    seconds = 3 * config.max_suggestion_cost if minutes is None else 60 * minutes
-    return Limits(seconds, 60 * config.silent_minutes, memory_limit(sweep, "cpu"))
-
-
 class Slots:
-    """Runs trainings side by side, one in each slot.
+    """Runs trainings side by side, one in each slot."""
 
-    Attributes:
-        limits: of each training.
-        running: those that have not been collected, by slot.
-    """
-
-    def __init__(self, num_workers: int, limits: Limits):
-        self.limits = limits
-        self._cores = core_shares(num_workers)
-        self.running: dict[int, TrialProcess] = {}
+    def __init__(self, config: SweepConfig):
+        self._config = config
+        self._cores = core_shares(config.workers)
+        self.running: dict[int, TrialProcess] = {}  # those that have not been collected, by slot
 
     @property
-    def is_free(self) -> bool:
-        """Whether a slot is free."""
-        return len(self.running) < len(self._cores)
-
-    @property
-    def jobs(self) -> list[Job]:
-        """The jobs that run."""
-        return [process.job for process in self.running.values()]
-
-    @property
-    def next_slot(self) -> int:
-        """The slot of the next training."""
-        return next(slot for slot in range(len(self._cores)) if slot not in self.running)
+    def next_slot(self) -> int | None:
+        """The slot of the next training; None where none is free."""
+        return next((slot for slot in range(len(self._cores)) if slot not in self.running), None)
 
     def num_cores(self, slot: int) -> int:
         """Returns the number of cores of a slot; 1 where the system does not say."""
         return max(1, len(self._cores[slot]))
 
-    def start(self, job: Job) -> TrialProcess:
-        """Starts a training in the next slot."""
-        slot = self.next_slot
-        self.running[slot] = TrialProcess(job, self.limits, self._cores[slot])
-        return self.running[slot]
+    def start(self, task: TrialTask) -> None:
+        """Starts a training in its slot."""
+        self.running[task.slot] = TrialProcess(task, self._config, self._cores[task.slot])
 
     def wait(self, seconds: float) -> list[TrialProcess]:
         """Waits for messages, at most some seconds; returns the trainings that have ended, whose slots are free."""
@@ -462,13 +373,13 @@ class Slots:
         """Returns the trainings that run, for the display."""
         return [
             RunningTrial(
-                number=process.job.number,
-                values=process.job.values,
+                number=process.task.number,
+                values=process.task.values,
                 started=process.started,
                 progress=process.progress,
                 cost=process.cost,
                 curve=process.curve.rows(),
-                seed=process.job.seed,
+                seed=process.task.seed,
             )
             for _, process in sorted(self.running.items())
         ]

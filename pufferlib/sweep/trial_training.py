@@ -14,36 +14,45 @@ from typing_extensions import override
 
 from pufferlib.dashboard.output import say
 from pufferlib.dashboard.score import GROUPS, Score, episode_count, find_metric, is_mean_over_episodes
-from pufferlib.errors import nearest
+from pufferlib.errors import ConfigError, nearest
 from pufferlib.play.scores import final_episodes
 from pufferlib.pufferl import PuffeRL
 from pufferlib.runs.calls import AnyLogger
 from pufferlib.runs.loaders import resolve_device
 from pufferlib.runs.training import train_run
-from pufferlib.sweep.trial_config import fit_to_environments, memory_limit
-from pufferlib.sweep.trial_task import MissingMetricError, Tell, TrialTask, UnscoredError
+from pufferlib.sweep.trial_config import TrialTask, fit_to_environments, memory_limit
 from pufferlib.vector import Vector
 
+LOGS = 50  # of a run at least: enough for a curve whose points are means over several
+TENTHS = 10  # of a run; each but the last plays a tenth of the episodes that the final policy plays
+MESSAGE_SECONDS = 1.0  # between two messages that are no logs
 _PATIENT_LOGS, _PATIENT_STEPS = 5, 1000  # with finished episodes that the environment has not reported yet
+
+SendMessage = Callable[[dict[str, Any]], None]
+"""Sends a message to the driver, see `trial_main.main`."""
+
+
+class MissingMetricError(ConfigError):
+    """The metric of a sweep does not exist."""
+
+    ending = "metric"
+
+
+class UnscoredError(ConfigError):
+    """A trial was too short: it ended before anything was scored."""
+
+    ending = "unscored"
 
 
 class MetricSearch:
-    """Looks for a metric in one log after the other.
+    """Looks for the metric `wanted`, as `find_metric` takes it, in one log after the other.
 
-    Attributes:
-        name: its whole name, None while no log has had it.
+    `has_evaluations` says whether some logs will be of evaluations, `is_known` whether another trial has had the
+    metric, so that it may still come.
     """
 
     def __init__(self, wanted: str, env_name: str, has_evaluations: bool, is_known: bool = False):
-        """Prepares the search.
-
-        Args:
-            wanted: the metric, as for `find_metric`.
-            env_name: for messages.
-            has_evaluations: whether some logs will be of evaluations.
-            is_known: whether another trial has had the metric, so that it may still come.
-        """
-        self.name: str | None = None
+        self.name: str | None = None  # its whole name, None while no log has had it
         self._wanted, self._env_name = wanted, env_name
         self._has_evaluations, self._is_known = has_evaluations, is_known
         self._seen: dict[str, None] = {}  # names, in their order
@@ -70,34 +79,23 @@ class MetricSearch:
         """
         if self.name is not None or self._is_known:
             return False
-        if self._wanted.startswith("eval/") and self._has_evaluations and not self._has_seen("eval/"):
+        has_seen_evaluations = any(name.startswith("eval/") for name in self._seen)
+        if self._wanted.startswith("eval/") and self._has_evaluations and not has_seen_evaluations:
             return False
         is_silent = self._silent_logs >= _PATIENT_LOGS and self._silent_steps >= _PATIENT_STEPS
         return self._reports >= 2 or is_silent
 
     def missing_text(self) -> str:
         """Returns a sentence that the metric is missing, with the metrics that exist."""
-        remedy = self._remedy()
         if not self.is_hopeless:
             return f"[sweep] metric {self._wanted!r} was not logged before the training ended; train for more steps"
         listed = [name for name in self._seen if name.split("/")[0] in GROUPS]
         others = sorted({name.split("/")[0] for name in self._seen if name not in listed and "/" in name})
+        remedy = nearest(self._wanted, [*self._seen, *{name.partition("/")[2] for name in listed}])
         return (
             f"[sweep] metric must be one that {self._env_name} logs, got {self._wanted!r}{remedy or ';'} "
             f"{'There' if remedy else 'there'} are {', '.join(listed)}, and those of {', '.join(others)}"
         )
-
-    def _remedy(self) -> str:
-        short = {name.partition("/")[2] for name in self._seen if name.split("/")[0] in GROUPS}
-        return nearest(self._wanted, [*self._seen, *short])
-
-    def _has_seen(self, prefix: str) -> bool:
-        return any(name.startswith(prefix) for name in self._seen)
-
-
-LOGS = 50  # of a run at least: enough for a curve whose points are means over several
-TENTHS = 10  # of a run; each but the last plays a tenth of the episodes that the final policy plays
-MESSAGE_SECONDS = 1.0  # between two messages that are no logs
 
 
 class WatchedTrainer(PuffeRL):
@@ -109,9 +107,9 @@ class WatchedTrainer(PuffeRL):
     where `[train] final_episodes` is 0, and where no played episode ends or reports the metric.
     """
 
-    def watch(self, search: MetricSearch, tell: Tell) -> None:
-        """Begins to report: `search` finds the metric, `tell` takes the messages that `trial_main` describes."""
-        self._search, self._tell = search, tell
+    def watch(self, search: MetricSearch, send: SendMessage) -> None:
+        """Begins to report: `search` finds the metric, `send` takes the messages that `trial_main` describes."""
+        self._search, self._send_message = search, send
         self._sent_epoch, self._sent_seconds = self.epoch, 0.0
         self._whole_cost = math.inf  # of all iterations, once they are over
         self._logged_steps = self.global_step
@@ -130,7 +128,7 @@ class WatchedTrainer(PuffeRL):
         """
         if self.is_logged and self._sent_epoch != self.epoch:
             self._sent_epoch = self.epoch
-            self._look_at(self.report.metrics)
+            self._send_log(self.report.metrics)
         is_tenth = TENTHS * self.epoch // self.total_epochs > TENTHS * (self.epoch - 1) // self.total_epochs
         if is_tenth and self.epoch < self.total_epochs and self._is_playing:
             self.score(max(1, self._final_episodes // TENTHS))
@@ -155,9 +153,9 @@ class WatchedTrainer(PuffeRL):
     def send_score(self) -> None:
         """Sends the score of the last play, or of the episodes that ended since the score before."""
         played = {name: score.mean for name, score in self._played.items()}
-        reported = "environment/n" if any(name.startswith("environment/") for name in played) else "episode/count"
         if played:
-            self._search.score({**played, reported: 1.0}, 0.0)
+            is_reported = any(name.startswith("environment/") for name in played)
+            self._search.score({**played, "environment/n" if is_reported else "episode/count": 1.0}, 0.0)
         score = self._played.get(self._search.name or "")
         sent: dict[str, float] = {}
         if score is not None:
@@ -175,7 +173,7 @@ class WatchedTrainer(PuffeRL):
         name = self._search.name
         return self._final_episodes > 0 and (name is None or is_mean_over_episodes(name))
 
-    def _look_at(self, metrics: Mapping[str, float]) -> None:
+    def _send_log(self, metrics: Mapping[str, float]) -> None:
         score = self._search.score(metrics, (self.global_step - self._logged_steps) / self.vecenv.num_agents)
         self._logged_steps = self.global_step
         if score is None:
@@ -196,10 +194,11 @@ class WatchedTrainer(PuffeRL):
         if self.epoch >= self.total_epochs:
             cost = self._whole_cost = min(cost, self._whole_cost)
         metric = {"metric": self._search.name} if "score" in sent else {}
-        self._tell({"log": {"progress": min(self.epoch / self.total_epochs, 1.0), "cost": cost, **sent, **metric}})
+        progress = min(self.epoch / self.total_epochs, 1.0)
+        self._send_message({"log": {"progress": progress, "cost": cost, **sent, **metric}})
 
 
-def train_watched(task: TrialTask, tell: Tell) -> None:
+def train_watched(task: TrialTask, send: SendMessage) -> None:
     """Trains from the first step to the last.
 
     Raises:
@@ -207,11 +206,13 @@ def train_watched(task: TrialTask, tell: Tell) -> None:
         UnscoredError: if no log had the metric, which may exist.
         KeyboardInterrupt: if it was asked to stop, after it saved.
     """
-    args = {**task.args, "train": {**task.args["train"], "device": _device_of(task)}}
+    args = {**task.args, "train": dict(task.args["train"])}
+    count = torch.cuda.device_count() if args["train"]["device"] in ("auto", "cuda") else 0
+    if count > 1:
+        args["train"]["device"] = f"cuda:{task.slot % count}"
     device_type = resolve_device(args["train"]["device"]).type
     limit = memory_limit({"trial_memory_gb": task.memory_bytes / 1e9}, device_type)
-    has_evaluations = bool(args["train"].get("evaluations"))
-    search = MetricSearch(task.metric, task.env_name, has_evaluations, task.is_metric_known)
+    search = MetricSearch(task.metric, task.env_name, bool(args["train"].get("evaluations")), task.is_metric_known)
     trainers: list[WatchedTrainer] = []
 
     def make_trainer(config: dict[str, Any], vecenv: Vector, policy: nn.Module, logger: AnyLogger) -> WatchedTrainer:
@@ -219,8 +220,8 @@ def train_watched(task: TrialTask, tell: Tell) -> None:
             say(note)
         changed = {name: value for name, value in args["train"].items() if config[name] != value}
         trainer = WatchedTrainer({**config, **changed}, vecenv, policy, logger)
-        tell({"folder": str(trainer.run_folder), "fitted": changed})
-        trainer.watch(search, tell)
+        send({"folder": str(trainer.run_folder), "fitted": changed})
+        trainer.watch(search, send)
         trainers.append(trainer)
         return trainer
 
@@ -228,9 +229,3 @@ def train_watched(task: TrialTask, tell: Tell) -> None:
     trainers[0].send_score()
     if search.name is None:
         raise (MissingMetricError if search.is_hopeless else UnscoredError)(search.missing_text())
-
-
-def _device_of(task: TrialTask) -> str:
-    device = task.args["train"]["device"]
-    count = torch.cuda.device_count() if device in ("auto", "cuda") else 0
-    return f"cuda:{task.slot % count}" if count > 1 else device

@@ -104,20 +104,25 @@ def remember_what_no_input_changes() -> None:
     """The lists of environments and what the package's own inis say, which take most of the time of reading others."""
     ocean.names = functools.cache(ocean.names)
     catalog.lookup, catalog.find = functools.cache(catalog.lookup), functools.cache(catalog.find)
-    parse, remembered = configuration._read_section, {}
+    check, read = configuration.check_section, configuration.read_ini
+    own, remembered = {}, {}  # the files of the package, and their sections by where they stand in memory
 
-    def read_section(path: Path, section: str, given: Any, entry: Any, are_texts: bool = True) -> dict[str, Any]:
+    def read_ini(path: Path) -> dict[str, dict[str, str]]:
         if PACKAGE not in path.parents:
-            return parse(path, section, given, entry, are_texts)
-        key = path, section, entry.name
+            return read(path)
+        if path not in own:
+            own[path] = read(path)
+        return own[path]
+
+    def check_section(section: str, given: Any, env: Any, are_texts: bool = False) -> dict[str, Any]:
+        if not any(given is each for found in own.values() for each in found.values()):
+            return check(section, given, env, are_texts)
+        key = id(given), env.name
         if key not in remembered:
-            remembered[key] = parse(path, section, given, entry, are_texts)
+            remembered[key] = check(section, given, env, are_texts)
         return copy.deepcopy(remembered[key])
 
-    read = functools.cache(configuration.read_ini)
-    read_anew = configuration.read_ini
-    configuration.read_ini = lambda path: (read if PACKAGE in path.parents else read_anew)(path)
-    configuration._read_section = read_section
+    configuration.read_ini, configuration.check_section = read_ini, check_section
 
 
 class Settings:

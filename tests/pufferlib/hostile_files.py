@@ -203,14 +203,10 @@ def report(folder: Path) -> None:
     command("report", str(folder), "--output", str(folder / "page.html"))
 
 
-def storage(folder: Path, name: str = "strange.db") -> None:
+def database(folder: Path) -> None:
     from pufferlib.sweep.study import StudyPlace, open_study
 
-    open_study(StudyPlace("strange", str(folder / name), folder, ""), "maximize")
-
-
-def database(folder: Path) -> None:
-    storage(folder, "data.db")
+    open_study(StudyPlace("strange", str(folder / "data.db"), folder, ""), "maximize")
 
 
 def model(folder: Path) -> Path:
@@ -222,7 +218,6 @@ def cases() -> Iterator[tuple[str, Callable[[Path], None], Callable[[Path], Path
     """The name of each case, what is done to which file, and the door."""
     last, state = (lambda folder: folder / "last.pt"), (lambda folder: folder / "trainer_state.pt")
     config, metrics = (lambda folder: folder / "config.json"), (lambda folder: folder / "metrics.jsonl")
-    journal, data = (lambda folder: folder / "strange.journal"), (lambda folder: folder / "data.db")
     groups = (
         (MODELS, "last.pt", last, (agent,)),
         (MODELS, "model", model, (agent_of_file, resume, evaluate)),
@@ -231,8 +226,7 @@ def cases() -> Iterator[tuple[str, Callable[[Path], None], Callable[[Path], Path
         ((*DESCRIPTIONS, *SIZES), "config.json", config, (agent, resume, evaluate)),
         (DESCRIPTIONS, "config.json", config, (configure, list_runs, plot, report)),
         ((fifo, device, hole), "metrics.jsonl", metrics, (list_runs, plot, report)),
-        ((fifo, device, hole, compressed, nested), "journal", journal, (storage,)),
-        ((fifo, device, hole, compressed, nested), "database", data, (database,)),
+        ((fifo, device, hole, compressed, nested), "database", lambda folder: folder / "data.db", (database,)),
     )
     for changes, what, find, doors in groups:
         for change in changes:
@@ -247,7 +241,6 @@ def make_run(folder: Path) -> Path:
         *("--train.minibatch-size", "128", "--train.total-timesteps", "1024", "--train.data-dir", str(folder)),
     )
     (made,) = folder.iterdir()
-    (made / "strange.journal").write_text("")
     (made / "data.db").write_text("")
     os.unlink(made / "last.pt")  # a second name of the model, which is to stay whole
     shutil.copy(model(made), made / "last.pt")
@@ -261,10 +254,9 @@ def expired(*_: object) -> None:
 def main(folder: Path) -> None:
     signal.signal(signal.SIGALRM, expired)
     made = make_run(folder / "made")
-    for door in (agent, evaluate, list_runs, plot, report, storage):  # so that all is imported
+    for door in (agent, evaluate, list_runs, plot, report, database):  # so that all is imported
         with contextlib.suppress(RuntimeError):
             door(made)
-    (made / "strange.db").unlink()  # which the journal beside it became
     for number, (name, change, find, door) in enumerate(cases()):
         run = folder / str(number) / RUN
         shutil.copytree(made, run)

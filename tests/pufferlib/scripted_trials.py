@@ -18,21 +18,20 @@ class ScriptedProcess:
     """Advances by a tenth whenever it is looked at, and scores what `script` says.
 
     Attributes:
-        script: called with the job and the tenth, from 1 to 10: the score, an Outcome's keywords where it ends there,
+        script: called with the task and the tenth, from 1 to 10: the score, an Outcome's keywords where it ends there,
             or None where nothing more comes until it is stopped.
-        jobs: all that were started, in their order.
+        tasks: all that were started, in their order.
     """
 
     script = None
-    jobs: list = []
+    tasks: list = []
 
-    def __init__(self, job, limits, cores):
-        self.job, self.limits, self.cores = job, limits, cores
+    def __init__(self, task, config, cores):
+        self.task = task
         self.curve, self.progress, self.cost, self.metric = LearningCurve(), 0.0, 0.0, None
-        self.episode_steps = None
         self.started, self.outcome, self.waitables = time.monotonic(), None, []
         self.tenth, self.stopped = 0, None
-        ScriptedProcess.jobs.append(job)
+        ScriptedProcess.tasks.append(task)
 
     def look(self):
         if self.outcome is not None:
@@ -40,7 +39,7 @@ class ScriptedProcess:
         if self.stopped is not None:
             self.end(stopped=self.stopped)
             return
-        found = self.script(self.job, self.tenth + 1)
+        found = self.script(self.task, self.tenth + 1)
         if isinstance(found, dict):
             self.end(**found)
         elif found is not None:
@@ -51,8 +50,7 @@ class ScriptedProcess:
                 self.end()
 
     def end(self, **ending):
-        found = {"cost": self.cost, "curve": self.curve.rows(), "metric": self.metric, "run_folder": "f", "fitted": {}}
-        found["episode_steps"] = self.episode_steps
+        found = {"cost": self.cost, "curve": self.curve.rows(), "run_folder": "f", "fitted": {}}
         self.outcome = Outcome(**{"score": self.curve.final_score, **found, **ending})
 
     def stop(self, reason):
@@ -67,10 +65,9 @@ def use_scripted_trials(monkeypatch):
     """Has trials be scripted; gives the class, whose `script` a test replaces."""
     monkeypatch.setattr("pufferlib.sweep.trial_process.TrialProcess", ScriptedProcess)
     monkeypatch.setattr("pufferlib.sweep.driver.TICK_SECONDS", 0.0)
-    monkeypatch.setattr("pufferlib.sweep.driver.CONFIRM_TICK_SECONDS", 0.0)
     monkeypatch.setattr("pufferlib.sweep.driver.READ_SECONDS", 0.01)
-    monkeypatch.setattr(ScriptedProcess, "script", staticmethod(lambda job, tenth: tenth / 10))
-    monkeypatch.setattr(ScriptedProcess, "jobs", [])
+    monkeypatch.setattr(ScriptedProcess, "script", staticmethod(lambda task, tenth: tenth / 10))
+    monkeypatch.setattr(ScriptedProcess, "tasks", [])
     return ScriptedProcess
 
 

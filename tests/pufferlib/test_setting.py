@@ -72,9 +72,7 @@ def test_an_earlier_value_is_answered_with_what_it_is_called_now():
 
 def test_a_section_may_say_what_an_unknown_name_means():
     class Hinting(Section):
-        @classmethod
-        def hint(cls, name):
-            return f"{name} is gone"
+        hints = {"speed": "speed is gone"}
 
     with pytest.raises(ConfigError, match=r"no setting 'speed' in \[\]; speed is gone"):
         Hinting.from_dict({"speed": 1})

@@ -12,7 +12,8 @@ import pytest
 from made_runs import made_run
 
 from pufferlib import cli
-from pufferlib.reports.page import Content, Evaluation, gather, page
+from pufferlib.dashboard.score import Score
+from pufferlib.reports.page import Content, gather, page
 from pufferlib.reports.recorded_run import read_run
 
 RUN_ID = "20260101_120000_000000_aaaa0001"
@@ -69,8 +70,8 @@ def test_the_page_asks_no_network_for_anything(run):
 
 
 def test_scores_and_pictures_are_shown(run):
-    scores = {"perf": (0.95, 0.01234, 50), "episode_return": (475.0, 113.0, 50)}
-    evaluations = [Evaluation("last", scores), Evaluation("best", {"perf": (1.0, float("nan"), 1)})]
+    scores = {"perf": Score(0.95, 0.01234, 50), "episode_return": Score(475.0, 113.0, 50)}
+    evaluations = {"last": scores, "best": {"perf": Score(1.0, float("nan"), 1)}}
     content = Content(run, {}, evaluations=evaluations, video=(b"GIF89a", "image/gif"))
     read = Reader(page(content))
     assert "statistic last weights best weights perf 0.95 ± 0.012 1 episode_return 475 ± 110 -" in read.text
@@ -103,7 +104,7 @@ def test_a_run_of_an_unknown_environment_has_a_page(in_tmp_path):
     (folder / "config.json").write_text(json.dumps(config))
     (folder / "last.pt").touch()
     content = gather(read_run(folder), episodes=3, video=False)
-    assert content.defaults is None and content.evaluations == []
+    assert content.defaults is None and content.evaluations == {}
     (note,) = content.notes
     assert note.startswith("The last weights are not evaluated: ") and "my_game" in note
     assert "my_game" in Reader(page(content)).text

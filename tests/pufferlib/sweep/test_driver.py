@@ -13,10 +13,12 @@ import pytest
 from optuna.storages import RetryHeartbeatStaleTrialCallback
 from optuna.trial import TrialState
 from scripted_trials import ENV, SPACE, Proposed, sweep_args, use_scripted_trials
+from sqlalchemy import text
+from sqlalchemy.exc import OperationalError
 
 from pufferlib import evaluate, load_agent
 from pufferlib.config import load_config
-from pufferlib.errors import ConfigError
+from pufferlib.errors import ConfigError, StorageError
 from pufferlib.sweep.driver import Sweep, run_sweep
 from pufferlib.sweep.proposal import read_history
 from pufferlib.sweep.results import (
@@ -51,9 +53,9 @@ def states(study):
     return [trial.state for trial in study.trials]
 
 
-def by_rate(job, tenth):
+def by_rate(task, tenth):
     """Scores the learning rate, times the progress."""
-    return job.task.args["train"]["learning_rate"] * tenth / 10
+    return task.args["train"]["learning_rate"] * tenth / 10
 
 
 def test_a_study_learns_all_of_a_trial(tmp_path, scripted):
@@ -69,12 +71,12 @@ def test_a_study_learns_all_of_a_trial(tmp_path, scripted):
     assert state.metric == "environment/perf"
     assert state.study.user_attrs[METRIC] == "perf"
     assert state.folder == tmp_path / "sweeps" / ENV
-    job = scripted.jobs[1]
-    assert job.task.args["train"]["learning_rate"] == pytest.approx(0.01)
-    assert job.task.args["train"]["data_dir"] == str(state.folder)
-    assert "sweep" not in job.task.args
-    assert not any(job.task.args["log"][service] for service in ("tensorboard", "wandb", "neptune"))
-    assert [each.task.is_metric_known for each in scripted.jobs] == [False, True]
+    task = scripted.tasks[1]
+    assert task.args["train"]["learning_rate"] == pytest.approx(0.01)
+    assert task.args["train"]["data_dir"] == str(state.folder)
+    assert "sweep" not in task.args
+    assert not any(task.args["log"][service] for service in ("tensorboard", "wandb", "neptune"))
+    assert [each.is_metric_known for each in scripted.tasks] == [False, True]
 
 
 def test_lower_is_better_where_the_goal_says_so(tmp_path, scripted):
@@ -88,13 +90,13 @@ def test_lower_is_better_where_the_goal_says_so(tmp_path, scripted):
 def test_a_sweep_goes_on_where_it_stopped_and_ends_at_once_when_all_is_done(tmp_path, scripted):
     for number, begun in ((2, 2), (5, 5), (5, 5)):
         state = run_sweep(ENV, sweep_args(tmp_path, num_trials=number), SPACE)
-        assert len(state.study.trials) == len(scripted.jobs) == begun
+        assert len(state.study.trials) == len(scripted.tasks) == begun
 
 
 def test_drivers_that_follow_each_other_do_not_propose_the_same(tmp_path, scripted):
     for number in (2, 4):
         run_sweep(ENV, sweep_args(tmp_path, num_trials=number), SPACE)
-    rates = [job.task.args["train"]["learning_rate"] for job in scripted.jobs]
+    rates = [task.args["train"]["learning_rate"] for task in scripted.tasks]
     assert len(set(rates)) == 4
 
 
@@ -111,15 +113,15 @@ def test_drivers_side_by_side_run_exactly_as_many_trials_as_asked_for(tmp_path, 
     uncounted = uncounted_numbers(trials)
     counted = [trial for trial in trials if trial.number not in uncounted]
     assert [trial.state for trial in counted] == [TrialState.COMPLETE] * 11
-    assert sorted(job.number for job in scripted.jobs) == [trial.number for trial in counted]
-    assert len({job.task.args["train"]["learning_rate"] for job in scripted.jobs}) == 11
+    assert sorted(task.number for task in scripted.tasks) == [trial.number for trial in counted]
+    assert len({task.args["train"]["learning_rate"] for task in scripted.tasks}) == 11
 
 
 # --------------------------------------------------------------------------------------- trials that come to no end
 
 
 def test_failures_are_told_with_their_reasons_and_the_sweep_goes_on(tmp_path, scripted):
-    scripted.script = staticmethod(lambda job, tenth: {"error": "the ball is lost"} if job.number % 2 == 0 else 1.0)
+    scripted.script = staticmethod(lambda task, tenth: {"error": "the ball is lost"} if task.number % 2 == 0 else 1.0)
     state = run_sweep(ENV, sweep_args(tmp_path, num_trials=4), SPACE)
     assert states(state.study) == [TrialState.FAIL, TrialState.COMPLETE] * 2
     assert state.trials[0].user_attrs[ERROR] == "the ball is lost"
@@ -136,7 +138,7 @@ def test_settings_that_cannot_run_are_a_failed_trial_that_costs_nothing(tmp_path
     assert "cuda:99" in refused[ERROR]
 
 
-def lasting(job, tenth):
+def lasting(task, tenth):
     """Scores that end with the first tenth, in an environment of whose agents each plays an episode in 5,000 steps."""
     return {"curve": [[1.0, 1.0, 0.5]], "score": 0.5, "episodes": 100, "episode_steps": 5_000.5}
 
@@ -151,7 +153,7 @@ def test_no_trial_is_too_short_for_an_episode_once_its_length_is_known(tmp_path,
         args[section].update(settings)
     state = run_sweep(ENV, args, space, Proposed(steps, proposed))
     assert [trial.user_attrs[EPISODES] for trial in state.trials] == [100] * 4
-    ran = [job.task.args["train"]["total_timesteps"] for job in scripted.jobs]
+    ran = [task.args["train"]["total_timesteps"] for task in scripted.tasks]
     assert ran[:4] == [50_000, 5_001, 70_000, 5_001]
     assert sorted(set(ran[4:])) == [5_001, 50_000, 70_000]  # the confirmations run what the trials ran
     assert state.trials[1].user_attrs[CONFIG]["train"]["total_timesteps"] == 5_001
@@ -159,16 +161,16 @@ def test_no_trial_is_too_short_for_an_episode_once_its_length_is_known(tmp_path,
 
 
 def test_what_the_search_starts_with_is_long_enough(tmp_path, scripted):
-    scripted.script = staticmethod(lambda job, tenth: {**lasting(job, tenth), "episode_steps": 1e9})
+    scripted.script = staticmethod(lambda task, tenth: {**lasting(task, tenth), "episode_steps": 1e9})
     steps = "train.total_timesteps"
     space = SearchSpace((Dimension(steps, "log_normal", 200_000, 9e6, mean=1e6, is_integer=True),))
     run_sweep(ENV, sweep_args(tmp_path, num_trials=2), space, Proposed(steps, [1_000_000, 300_000]))
-    assert [job.task.args["train"]["total_timesteps"] for job in scripted.jobs] == [1_000_000] * 2
+    assert [task.args["train"]["total_timesteps"] for task in scripted.tasks] == [1_000_000] * 2
 
 
 def test_a_trial_that_is_too_short_to_be_scored_is_not_a_bad_one(tmp_path, scripted):
     unscored = {"error": "it ended before anything was scored", "score": None, "is_unscored": True}
-    scripted.script = staticmethod(lambda job, tenth: unscored if job.number == 0 else {"error": "it burns"})
+    scripted.script = staticmethod(lambda task, tenth: unscored if task.number == 0 else {"error": "it burns"})
     state = run_sweep(ENV, sweep_args(tmp_path, num_trials=2), SPACE)
     assert states(state.study) == [TrialState.FAIL] * 2
     history = read_history(state.trials, state.study.direction, SPACE)
@@ -178,33 +180,33 @@ def test_a_trial_that_is_too_short_to_be_scored_is_not_a_bad_one(tmp_path, scrip
 
 
 def test_five_failures_alike_at_the_start_are_enough(tmp_path, scripted):
-    scripted.script = staticmethod(lambda job, tenth: {"error": f"used {job.number}.5 GB of its 4.0"})
+    scripted.script = staticmethod(lambda task, tenth: {"error": f"used {task.number}.5 GB of its 4.0"})
     with pytest.raises(ConfigError, match=r"the first 5 trials failed for the same reason: used 4\.5 GB"):
         run_sweep(ENV, sweep_args(tmp_path, num_trials=100), SPACE)
-    assert len(scripted.jobs) == 5
+    assert len(scripted.tasks) == 5
 
 
 def test_different_failures_or_one_success_do_not_end_a_sweep(tmp_path, scripted):
     words = ["ball", "paddle", "wall"]
-    scripted.script = staticmethod(lambda job, tenth: {"error": f"no {words[job.number % 3]}"})
+    scripted.script = staticmethod(lambda task, tenth: {"error": f"no {words[task.number % 3]}"})
     run_sweep(ENV, sweep_args(tmp_path / "a", num_trials=8), SPACE)
-    scripted.script = staticmethod(lambda job, tenth: 1.0 if job.number == 0 else {"error": "no ball"})
+    scripted.script = staticmethod(lambda task, tenth: 1.0 if task.number == 0 else {"error": "no ball"})
     run_sweep(ENV, sweep_args(tmp_path / "b", num_trials=8), SPACE)
 
 
 def test_a_metric_that_does_not_exist_ends_the_sweep_and_counts_nothing(tmp_path, scripted):
     missing = {"error": "[sweep] metric must be another", "ends_sweep": True}
-    scripted.script = staticmethod(lambda job, tenth: missing)
+    scripted.script = staticmethod(lambda task, tenth: missing)
     with pytest.raises(ConfigError, match="metric must be another"):
         run_sweep(ENV, sweep_args(tmp_path, num_trials=4, metric="prf", workers=2), SPACE)
-    scripted.script = staticmethod(lambda job, tenth: 1.0)
+    scripted.script = staticmethod(lambda task, tenth: 1.0)
     state = run_sweep(ENV, sweep_args(tmp_path, num_trials=4, metric="perf"), SPACE)  # put right, it may go on
     assert states(state.study).count(TrialState.COMPLETE) == 4
 
 
 def test_a_run_that_promises_nothing_is_stopped_and_keeps_what_it_had(tmp_path, scripted):
     hopeless = (1, 2, 3, 8, 10)
-    scripted.script = staticmethod(lambda job, tenth: 0.1 if job.number in hopeless else 1.0 + 0.1 * tenth)
+    scripted.script = staticmethod(lambda task, tenth: 0.1 if task.number in hopeless else 1.0 + 0.1 * tenth)
     state = run_sweep(ENV, sweep_args(tmp_path, num_trials=10), SPACE)
     stopped = state.trials[8]
     assert states(state.study) == [*[TrialState.COMPLETE] * 8, TrialState.PRUNED, TrialState.COMPLETE]
@@ -216,7 +218,7 @@ def test_a_run_that_promises_nothing_is_stopped_and_keeps_what_it_had(tmp_path, 
 
 
 def test_the_end_of_the_time_stops_what_runs(tmp_path, scripted):
-    scripted.script = staticmethod(lambda job, tenth: 1.0 if job.number == 0 and tenth < 4 else None)
+    scripted.script = staticmethod(lambda task, tenth: 1.0 if task.number == 0 and tenth < 4 else None)
     args = sweep_args(tmp_path, num_trials=4, max_minutes=0.01, workers=2)
     state = run_sweep(ENV, args, SPACE)
     assert states(state.study) == [TrialState.PRUNED, TrialState.FAIL]
@@ -226,7 +228,7 @@ def test_the_end_of_the_time_stops_what_runs(tmp_path, scripted):
 
 
 def test_sizes_that_a_trial_had_to_fit_are_what_it_ran_with(tmp_path, scripted):
-    scripted.script = staticmethod(lambda job, tenth: {"fitted": {"minibatch_size": 64}} if tenth == 2 else 1.0)
+    scripted.script = staticmethod(lambda task, tenth: {"fitted": {"minibatch_size": 64}} if tenth == 2 else 1.0)
     state = run_sweep(ENV, sweep_args(tmp_path, num_trials=1), SPACE, Proposed("train.learning_rate", RATES))
     assert state.trials[0].user_attrs[CONFIG] == {
         "train": {"learning_rate": pytest.approx(0.001), "minibatch_size": 64}
@@ -238,22 +240,22 @@ def test_sizes_that_a_trial_had_to_fit_are_what_it_ran_with(tmp_path, scripted):
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_what_is_interrupted_is_run_again_by_the_sweep_that_goes_on(tmp_path, scripted, number):
-    def script(job, tenth):
-        if job.number == 1 and tenth == 3:
+    def script(task, tenth):
+        if task.number == 1 and tenth == 3:
             os.kill(os.getpid(), number)
-        return None if job.number == 1 and tenth == 4 else 1.0
+        return None if task.number == 1 and tenth == 4 else 1.0
 
     scripted.script = staticmethod(script)
     args = sweep_args(tmp_path, num_trials=3)
     with pytest.raises(KeyboardInterrupt):
         run_sweep(ENV, args, SPACE, Proposed("train.learning_rate", RATES))
-    scripted.script = staticmethod(lambda job, tenth: 1.0)
+    scripted.script = staticmethod(lambda task, tenth: 1.0)
     state = run_sweep(ENV, args, SPACE, Proposed("train.learning_rate", RATES[::-1]))
     assert states(state.study) == [TrialState.COMPLETE, TrialState.FAIL, TrialState.COMPLETE, TrialState.COMPLETE]
     again = state.trials[2]
     assert again.user_attrs[RETRY_OF] == 1
     assert again.params == state.trials[1].params
-    rates = [job.task.args["train"]["learning_rate"] for job in scripted.jobs]
+    rates = [task.args["train"]["learning_rate"] for task in scripted.tasks]
     assert rates == pytest.approx([RATES[0], RATES[1], RATES[1], RATES[2]])
 
 
@@ -268,6 +270,39 @@ def test_an_error_of_the_driver_gives_back_what_runs(tmp_path, scripted):
     state = run_sweep(ENV, args, SPACE)
     assert states(state.study) == [TrialState.FAIL, TrialState.COMPLETE]
     assert uncounted_numbers(state.trials) == {0}
+
+
+def test_a_database_that_fails_in_the_middle_is_named_in_one_sentence(tmp_path, scripted):
+    def drop(state):
+        if state.running and state.running[0].progress > 0.3:
+            with state.study._storage._backend.engine.begin() as connection:
+                connection.execute(text("DROP TABLE trials"))
+
+    args = sweep_args(tmp_path, num_trials=1, storage=f"sqlite:///{tmp_path}/mine.db")
+    message = (
+        "the database of the sweep, .*/mine.db, failed: no such table: trials; restore .* the same sweep continues"
+    )
+    with pytest.raises(StorageError, match=message) as raised:
+        run_sweep(ENV, args, SPACE, on_change=drop)
+    assert "\n" not in str(raised.value)
+
+
+def test_what_a_failing_database_left_runs_again(tmp_path, scripted, monkeypatch):
+    def fail(*_):
+        raise OperationalError("UPDATE ...", {}, Exception("the server closed the connection\nunexpectedly"))
+
+    def break_off(state):
+        if state.running and state.running[0].progress > 0.3:
+            monkeypatch.setattr(type(state.study._storage._backend), "set_trial_intermediate_value", fail)
+
+    args = sweep_args(tmp_path, num_trials=1)
+    with monkeypatch.context() as patches, pytest.raises(StorageError, match="the connection unexpectedly; restore"):
+        monkeypatch = patches
+        run_sweep(ENV, args, SPACE, on_change=break_off)
+    monkeypatch.setattr("pufferlib.sweep.study.GRACE_SECONDS", 1)
+    state = run_sweep(ENV, args, SPACE)
+    assert states(state.study) == [TrialState.FAIL, TrialState.COMPLETE]
+    assert state.trials[0].params == state.trials[1].params
 
 
 def test_a_trial_that_another_driver_took_is_stopped_and_not_told(tmp_path, scripted):
@@ -328,8 +363,8 @@ def test_a_confirmation_runs_the_best_again_with_its_seeds_and_once(tmp_path, sc
     found = sorted((run.trial, run.seed, run.score) for run in state.confirmations)
     seeds = [args["train"]["seed"] + 1_000_000 + index for index in range(2)]
     assert found == [(number, seed, pytest.approx(RATES[number])) for number in (1, 2) for seed in seeds]
-    assert len(scripted.jobs) == 3 + 4
-    assert [job.task.args["train"]["seed"] for job in scripted.jobs[3:]] == [job.seed for job in scripted.jobs[3:]]
+    assert len(scripted.tasks) == 3 + 4
+    assert [task.args["train"]["seed"] for task in scripted.tasks[3:]] == [task.seed for task in scripted.tasks[3:]]
 
 
 @quiet
@@ -340,18 +375,18 @@ def test_drivers_share_the_confirmations(tmp_path, scripted):
         thread.start()
     for thread in threads:
         thread.join(60)
-    confirmed = [(job.number, job.seed) for job in scripted.jobs if job.seed is not None]
+    confirmed = [(task.number, task.seed) for task in scripted.tasks if task.seed is not None]
     assert len(set(confirmed)) == 8
     assert len(confirmed) <= 12  # those that two drivers claim in the same moment run twice
 
 
 def test_a_confirmation_that_fails_is_known_and_not_repeated(tmp_path, scripted):
-    scripted.script = staticmethod(lambda job, tenth: 1.0 if job.seed is None else {"error": "the ball is lost"})
+    scripted.script = staticmethod(lambda task, tenth: 1.0 if task.seed is None else {"error": "the ball is lost"})
     args = sweep_args(tmp_path, num_trials=1, confirm_best=1, confirm_seeds=1)
     for _ in range(2):
         state = run_sweep(ENV, args, SPACE)
     assert [(run.score, run.error) for run in state.confirmations] == [(None, "the ball is lost")]
-    assert len(scripted.jobs) == 2
+    assert len(scripted.tasks) == 2
 
 
 def test_what_another_driver_confirms_is_waited_for_until_that_is_gone(tmp_path, scripted, monkeypatch):

@@ -105,7 +105,7 @@ def test_what_flags_gave_the_sweep_is_among_the_best_settings(tmp_path):
 def test_a_narrow_terminal_shows_the_settings_that_fit(tmp_path, monkeypatch):
     monkeypatch.setenv("COLUMNS", "40")
     state = squared_state(make_study(scored(0.5, 10), scored(0.9, 40)), tmp_path)
-    lines = summary(state, results_of(state.trials, "maximize")).splitlines()
+    lines = summary(state).splitlines()
     assert "trial  score  cost  learning_rate  gamma" in lines
     assert "1      0.9    40s   0.01           0.98" in lines
 
@@ -128,7 +128,7 @@ def test_the_table_has_every_trial_that_ended():
     study = make_study(
         scored(0.5, 10), other, stopped("it was low", 4), failed('"no"'), failed("gone", is_counted=False), running()
     )
-    rows = list(csv.DictReader(io.StringIO(trials_csv(study.trials))))
+    rows = list(csv.DictReader(io.StringIO(trials_csv(results_of(study.trials, "maximize")))))
     assert [row["state"] for row in rows] == ["complete", "complete", "stopped", "failed", "uncounted"]
     assert [row["score"] for row in rows] == ["0.5", "0.9", "", "", ""]
     assert [row["cost"] for row in rows] == ["10.0", "", "4.0", "0.0", "0.0"]

@@ -7,7 +7,7 @@ import pytest
 from optuna.trial import TrialState, create_trial
 from sweep_studies import failed, make_state, make_study, running, scored, stopped
 
-from pufferlib.sweep.report import front_figure, history_figure, parallel_figure, report_html, write_report
+from pufferlib.sweep.report import front_figure, history_figure, parallel_figure, report_html
 from pufferlib.sweep.results import CONFIG, COST, CURVE, Confirmation, results_of
 
 PLOTS = {"front", "history", "slices", "parallel", "curves"}
@@ -114,18 +114,10 @@ def test_names_of_a_user_are_text():
     assert page.sources == [] and "Sweep of </script><img src=x>" in page.text
 
 
-def test_the_file_is_there_as_a_whole(tmp_path):
-    path = tmp_path / "report.html"
-    path.write_text("before")
-    write_report(make_state(make_study(scored(0.5, 10))), path)
-    assert path.read_text().endswith("</html>\n")
-    assert list(tmp_path.iterdir()) == [path]
-
-
 def test_the_front_has_the_settings_where_one_points():
     study = make_study(scored(0.5, 10), scored(0.9, 40, gamma=0.9876), scored(0.4, 20), scored(0.1, 0))
     results = results_of(study.trials, "maximize")
-    figure = front_figure(results, "perf", results.best)
+    figure = front_figure(results, "perf")
     line = next(trace for trace in figure.data if trace.name == "front")
     assert list(zip(line.x, line.y, strict=True)) == [(0.001, 0.1), (10, 0.5), (40, 0.9)]
     star = next(trace for trace in figure.data if trace.name == "winner")
@@ -136,7 +128,7 @@ def test_the_front_has_the_settings_where_one_points():
 def test_the_history_counts_what_stopped_trials_took():
     study = make_study(scored(5.0, 10), stopped("low", 3), scored(4.0, 20), scored(6.0, 30), goal="minimize")
     results = results_of(study.trials, "minimize")
-    best = next(trace for trace in history_figure(results, study.trials, "loss").data if trace.name == "best so far")
+    best = next(trace for trace in history_figure(results, "loss").data if trace.name == "best so far")
     assert list(zip(best.x, best.y, strict=True)) == [(10, 5), (33, 4), (63, 4)]
 
 

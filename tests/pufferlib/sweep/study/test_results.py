@@ -3,9 +3,9 @@ import math
 import optuna
 import pytest
 from optuna.trial import TrialState
-from sweep_studies import failed, make_study, running, scored, stopped
+from sweep_studies import failed, make_state, make_study, running, scored, stopped
 
-from pufferlib.sweep.results import CONFIG, RETRY_OF, importance, results_of, settings_of, solve_threshold
+from pufferlib.sweep.results import CONFIG, RETRY_OF, importance, results_of, settings_of
 
 
 def numbers(found):
@@ -87,8 +87,11 @@ def test_the_settings_are_those_that_it_ran_with():
     ("metric", "threshold"), [("environment/perf", 0.95), ("perf", 0.95), ("environment/score", None)]
 )
 def test_the_threshold_is_of_the_metric_that_solves(metric, threshold):
-    assert solve_threshold({"solve": {"metric": "perf", "threshold": 0.95}}, metric) == threshold
-    assert solve_threshold({}, metric) is None
+    state = make_state(make_study(), solve={"metric": "perf", "threshold": 0.95})
+    state.metric = metric
+    assert state.threshold == threshold
+    state.args = {"sweep": {}}
+    assert state.threshold is None
 
 
 def test_what_matters_comes_first():

@@ -10,7 +10,7 @@ import pytest
 from scripted_trials import ENV, SPACE, sweep_args
 
 from pufferlib.errors import ConfigError
-from pufferlib.sweep.study import claim_study, open_study, quiet_optuna, study_place
+from pufferlib.sweep.study import claim_study, open_study, quiet_optuna, study_place, without_password
 
 
 def test_a_study_is_in_a_database_beside_its_runs_unless_told_otherwise(tmp_path):
@@ -68,6 +68,32 @@ def test_a_storage_that_cannot_be_opened_is_named(tmp_path):
     ):
         with pytest.raises(ConfigError, match=message):
             open_study(study_place(ENV, sweep_args(tmp_path, storage=storage)), "maximize")
+
+
+@pytest.mark.parametrize(
+    ("storage", "shown"),
+    [
+        ("postgresql://me:secret@host:5432/sweeps", "postgresql://me:***@host:5432/sweeps"),
+        ("mysql+pymysql://me:se:c/r@et@host/sweeps", "mysql+pymysql://me:***@host/sweeps"),
+        (
+            "postgresql://host/sweeps?user=me&password=secret&ssl=1",
+            "postgresql://host/sweeps?user=me&password=***&ssl=1",
+        ),
+        ("sqlite:////home/me@work/all.db", "sqlite:////home/me@work/all.db"),
+        ("all:of@it.db", "all:of@it.db"),
+    ],
+)
+def test_the_password_of_a_database_is_hidden(tmp_path, storage, shown):
+    assert without_password(storage) == shown
+    place = study_place(ENV, sweep_args(tmp_path, storage=storage))
+    assert place.storage == storage and "secret" not in place.flags
+
+
+def test_a_database_without_its_driver_is_named_without_its_password(tmp_path):
+    place = study_place(ENV, sweep_args(tmp_path, storage="nosuchdatabase://me:secret@host/name"))
+    with pytest.raises(ConfigError, match=r"nosuchdatabase://me:\*\*\*@host/name' cannot be opened") as raised:
+        open_study(place, "maximize")
+    assert "secret" not in str(raised.value)
 
 
 def test_optuna_says_nothing_of_its_own(tmp_path, capfd):

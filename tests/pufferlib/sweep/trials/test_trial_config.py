@@ -152,7 +152,7 @@ def test_gymnasiums_minibatches_divide_the_batch():
         ("", {"env.size": "big"}, r"\[env\] size must be an integer, got 'big'"),
         ("", {"env.sise": 1}, "did you mean 'size'"),
         ("", {"base.rnn_name": 3}, r"\[base\] rnn_name must be text or None, got 3"),
-        ("--resume latest", {}, "begin anew, got --resume latest"),
+        ("--resume latest", {}, "got --resume latest; leave it out"),
         ("--sweep.trial-memory-gb 0.01", {"env.size": 128}, "smaller than its memory of 0.01 GB, and takes 0.538 GB"),
     ],
 )

@@ -1,12 +1,13 @@
 """What a trial tells its driver: scores of whole episodes at the end of each tenth, and of more in the end."""
 
+from pathlib import Path
+
 import pytest
 
 from pufferlib.config import load_config
-from pufferlib.sweep.trial_config import trial_args
+from pufferlib.sweep.trial_config import TrialTask, trial_args
 from pufferlib.sweep.trial_process import LearningCurve
-from pufferlib.sweep.trial_task import MissingMetricError, TrialTask, UnscoredError
-from pufferlib.sweep.trial_training import train_watched
+from pufferlib.sweep.trial_training import MissingMetricError, UnscoredError, train_watched
 
 pytestmark = pytest.mark.usefixtures("in_tmp_path")
 
@@ -17,7 +18,7 @@ def told(metric, env="puffer_squared", **train):
     args["train"].update({"batch_size": 256, "minibatch_size": 256, "bptt_horizon": 8, "total_timesteps": 20 * 256})
     args["train"].update(train)
     messages = []
-    train_watched(TrialTask(env, trial_args(args, {}, 1)[0], metric, 1e9), messages.append)
+    train_watched(TrialTask(0, env, trial_args(args, {}, 1)[0], metric, 1e9, Path("log")), messages.append)
     return [message["log"] for message in messages if "log" in message]
 
 
