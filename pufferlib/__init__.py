@@ -15,7 +15,7 @@ if TYPE_CHECKING:  # the same names as in the table, for type checkers and edito
     from pufferlib.dashboard.score import Score as Score
     from pufferlib.environment import Buffers as Buffers, Keys as Keys, PufferEnv as PufferEnv
     from pufferlib.errors import APIUsageError as APIUsageError, PufferError as PufferError
-    from pufferlib.interop.make import (
+    from pufferlib.interop.gymnasium_interop import (
         make_gymnasium as make_gymnasium,
         make_gymnasium_vec as make_gymnasium_vec,
         make_pettingzoo as make_pettingzoo,
@@ -44,7 +44,7 @@ _NAMES = {  # by the module that they come from
     "pufferlib.play.agent_loading": "load_agent",
     "pufferlib.environment": "Buffers Keys PufferEnv",
     "pufferlib.errors": "APIUsageError PufferError",
-    "pufferlib.interop.make": "make_gymnasium make_gymnasium_vec make_pettingzoo",
+    "pufferlib.interop.gymnasium_interop": "make_gymnasium make_gymnasium_vec make_pettingzoo",
     "pufferlib.loggers": "JsonLogger Loggers NeptuneLogger NoLogger TensorBoardLogger WandbLogger",
     "pufferlib.dashboard.score": "Score",
     "pufferlib.play.scores": "evaluate",

@@ -24,8 +24,7 @@ from gymnasium.spaces import Box
 from typing_extensions import override
 
 from pufferlib import spaces
-from pufferlib.environment import PufferEnv, StepResult, check_env
-from pufferlib.episodes import EpisodeTracker
+from pufferlib.environment import EpisodeTracker, PufferEnv, StepResult, check_env
 from pufferlib.errors import APIUsageError
 
 

@@ -18,10 +18,10 @@ MAPPED = ("ocean", "vector", "extensions")  # they lie beside pufferlib/ and are
 # A room is a folder of pufferlib/ or a file at its top; it imports rooms of earlier lines, none of its own or a later.
 # The folders in ocean/ are a room of their own, `games`: nobody imports them but by name.
 ORDER = (
-    *("errors reading seeding episodes", "extensions loggers machine setting spaces"),
-    *("distributed environment metrics", "dashboard emulation ocean policy wrappers", "games models vector"),
+    *("errors reading seeding", "extensions loggers machine setting spaces"),
+    *("environment", "distributed metrics", "dashboard emulation ocean policy wrappers", "games models vector"),
     *("families", "config interop", "ppo", "fast pytorch", "runs", "export play scaffold", "pufferl watch"),
-    *("callbacks reports sweep", "completion", "verbs", "cli", "__main__"),
+    *("callbacks reports sweep", "completion", "cli", "__main__"),
 )
 HEIGHT = {room: height for height, rooms in enumerate(ORDER) for room in rooms.split()}
 

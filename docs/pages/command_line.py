@@ -6,10 +6,10 @@ import inspect
 from pathlib import Path
 
 from pufferlib import cli
+from pufferlib.cli import VERBS, Verb
 from pufferlib.config import flags
 from pufferlib.config.flags import CONFIG_FILE
 from pufferlib.setting import Section
-from pufferlib.verbs import VERBS, Verb
 
 from .configuration import settings_text
 from .filling import code, fill

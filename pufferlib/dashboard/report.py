@@ -14,8 +14,7 @@ import torch
 
 from pufferlib.dashboard.panel import Dashboard
 from pufferlib.metrics.finished_episodes import FinishedEpisodes
-from pufferlib.metrics.hardware import HardwareMeter
-from pufferlib.metrics.phases import DeviceClock, Phase, Phases
+from pufferlib.metrics.measures import DeviceClock, HardwareMeter, Phase, Phases
 
 
 class LogHistory:

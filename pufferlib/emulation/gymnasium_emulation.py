@@ -13,7 +13,6 @@ from gymnasium.spaces import Discrete
 from gymnasium.vector import AutoresetMode, VectorEnv
 from typing_extensions import override
 
-from pufferlib.emulation.actions import ActionLayout
 from pufferlib.emulation.emulated_env import (
     EmulatedEnv,
     LibraryEnv,
@@ -22,7 +21,7 @@ from pufferlib.emulation.emulated_env import (
     plain_numbers,
     warn_of_left_out,
 )
-from pufferlib.emulation.packing import row_writer
+from pufferlib.emulation.rows import ActionLayout, row_writer
 from pufferlib.environment import StepResult, fitting_actions
 from pufferlib.errors import APIUsageError, kind_of
 from pufferlib.seeding import mix_seed

@@ -12,7 +12,6 @@ from gymnasium.spaces import Box, Discrete, MultiDiscrete
 from typing_extensions import override
 
 from pufferlib import spaces
-from pufferlib.emulation.actions import ActionLayout, Split
 from pufferlib.emulation.emulated_env import (
     EmulatedEnv,
     final_observation,
@@ -20,7 +19,7 @@ from pufferlib.emulation.emulated_env import (
     plain_numbers,
     warn_of_left_out,
 )
-from pufferlib.emulation.packing import row_writer
+from pufferlib.emulation.rows import ActionLayout, Split, row_writer
 from pufferlib.environment import StepResult, fitting_actions
 from pufferlib.errors import APIUsageError, kind_of, require_extra
 from pufferlib.spaces import Layout, only_numbers

@@ -25,8 +25,7 @@ __all__ = ["Entry", "Family", "families", "find", "find_recorded", "lookup", "ne
 def families() -> tuple[Family, ...]:
     """All families, installed or not; the first that owns a name answers for it."""
     # Not before a name is looked up: they import Gymnasium, which takes longer than all else on the way to --help.
-    from pufferlib.families.pettingzoo_family import PettingZoo
-    from pufferlib.families.registered import ANY_OTHER, FAMILIES, OceanFamily
+    from pufferlib.families.registered import ANY_OTHER, FAMILIES, OceanFamily, PettingZoo
 
     return (OceanFamily(), *FAMILIES, PettingZoo(), ANY_OTHER)
 

@@ -36,7 +36,7 @@ from pufferlib.fast.learners import CapturedLearner, DistributedLearner, KernelA
 from pufferlib.fast.policy_layers import PolicyWatch, find_layers
 from pufferlib.fast.row_wise import RowWise
 from pufferlib.fast.traced_layers import StepCode, UntracedError, trace
-from pufferlib.metrics.phases import Phases
+from pufferlib.metrics.measures import Phases
 from pufferlib.models import LSTMWrapper, MinGRUWrapper
 from pufferlib.policy import NormalizedObservations
 from pufferlib.ppo.actor import Actor

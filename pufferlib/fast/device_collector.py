@@ -20,7 +20,7 @@ from pufferlib.fast.device_envs import DeviceEnvs, DevicePart, device_program, p
 from pufferlib.fast.device_network import NUMBERS, OUTPUTS_PER_THREAD, DeviceNetwork
 from pufferlib.fast.graph_actor import BatchStep, GraphActor
 from pufferlib.metrics.finished_episodes import FinishedEpisodes
-from pufferlib.metrics.phases import Phases
+from pufferlib.metrics.measures import Phases
 from pufferlib.ppo.actor import Actor
 from pufferlib.ppo.collector import Collector
 from pufferlib.ppo.rollout import FinalValues, RewardNormalizer, Rollout

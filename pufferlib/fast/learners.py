@@ -15,7 +15,7 @@ from pufferlib.distributed import Ranks
 from pufferlib.extensions import AdamBatch, AdamSettings, can_step
 from pufferlib.extensions.optimizers import Adam
 from pufferlib.fast.cuda_graphs import Capture, CapturedCall
-from pufferlib.metrics.phases import Phases
+from pufferlib.metrics.measures import Phases
 from pufferlib.ppo import losses
 from pufferlib.ppo.advantages import Minibatch
 from pufferlib.ppo.learner import Gradients, Learner

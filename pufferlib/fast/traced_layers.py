@@ -120,8 +120,8 @@ class _Tracer(fx.Tracer):
 class StepCode:
     """What a recurrent policy's step was traced by: its classes and the numbers that its modules keep.
 
-    RowWise cannot read such a policy, whose `forward` is a loop over steps. Tracing shows that the step keeps nothing; the
-    comparison shows that it draws nothing, and that the loop computes the same.
+    RowWise cannot read such a policy, whose `forward` is a loop over steps. Tracing shows that the step keeps nothing;
+    the comparison shows that it draws nothing, and that the loop computes the same.
 
     Attributes:
         reason: why it is not traced; None where it may be.

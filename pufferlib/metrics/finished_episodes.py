@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pufferlib.episodes import EpisodeTracker
+from pufferlib.environment import EpisodeTracker
 from pufferlib.errors import ConfigError
 
 EPSILON = 1e-8

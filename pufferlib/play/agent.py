@@ -26,10 +26,9 @@ from torch import Tensor, nn
 from torch.distributions import Normal
 
 from pufferlib import vector
-from pufferlib.emulation.actions import ActionLayout
 from pufferlib.emulation.gymnasium_emulation import GymnasiumPufferEnv, GymnasiumVectorPufferEnv
-from pufferlib.emulation.packing import row_writer
 from pufferlib.emulation.pettingzoo_emulation import PettingZooPufferEnv
+from pufferlib.emulation.rows import ActionLayout, row_writer
 from pufferlib.environment import PufferEnv
 from pufferlib.errors import APIUsageError
 from pufferlib.metrics.finite import require_finite_weights

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from pufferlib.config import ResolvedTrainConfig
-from pufferlib.metrics.phases import Phases
+from pufferlib.metrics.measures import Phases
 from pufferlib.play.player import Episodes, Player, eval_mode
 from pufferlib.runs.checkpoint import keep_best
 from pufferlib.seeding import mix_seed

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from pufferlib.episodes import EpisodeTracker
+from pufferlib.environment import EpisodeTracker
 from pufferlib.errors import DivergedError
 from pufferlib.fast.cpu import one_thread
 from pufferlib.policy import Forward, Logits, acting_forward

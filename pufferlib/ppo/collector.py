@@ -9,11 +9,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pufferlib.episodes import EpisodeTracker
+from pufferlib.environment import EpisodeTracker
 from pufferlib.errors import DivergedError, PufferWarning
 from pufferlib.metrics.finished_episodes import FinishedEpisodes
 from pufferlib.metrics.finite import find_first, find_layer, is_finite, require_finite
-from pufferlib.metrics.phases import Phases
+from pufferlib.metrics.measures import Phases
 from pufferlib.policy import acting_forward
 from pufferlib.ppo.actor import Actor
 from pufferlib.ppo.rollout import FinalValues, RewardNormalizer

@@ -43,7 +43,7 @@ KNOWN: Mapping[str, tuple[Keys, ...]] = {
 
 
 def _gymnasium_keys(env: gymnasium.Env, space: gymnasium.Space) -> Keys | None:
-    # The space is that of actions as rows, see pufferlib.emulation.actions; None where no keys are known.
+    # The space is that of actions as rows, see pufferlib.emulation.rows; None where no keys are known.
     name = "" if env.spec is None else env.spec.id.rpartition("-v")[0]
     candidates = list(KNOWN.get(name, ()))
     if name.startswith(("MiniGrid-", "BabyAI-")):

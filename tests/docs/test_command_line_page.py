@@ -10,8 +10,8 @@ import pytest
 
 from docs.pages import command_line
 from pufferlib import cli
+from pufferlib.cli import VERBS
 from pufferlib.config import flags
-from pufferlib.verbs import VERBS
 
 ROOT = Path(__file__).parents[2]
 VARIABLE = re.compile(r"""(?:environ(?:\.get\(|\[)|getenv\()["'](\w+)["']""")

@@ -7,7 +7,7 @@ import pytest
 from gymnasium.vector.utils import batch_space
 
 import pufferlib
-from pufferlib.emulation.actions import ActionLayout
+from pufferlib.emulation.rows import ActionLayout
 from pufferlib.errors import APIUsageError
 from pufferlib.ocean.spaces.spaces import ACTION, OBSERVATION, Spaces, SpacesVectorEnv
 from pufferlib.spaces import unpack

@@ -9,7 +9,7 @@ import torch
 from scripted import ScriptedEnv
 
 from pufferlib import vector
-from pufferlib.metrics.phases import Phases
+from pufferlib.metrics.measures import Phases
 from pufferlib.ppo.actor import Actor
 from pufferlib.ppo.collector import Collector
 from pufferlib.ppo.rollout import Rollout

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from pufferlib.episodes import EpisodeTracker
+from pufferlib.environment import EpisodeTracker
 
 
 def begun(num_agents, masks=None):
@@ -188,5 +188,5 @@ def test_a_batch_begins_for_its_agents_alone(rows):
 
 
 def test_a_wrapper_gets_it_without_torch():
-    code = "import sys, pufferlib.episodes; sys.exit('torch' in sys.modules)"
+    code = "import sys, pufferlib.environment; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], timeout=600).returncode == 0

@@ -10,7 +10,7 @@ from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Tu
 from hypothesis import given, settings, strategies as st
 
 from pufferlib.emulation import Layout, nativize, unpack
-from pufferlib.emulation.packing import row_writer
+from pufferlib.emulation.rows import row_writer
 from pufferlib.errors import APIUsageError
 
 DTYPES = ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "float16", "float32", "float64")

@@ -22,7 +22,7 @@ from pufferlib.dashboard.panel import (
     percent_text,
     remaining_seconds,
 )
-from pufferlib.metrics.hardware import HardwareMeter
+from pufferlib.metrics.measures import HardwareMeter
 
 METRICS = {
     "agent_steps": 4_200_000,

@@ -8,7 +8,7 @@ from hypothesis import example, given, settings, strategies as st
 from hypothesis.extra import numpy as numbers
 
 from pufferlib import spaces
-from pufferlib.emulation.actions import ActionLayout
+from pufferlib.emulation.rows import ActionLayout
 from pufferlib.errors import APIUsageError
 
 FLOATS = ("float16", "float32", "float64")

@@ -5,7 +5,7 @@ import pytest
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, Tuple
 
 from pufferlib.emulation import Layout, unpack
-from pufferlib.emulation.packing import row_writer
+from pufferlib.emulation.rows import row_writer
 from pufferlib.errors import APIUsageError
 
 AGENT = Dict({"agent": Dict({"speed": Box(-1, 1, (3,), np.float32), "job": Discrete(4)})})

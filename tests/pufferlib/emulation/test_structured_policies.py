@@ -10,7 +10,7 @@ from gymnasium_environments import Nested
 
 from pufferlib import PuffeRL, vector
 from pufferlib.emulation import GymnasiumPufferEnv, Layout
-from pufferlib.emulation.packing import row_writer
+from pufferlib.emulation.rows import row_writer
 from pufferlib.emulation.tensors import features, num_features
 from pufferlib.fast.policy_layers import find_layers
 from pufferlib.models import Continuous, Default, MinGRUWrapper

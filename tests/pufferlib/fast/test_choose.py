@@ -13,7 +13,7 @@ from pufferlib.errors import APIUsageError
 from pufferlib.extensions.network import has_bfloat16
 from pufferlib.fast.choose import choose_backend
 from pufferlib.fast.cpu import GatheringGradients, NetworkActor, NetworkGradients, ThreadedGradients
-from pufferlib.metrics.phases import Phases
+from pufferlib.metrics.measures import Phases
 from pufferlib.models import Default
 from pufferlib.ppo.actor import Actor
 from pufferlib.ppo.learner import Gradients, coefficients

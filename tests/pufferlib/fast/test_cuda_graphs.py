@@ -17,7 +17,7 @@ from pufferlib.errors import PufferWarning
 from pufferlib.fast.cuda_graphs import WARM_UP, CapturedCall, PinnedArrays, whole_memory
 from pufferlib.fast.graph_actor import GraphActor
 from pufferlib.fast.learners import CapturedLearner
-from pufferlib.metrics.phases import DeviceClock, Phases
+from pufferlib.metrics.measures import DeviceClock, Phases
 from pufferlib.ocean import env_class
 from pufferlib.ppo.actor import Actor
 from pufferlib.ppo.collector import Collector

@@ -4,7 +4,7 @@ import warnings
 import pytest
 import torch
 
-from pufferlib.metrics.hardware import GpuMeter, HardwareMeter, gpu_uuid
+from pufferlib.metrics.measures import GpuMeter, HardwareMeter, gpu_uuid
 
 UUID = "c11c1e5a-9f4e-0000-1111-222233334444"
 

@@ -2,7 +2,7 @@ import psutil
 import pytest
 import torch
 
-from pufferlib.metrics.hardware import HardwareMeter
+from pufferlib.metrics.measures import HardwareMeter
 
 
 @pytest.mark.parametrize("method", ["children", "cpu_times", "memory_info"])

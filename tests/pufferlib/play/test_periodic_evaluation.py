@@ -14,7 +14,7 @@ from pufferlib.config import TrainConfig, load_config, resolve_sizes
 from pufferlib.environment import PufferEnv
 from pufferlib.errors import APIUsageError
 from pufferlib.loggers import NoLogger
-from pufferlib.metrics.phases import Phases
+from pufferlib.metrics.measures import Phases
 from pufferlib.models import Default, LSTMWrapper
 from pufferlib.ocean import env_class
 from pufferlib.play.periodic_evaluation import PeriodicEvaluation

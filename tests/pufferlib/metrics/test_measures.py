@@ -3,7 +3,7 @@ import time
 
 import pytest
 
-from pufferlib.metrics.phases import DeviceClock, Phases
+from pufferlib.metrics.measures import DeviceClock, Phases
 
 
 class FakeGpu:
