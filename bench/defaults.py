@@ -98,6 +98,10 @@ def _minigrid() -> gymnasium.Env:
     return gymnasium.make("MiniGrid-DoorKey-5x5-v0")
 
 
+def _minigrid_pictures() -> gymnasium.Env:
+    return importlib.import_module("minigrid.wrappers").ImgObsWrapper(_minigrid())  # 7 x 7 x 3, channels last
+
+
 def _pong() -> gymnasium.Env:
     gymnasium.register_envs(importlib.import_module("ale_py"))
     env = gymnasium.make("ALE/Pong-v5", frameskip=1)
@@ -122,6 +126,7 @@ GIVEN = {
     "FrozenLake-v1": Given(_gymnasium("FrozenLake-v1", is_slippery=False), 100_000),
     "Taxi-v4": Given(_gymnasium("Taxi-v4"), 500_000),
     "MiniGrid-DoorKey-5x5": Given(_minigrid, 500_000, "MultiInputPolicy"),
+    "MiniGrid-DoorKey-5x5 pictures": Given(_minigrid_pictures, 300_000),
     "Atari Pong": Given(_pong, 2_000_000, "CnnPolicy"),
     "pistonball": Given(_pistonball, 1_000_000, ""),
     **{name: Given(make, steps) for name, (make, steps) in ODD_ENVS.items()},

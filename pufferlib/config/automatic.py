@@ -50,6 +50,8 @@ SMALL_BATCH_SIZE = 2_048  # as in the published results of PPO
 _LEAST_STEPS = 32  # in shorter segments advantages see too little of what follows
 _LARGE = 100.0  # of an observation, where 1 is what a network expects
 _MOST_CATEGORIES = 16  # of an integer that is a name, such as the cell of a board
+_LEAST_PIXELS = 16  # along an edge, of which the smaller stack of filters leaves one number
+_PIXELS_OF_MNIH = 36  # of which the filters of Mnih et al. 2015 leave one number
 _MANY_CHOICES = 64  # of one part of an action
 
 
@@ -147,13 +149,27 @@ class Facts:
         return 2 < np.max(space.high.astype(np.float64) - space.low) + 1 <= _MOST_CATEGORIES
 
     @property
-    def sees_images(self) -> bool:
-        """Whether observations are pictures as the network of Mnih et al. 2015 takes them: channels first, 0 to 255."""
+    def image_edge(self) -> int:
+        """The pixels along the shorter edge of a picture; 0 where observations are none, of integers from 0 to 255."""
         space = self.observation_space
-        if self.is_packed or not isinstance(space, Box) or space.dtype != np.uint8 or len(space.shape) not in (2, 3):
-            return False
-        is_channels_first = len(space.shape) == 2 or space.shape[0] < min(space.shape[1:])
-        return is_channels_first and min(space.shape[-2:]) >= 36 and bool(np.all(space.high == 255))
+        if self.is_packed or not isinstance(space, Box) or space.dtype != np.uint8 or not np.all(space.high == 255):
+            return 0
+        shape = space.shape
+        if self.has_channels_last:
+            return min(shape[:2])
+        is_channels_first = len(shape) == 2 or (len(shape) == 3 and shape[0] < min(shape[1:]))
+        return min(shape[-2:]) if is_channels_first else 0
+
+    @property
+    def sees_images(self) -> bool:
+        """Whether observations are pictures that convolutions are for."""
+        return self.image_edge >= _LEAST_PIXELS
+
+    @property
+    def has_channels_last(self) -> bool:
+        """Whether observations have the shape of pictures whose channels are their last dimension."""
+        shape = self.observation_space.shape or ()
+        return len(shape) == 3 and shape[2] < min(shape[:2]) and not shape[0] < min(shape[1:])
 
 
 @dataclass(frozen=True)
@@ -273,7 +289,22 @@ LINES = (
             "train.minibatch_size": 256,
             "base.policy_name": "Convolutional",
         },
-        "none of these runs: what was published for Atari, and families/atari.ini has",
+        "what was published for Atari, and families/atari.ini has. The pictures of odd_envs.py in 36 x 36 pixels 0.96 "
+        "after 100 k steps, and 0.76 by two layers of 64 as for no pictures. Below 16 pixels those stay: "
+        "MiniGrid-DoorKey-5x5's 7 x 7 0.97 after 100 k",
+    ),
+    Line(
+        "pictures of less than 36 pixels along an edge",
+        lambda facts: not facts.is_full_vector and facts.sees_images and facts.image_edge < _PIXELS_OF_MNIH,
+        {"policy.filters": [32, 64], "policy.sizes": [4, 4], "policy.strides": [4, 2]},
+        "the pictures of odd_envs.py 0.96 after 100 k steps, 0.88 by two layers of 64; 0.24 by filters of 8, 4 and 2, "
+        "and 0.92 in four times as long by 4, 3 and 3 in strides of 2, 2 and 1",
+    ),
+    Line(
+        "pictures whose channels are their last dimension",
+        lambda facts: not facts.is_full_vector and facts.sees_images and facts.has_channels_last,
+        {"policy.channels_last": True},
+        "in the same runs",
     ),
     Line(
         "integers of few values as observations",

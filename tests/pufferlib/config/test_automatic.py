@@ -119,8 +119,18 @@ def test_sizes_are_those_of_all_processes():
         (facts(Box(0, 1, (8,), np.uint8)), "policy.one_hot", None),
         (facts(Box(0, 255, (4, 84, 84), np.uint8)), "base.policy_name", "Convolutional"),
         (facts(Box(0, 255, (4, 84, 84), np.uint8), Box(-1, 1, (2,), np.float32)), "train.learning_rate", 2.5e-4),
-        (facts(Box(0, 255, (84, 84, 3), np.uint8)), "base.policy_name", "Default"),
-        (facts(Box(0, 255, (3, 32, 32), np.uint8)), "base.policy_name", "Default"),
+        (facts(Box(0, 255, (4, 84, 84), np.uint8)), "policy.channels_last", None),
+        (facts(Box(0, 255, (84, 84, 3), np.uint8)), "base.policy_name", "Convolutional"),
+        (facts(Box(0, 255, (210, 160, 12), np.uint8)), "policy.channels_last", True),
+        (facts(Box(0, 255, (84, 84), np.uint8)), "policy.channels_last", None),
+        (facts(Box(0, 255, (35, 84, 3), np.uint8)), "policy.strides", [4, 2]),
+        (facts(Box(0, 255, (15, 84, 3), np.uint8)), "base.policy_name", "Default"),
+        (facts(Box(0, 255, (15, 84, 3), np.uint8)), "policy.channels_last", None),
+        (facts(Box(0, 255, (9, 9, 9), np.uint8)), "base.policy_name", "Default"),
+        (facts(Box(0, 255, (4, 84, 84, 3), np.uint8)), "base.policy_name", "Default"),
+        (facts(Box(0, 1, (84, 84, 3), np.uint8)), "base.policy_name", "Default"),
+        (facts(Box(0, 255, (3, 32, 32), np.uint8)), "policy.sizes", [4, 4]),
+        (facts(Box(0, 255, (3, 36, 36), np.uint8)), "policy.sizes", None),
         (facts(Box(0, 1, (0,), np.float32)), "train.normalize_observations", None),
         (facts(Box(0, 1, (3,), bool), Box(-1, 1, (2,), np.float32)), "train.normalize_observations", None),
         (facts(Box(0, 1, (8,), np.uint8), is_packed=True), "train.normalize_observations", None),
@@ -230,6 +240,24 @@ def test_a_configuration_without_an_ini_has_them_too(creator, kind):
         getattr(by_keyword.config, name) for name in names
     ]
     assert type(policy.policy) is kind and vecenv.num_envs == 16
+
+
+@pytest.mark.parametrize("shape", [(36, 40, 3), (16, 16, 4), (1, 20, 20), (84, 84), (7, 7, 3)], ids=str)
+def test_pictures_of_every_form_are_trained_on(shape, tmp_path):
+    class Camera(gymnasium.Env):
+        observation_space, action_space = Box(0, 255, shape, np.uint8), Discrete(3)
+
+        def reset(self, *, seed=None, options=None):
+            return np.zeros(shape, np.uint8), {}
+
+        def step(self, action):
+            return np.full(shape, 9, np.uint8), 1.0, True, False, {}
+
+    trainer = PuffeRL(Camera, device="cpu", data_dir=str(tmp_path))
+    trainer.learn(2_048, dashboard=False)
+    trainer.release()
+    args = load_config(Camera)
+    assert args["policy"].get("channels_last", False) == (len(shape) == 3 and shape[2] < shape[0] > 7)
 
 
 def test_a_name_that_imports_a_class_has_what_the_class_has(tmp_path, monkeypatch):
