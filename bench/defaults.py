@@ -12,9 +12,9 @@ An environment as a function is what a user brings: `PuffeRL(lambda: MyEnv()).le
 environments are odd in one way each: those of odd_envs.py, whose `best_return` says what there is to reach.
 
 With `--beside` Stable-Baselines3's PPO trains for as many steps in turn, by its own defaults, in 16 environments of the
-same function in this process, and plays the same. Both compute on the CPU, with as many threads of torch as
-OMP_NUM_THREADS says. The time is from before the environments are made to the end of the training, without what is
-imported.
+same function in this process, and plays the same; with `--only-theirs` it does so alone. Both compute on the CPU, with
+as many threads of torch as OMP_NUM_THREADS says. The time is from before the environments are made to the end of the
+training, without what is imported.
 
 With `--withheld` games of Ocean are trained by their class, as if they had no ini, for as many steps as their ini says;
 the final policy plays 1,000 episodes in each way, and the mean of the metric in `[solve]` counts, whose threshold is
@@ -31,7 +31,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -98,6 +98,10 @@ def _minigrid() -> gymnasium.Env:
     return gymnasium.make("MiniGrid-DoorKey-5x5-v0")
 
 
+def _minigrid_pictures() -> gymnasium.Env:
+    return importlib.import_module("minigrid.wrappers").ImgObsWrapper(_minigrid())  # 7 x 7 x 3, channels last
+
+
 def _pong() -> gymnasium.Env:
     gymnasium.register_envs(importlib.import_module("ale_py"))
     env = gymnasium.make("ALE/Pong-v5", frameskip=1)
@@ -122,6 +126,7 @@ GIVEN = {
     "FrozenLake-v1": Given(_gymnasium("FrozenLake-v1", is_slippery=False), 100_000),
     "Taxi-v4": Given(_gymnasium("Taxi-v4"), 500_000),
     "MiniGrid-DoorKey-5x5": Given(_minigrid, 500_000, "MultiInputPolicy"),
+    "MiniGrid-DoorKey-5x5 pictures": Given(_minigrid_pictures, 300_000),
     "Atari Pong": Given(_pong, 2_000_000, "CnnPolicy"),
     "pistonball": Given(_pistonball, 1_000_000, ""),
     **{name: Given(make, steps) for name, (make, steps) in ODD_ENVS.items()},
@@ -177,7 +182,7 @@ def _played_by(model: Any, make: Callable[[], gymnasium.Env], is_sampled: bool) 
         total, is_over = 0.0, False
         while not is_over:
             action = model.predict(observation, deterministic=not is_sampled)[0]
-            observation, reward, terminated, truncated, _ = env.step(action)
+            observation, reward, terminated, truncated, _ = env.step(action if action.ndim else action.item())
             total, is_over = total + float(reward), terminated or truncated
         returns.append(total)
     env.close()
@@ -194,13 +199,14 @@ def played_rows(case: str, played: Played) -> Rows:
     ]
 
 
-def given_rows(name: str, seed: int, folder: str, steps: int | None, is_beside: bool) -> Rows:
-    """Trains an environment that is given as a function, and another library beside it where that is asked for."""
-    task = GIVEN[name]
+def given_rows(name: str, seed: int, folder: str, steps: int | None, trainers: Sequence[str]) -> Rows:
+    """Trains an environment that is given as a function, by each of the trainers: `ours`, `theirs` or both."""
+    task, rows = GIVEN[name], []
     steps = steps or task.steps
     case = f"{name}, seed {seed}"
-    rows = played_rows(f"{case}, nothing set", ours(task, steps, seed, folder))
-    if is_beside and task.policy:
+    if "ours" in trainers:
+        rows += played_rows(f"{case}, nothing set", ours(task, steps, seed, folder))
+    if "theirs" in trainers and task.policy:
         rows += played_rows(f"{case}, Stable-Baselines3 by its defaults", theirs(task, steps, seed))
     return rows
 
@@ -292,15 +298,17 @@ def main() -> None:
     )
     parser.add_argument("--steps", type=int, help="in place of those of the environment; not of a small task")
     parser.add_argument("--beside", action="store_true", help="train Stable-Baselines3's PPO in turn")
+    parser.add_argument("--only-theirs", action="store_true", help="train that alone, as our choices do not change it")
     parser.add_argument("--no-times", action="store_true", help="leave out times, which a busy machine spoils")
     parser.add_argument("--no-rows", action="store_true", help="only print, for a first look")
     options, given = parse(parser)
+    trainers = ["theirs"] if options.only_theirs else ["ours", "theirs"] if options.beside else ["ours"]
 
     def run(name: str, seed: int, folder: str) -> Rows:
         if options.withheld:
             found = withheld_rows(name, seed, folder, options.steps)
         elif name in GIVEN:
-            found = given_rows(name, seed, folder, options.steps, options.beside)
+            found = given_rows(name, seed, folder, options.steps, trainers)
         else:
             outcome = learn(TASKS[name], seed, given, folder)
             found = rows(", ".join(filter(None, [name, f"seed {seed}", " ".join(given)])), TASKS[name], outcome)

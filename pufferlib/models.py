@@ -23,7 +23,9 @@ import math
 from collections.abc import Sequence
 from typing import TypeVar
 
+import numpy as np
 import torch
+from gymnasium import Space
 from gymnasium.spaces import Box, Discrete
 from torch import Tensor, nn
 from torch.distributions import Normal
@@ -249,8 +251,9 @@ class Convolutional(RecordsInitArgs):
     The defaults are the network of Mnih et al. 2015 ("Nature CNN") for frames of games. A board wants small filters:
     `filters = [64, 64]`, `sizes = [3, 3]`, `strides = [1, 1]` and `image_shape = [6, 7]` see connect4.
 
-    Images are `(channels, height, width)` or `(height, width)`, which is one channel. Integers are in 0..255 and are
-    brought to 0..1, unless `one_hot` makes planes of their categories; floats are seen as they are.
+    Images are `(channels, height, width)` or `(height, width)`, which is one channel; with `channels_last` they are
+    `(height, width, channels)`. Integers are in 0..255 and are brought to 0..1, unless `one_hot` makes planes of their
+    categories; floats are seen as they are.
 
     Args:
         env: anything with `single_observation_space`, as large as the filters need, and `single_action_space`.
@@ -261,9 +264,11 @@ class Convolutional(RecordsInitArgs):
         one_hot: whether integers are names rather than amounts, such as the cells of a board: every value between the
             bounds of a channel has a plane of zeros and ones; see OneHotPlanes.
         image_shape: of an image, where observations are flat; empty where they have the shape of one.
+        channels_last: whether the channels of an image are its last dimension. The kernels and the export to C have
+            channels first alone; torch computes these, which takes longer.
 
     Attributes:
-        image_shape: channels, height and width.
+        image_shape: channels, height and width, in this order.
         one_hot: the module that makes the planes, or None.
     """
 
@@ -276,12 +281,14 @@ class Convolutional(RecordsInitArgs):
         strides: list[int] = (4, 2, 1),
         one_hot: bool = False,
         image_shape: list[int] = (),
+        channels_last: bool = False,
     ):
         super().__init__()
         _check_convolutions(filters=filters, sizes=sizes, strides=strides)
-        self.image_shape = _image_shape(env, image_shape, sizes, strides)
+        self.image_shape = _image_shape(env, image_shape, sizes, strides, channels_last)
+        self.channels_last = channels_last
         self.hidden_size = hidden_size
-        self.one_hot = OneHotPlanes(env.single_observation_space, self.image_shape) if one_hot else None
+        self.one_hot = OneHotPlanes(_planes_space(env, self), self.image_shape) if one_hot else None
         channels = self.image_shape[0] if self.one_hot is None else self.one_hot.num_planes
         gain = math.sqrt(2.0)  # keeps the size of what passes a ReLU
         layers: list[nn.Module] = []
@@ -301,7 +308,11 @@ class Convolutional(RecordsInitArgs):
     def encode_observations(self, observations: Tensor) -> Tensor:
         """Observations `(..., *observation_shape)` -> hidden `(..., hidden_size)`."""
         leading = observations.shape[: observations.dim() - self._observation_dims]
-        images = observations.reshape(-1, *self.image_shape)
+        if self.channels_last:
+            channels, height, width = self.image_shape
+            images = observations.reshape(-1, height, width, channels).permute(0, 3, 1, 2)
+        else:
+            images = observations.reshape(-1, *self.image_shape)
         if self.one_hot is not None:
             images = self.one_hot(images)
         else:
@@ -321,21 +332,32 @@ def _check_convolutions(**lists: Sequence[int]) -> None:
 
 
 def _image_shape(
-    env: EnvSpaces, image_shape: Sequence[int], sizes: Sequence[int], strides: Sequence[int]
+    env: EnvSpaces, image_shape: Sequence[int], sizes: Sequence[int], strides: Sequence[int], channels_last: bool
 ) -> tuple[int, int, int]:
     space, edge = env.single_observation_space, 1
     for size, stride in zip(reversed(sizes), reversed(strides), strict=True):
         edge = (edge - 1) * stride + size
     shape = tuple(image_shape) or space.shape
     is_flat = getattr(env, "emulated", None) is not None or math.prod(shape) != math.prod(space.shape)
-    if is_flat or len(shape) not in (2, 3) or min(shape[-2:]) < edge:
+    edges, possible = (shape[:2], (3,)) if channels_last else (shape[-2:], (2, 3))
+    if is_flat or len(shape) not in possible or min(edges) < edge:
+        forms = "(height, width, channels)" if channels_last else "(channels, height, width) or (height, width)"
         raise APIUsageError(
-            f"Convolutional needs images (channels, height, width) or (height, width) of at least {edge} x {edge} "
+            f"Convolutional needs images {forms} of at least {edge} x {edge} "
             f"pixels for sizes {list(sizes)} and strides {list(strides)}, got observations {space.shape} and "
             f"image_shape {list(image_shape)}; take smaller filters, or give flat numbers the image_shape they have"
         )
-    channels, height, width = (1, *shape)[-3:]
+    channels, height, width = (shape[2], *edges) if channels_last else (1, *shape)[-3:]
     return int(channels), int(height), int(width)
+
+
+def _planes_space(env: EnvSpaces, policy: Convolutional) -> Space:
+    # The space of observations whose channels come first.
+    space, (channels, height, width) = env.single_observation_space, policy.image_shape
+    if not policy.channels_last or not isinstance(space, Box):
+        return space
+    bounds = (np.moveaxis(bound.reshape(height, width, channels), 2, 0) for bound in (space.low, space.high))
+    return Box(*bounds, dtype=space.dtype.type)
 
 
 class LSTMWrapper(RecordsInitArgs):

@@ -179,8 +179,8 @@ class PuffeRL:
                 settings that its keywords name, runs through torch, and its metrics are logged as `losses/...`.
             settings: every other `[train]` setting. By default the optimizer is adam (beta 0.9, eps 1e-5), the learning
                 rate is annealed only if `total_timesteps` or `num_iterations` is given, rewards are not clipped,
-                segments are drawn evenly, a minibatch is a quarter of the batch, but of more than 1,024 steps at most a
-                32nd, and every epoch is logged.
+                segments are drawn evenly, a minibatch is a quarter of the batch, but at most 1,024 steps, or a 128th of
+                a batch of more than 131,072, and every epoch is logged.
 
         These numbers are for a full vector: a PufferEnv of 64 agents or more. With fewer agents, what is not given
         follows from the spaces, the number of agents, and whether the policy is recurrent: batches of 2,048 steps or

@@ -182,6 +182,8 @@ def _network(
 ) -> CNetwork:
     parts, observation = spaces.action_parts(env.single_action_space), env.single_observation_space
     is_image = type(inner) is Convolutional
+    if is_image and inner.channels_last:
+        raise ExportError(f"C takes images whose channels come first, got channels_last; {_REMEDY}")
     shape, planes, scale = (0, 0, 0), None, 1.0
     if is_image:
         shape, planes = inner.image_shape, None if inner.one_hot is None else _ranges(inner.one_hot)

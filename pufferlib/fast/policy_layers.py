@@ -80,7 +80,7 @@ def surroundings() -> list[Hashable]:
 
 
 _SETTINGS = (
-    *("clip", "activation", "approximate", "hidden_size", "image_shape", "emulated"),
+    *("clip", "activation", "approximate", "hidden_size", "image_shape", "channels_last", "emulated"),
     *("sizes", "is_joint", "is_continuous", "_are_numbers", "_num_numbers", "_names", "_observation_dims"),
     *("stride", "padding", "dilation", "groups", "padding_mode", "start_dim", "end_dim", "p", "inplace"),
     *("eps", "normalized_shape", "elementwise_affine", "negative_slope", "alpha", "beta", "threshold"),
@@ -269,7 +269,8 @@ def _sees_rows(policy: nn.Module) -> bool:
     # Whether the first layer takes the numbers of an observation, or their categories, as they lie in its row.
     if type(policy) is Default:
         return not policy.emulated and type(policy.one_hot) in (type(None), OneHotCells)
-    return type(policy) is Convolutional and type(policy.one_hot) in (type(None), OneHotPlanes)
+    is_channels_first = type(policy) is Convolutional and not policy.channels_last
+    return is_channels_first and type(policy.one_hot) in (type(None), OneHotPlanes)
 
 
 def _is_plain_convolution(module: nn.Module) -> bool:

@@ -66,6 +66,7 @@ DEFAULTS = {**PPO_DEFAULTS, "log_interval": 1}  # users call `train` in loops of
 
 _LEAST_STEPS = 16  # a batch that could only be cut into shorter segments is taken for a mistake
 _MINIBATCHES = 4
+_MOST_MINIBATCHES = 128  # of a full vector's batch in a pass
 
 
 def _named_settings(keywords: Mapping[str, Any]) -> dict[str, Any]:
@@ -131,9 +132,10 @@ def _batch_size(settings: dict[str, Any], least: int, unit: int) -> int:
 
 def _minibatch_size(settings: dict[str, Any], wanted: int, least: int, choice: Choice) -> int:
     # Single steps: what is wanted, and more as the batch is larger. Segments: a quarter of the batch, but of a full
-    # vector what is wanted if that is less.
+    # vector what is wanted if that is less, and more only where it would be less than a 128th of the batch.
     batch_size, world_size = settings["batch_size"], choice.facts.world_size
-    share = min(max(wanted, wanted * batch_size // least), batch_size)
+    growth = batch_size // _MOST_MINIBATCHES if choice.facts.is_full_vector else wanted * batch_size // least
+    share = min(max(wanted, growth), batch_size)
     if settings["shuffle"] == "steps":
         return world_size * nearest_divisor(batch_size // world_size, share / world_size)
     row = settings["bptt_horizon"] * world_size  # agent steps of one segment in every process

@@ -177,6 +177,28 @@ def test_boards_are_images_of_one_channel(leading):
     assert torch.equal(image(observations.unsqueeze(-3))[0], logits)
 
 
+@pytest.mark.parametrize("one_hot", [False, True])
+@pytest.mark.parametrize("leading", [(5,), (5, 12)])
+def test_channels_may_be_last(leading, one_hot):
+    torch.manual_seed(0)
+    low, high = np.zeros((6, 7, 2)), np.broadcast_to([2, 4], (6, 7, 2))
+    last = Box(low, high, dtype=np.uint8)
+    first = Box(np.moveaxis(low, 2, 0), np.moveaxis(high, 2, 0), dtype=np.uint8)
+    policy = Convolutional(env(observation_space=last), 16, one_hot=one_hot, channels_last=True, **BOARD_SETTINGS)
+    same = Convolutional(env(observation_space=first), 16, one_hot=one_hot, **BOARD_SETTINGS)
+    same.load_state_dict(policy.state_dict())
+    observations = random_observations(last, *leading)
+    assert policy.image_shape == same.image_shape == (2, 6, 7)
+    for found, expected in zip(policy(observations), same(observations.movedim(-1, -3)), strict=True):
+        torch.testing.assert_close(found, expected)
+
+
+def test_channels_that_are_last_are_a_third_dimension():
+    for shape in ((6, 7), (2, 7, 4)):
+        with pytest.raises(APIUsageError, match=r"images \(height, width, channels\) of at least"):
+            Convolutional(env(observation_space=Box(0, 1, shape)), 16, channels_last=True, **BOARD_SETTINGS)
+
+
 @pytest.mark.parametrize("leading", [(5,), (5, 12)])
 def test_categories_of_boards_are_seen_as_planes(leading):
     policy = Convolutional(env(observation_space=BOARD), 16, one_hot=True, **BOARD_SETTINGS)

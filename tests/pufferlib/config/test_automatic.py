@@ -5,7 +5,7 @@ from functools import partial
 import gymnasium
 import numpy as np
 import pytest
-from gymnasium.spaces import Box, Discrete, MultiDiscrete, Tuple
+from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete, Tuple
 from torch import nn
 
 import pufferlib
@@ -45,6 +45,14 @@ def test_a_full_vector_keeps_what_the_signature_promises():
     found = settings_from_keywords({}, choose(facts(num_agents=256, agents_per_env=256)))
     assert (found["learning_rate"], found["update_epochs"], found["batch_size"]) == (3e-4, 4.0, 32_768)
     assert (found["shuffle"], found["normalize_rewards"], found["minibatch_size"]) == ("segments", False, 1_024)
+
+
+@pytest.mark.parametrize(
+    ("num_agents", "expected"), [(64, 1_024), (256, 1_024), (1_024, 1_024), (4_096, 4_096), (8_192, 8_192)]
+)
+def test_a_full_vectors_minibatches_grow_with_very_large_batches_alone(num_agents, expected):
+    found = settings_from_keywords({}, choose(facts(num_agents=num_agents, agents_per_env=num_agents)))
+    assert (found["bptt_horizon"], found["minibatch_size"]) == (128, expected)
 
 
 @pytest.mark.parametrize(
@@ -111,13 +119,30 @@ def test_sizes_are_those_of_all_processes():
         (facts(Box(0, 1, (8,), np.uint8)), "policy.one_hot", None),
         (facts(Box(0, 255, (4, 84, 84), np.uint8)), "base.policy_name", "Convolutional"),
         (facts(Box(0, 255, (4, 84, 84), np.uint8), Box(-1, 1, (2,), np.float32)), "train.learning_rate", 2.5e-4),
-        (facts(Box(0, 255, (84, 84, 3), np.uint8)), "base.policy_name", "Default"),
-        (facts(Box(0, 255, (3, 32, 32), np.uint8)), "base.policy_name", "Default"),
+        (facts(Box(0, 255, (4, 84, 84), np.uint8)), "policy.channels_last", None),
+        (facts(Box(0, 255, (84, 84, 3), np.uint8)), "base.policy_name", "Convolutional"),
+        (facts(Box(0, 255, (210, 160, 12), np.uint8)), "policy.channels_last", True),
+        (facts(Box(0, 255, (84, 84), np.uint8)), "policy.channels_last", None),
+        (facts(Box(0, 255, (35, 84, 3), np.uint8)), "policy.strides", [2, 2]),
+        (facts(Box(0, 255, (15, 84, 3), np.uint8)), "base.policy_name", "Default"),
+        (facts(Box(0, 255, (15, 84, 3), np.uint8)), "policy.channels_last", None),
+        (facts(Box(0, 255, (9, 9, 9), np.uint8)), "base.policy_name", "Default"),
+        (facts(Box(0, 255, (4, 84, 84, 3), np.uint8)), "base.policy_name", "Default"),
+        (facts(Box(0, 1, (84, 84, 3), np.uint8)), "base.policy_name", "Default"),
+        (facts(Box(0, 255, (3, 32, 32), np.uint8)), "policy.sizes", [4, 3]),
+        (facts(Box(0, 255, (3, 32, 32), np.uint8)), "train.learning_rate", 1e-3),
+        (facts(Box(0, 255, (3, 32, 32), np.uint8), Box(-1, 1, (2,), np.float32)), "train.learning_rate", 2.5e-4),
+        (facts(Box(0, 255, (3, 36, 36), np.uint8)), "policy.sizes", None),
         (facts(Box(0, 1, (0,), np.float32)), "train.normalize_observations", None),
         (facts(Box(0, 1, (3,), bool), Box(-1, 1, (2,), np.float32)), "train.normalize_observations", None),
         (facts(Box(0, 1, (8,), np.uint8), is_packed=True), "train.normalize_observations", None),
         (facts(Box(-np.inf, np.inf, (3,), np.float32), is_own_policy=True), "train.normalize_observations", None),
         (facts(is_recurrent=True), "train.shuffle", "segments"),
+        (facts(actions=Discrete(64)), "policy.hidden_size", 64),
+        (facts(actions=MultiDiscrete([3, 65])), "policy.hidden_size", 128),
+        (facts(actions=Box(-1, 1, (65,), np.float32)), "policy.hidden_size", None),
+        (facts(), "train.ent_coef", None),
+        (facts(sees_names=True, is_packed=True), "train.ent_coef", 0.05),
         (facts(agents_per_env=64), "train.normalize_rewards", None),
         (facts(actions=Box(-1, 1, (2,), np.float32), agents_per_env=64), "train.normalize_rewards", True),
     ],
@@ -125,6 +150,24 @@ def test_sizes_are_those_of_all_processes():
 def test_settings_follow_from_what_is_seen(seen, name, expected):
     section, _, key = name.partition(".")
     assert choose(seen).settings(section).get(key) == expected
+
+
+@pytest.mark.parametrize(
+    ("space", "expected"),
+    [
+        (Discrete(16), True),
+        (MultiDiscrete([3, 4]), True),
+        (Dict({"room": Discrete(4), "keys": MultiDiscrete([2, 2])}), True),
+        (Dict({"room": Discrete(4), "degrees": Box(-9, 40, (1,), np.float32)}), False),
+        (AMOUNTS, False),
+    ],
+    ids=str,
+)
+def test_names_of_states_are_seen(space, expected):
+    class Rooms(gymnasium.Env):
+        observation_space, action_space = space, Discrete(2)
+
+    assert Facts.of(vector.as_puffer_env(Rooms()), 1).sees_names is expected
 
 
 def test_what_is_given_is_never_changed():
@@ -199,6 +242,24 @@ def test_a_configuration_without_an_ini_has_them_too(creator, kind):
         getattr(by_keyword.config, name) for name in names
     ]
     assert type(policy.policy) is kind and vecenv.num_envs == 16
+
+
+@pytest.mark.parametrize("shape", [(36, 40, 3), (16, 16, 4), (1, 20, 20), (84, 84), (7, 7, 3)], ids=str)
+def test_pictures_of_every_form_are_trained_on(shape, tmp_path):
+    class Camera(gymnasium.Env):
+        observation_space, action_space = Box(0, 255, shape, np.uint8), Discrete(3)
+
+        def reset(self, *, seed=None, options=None):
+            return np.zeros(shape, np.uint8), {}
+
+        def step(self, action):
+            return np.full(shape, 9, np.uint8), 1.0, True, False, {}
+
+    trainer = PuffeRL(Camera, device="cpu", data_dir=str(tmp_path))
+    trainer.learn(2_048, dashboard=False)
+    trainer.release()
+    args = load_config(Camera)
+    assert args["policy"].get("channels_last", False) == (len(shape) == 3 and shape[2] < shape[0] > 7)
 
 
 def test_a_name_that_imports_a_class_has_what_the_class_has(tmp_path, monkeypatch):

@@ -20,7 +20,7 @@ from pufferlib.errors import APIUsageError, ExportError
 from pufferlib.export import c_format, export_policy
 from pufferlib.export.c_layers import network_of
 from pufferlib.export.c_source import HeaderWriter
-from pufferlib.models import Default, LSTMWrapper, MinGRUWrapper
+from pufferlib.models import Convolutional, Default, LSTMWrapper, MinGRUWrapper
 from pufferlib.policy import acting_forward
 from pufferlib.ppo.sampling import greedy_action, sample_logits
 from pufferlib.spaces import Layout
@@ -249,6 +249,13 @@ def test_a_policy_of_the_users_own_is_refused(tmp_path):
     with pytest.raises(ExportError, match=r"policies of pufferlib.models alone, got .*Own; use --format onnx or torch"):
         export_policy(Own(), spaces_of(VECTOR, CHOICE), tmp_path / "c", "c")
     assert not list(tmp_path.iterdir())
+
+
+def test_images_whose_channels_are_last_are_refused():
+    env = spaces_of(Box(0, 255, (5, 6, 3), np.uint8), CHOICE)
+    policy = spread(Convolutional(env, 8, filters=[4], sizes=[3], strides=[1], channels_last=True))
+    with pytest.raises(ExportError, match="channels come first.*; use --format onnx"):
+        network_of(policy, env)
 
 
 def test_structured_observations_are_refused(tmp_path):

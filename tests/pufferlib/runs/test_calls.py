@@ -159,15 +159,16 @@ def test_the_learning_rate_is_annealed_where_there_is_an_end(end):
     [
         ({}, 256, (32_768, 128, 1_024)),
         ({}, 1, (32_768, 128, 1_024)),
-        ({}, 100, (38_400, 128, 1_280)),  # rounded up
-        ({}, 1_024, (131_072, 128, 4_096)),
-        ({"num_steps": 32}, 100, (35_200, 32, 1_120)),
+        ({}, 100, (38_400, 128, 1_024)),  # rounded up
+        ({}, 1_024, (131_072, 128, 1_024)),
+        ({}, 2_048, (262_144, 128, 2_048)),
+        ({"num_steps": 32}, 100, (35_200, 32, 1_024)),
         ({"batch_size": 64}, 4, (64, 16, 16)),
         ({"batch_size": 960}, 4, (960, 120, 240)),
         ({"batch_size": 4 * 13}, 4, (52, 13, 13)),
         ({"batch_size": "auto"}, 4, (512, 128, 128)),
         ({"batch_size": 320, "n_epochs": 2, "bptt_horizon": 8}, 4, (320, 8, 80)),
-        ({"batch_size": 20_000_000, "num_steps": 100}, 4, (20_000_000, 100, 625_000)),
+        ({"batch_size": 20_000_000, "num_steps": 100}, 4, (20_000_000, 100, 156_300)),
     ],
 )
 def test_sizes_fit_the_agents(given, agents, expected):
@@ -178,7 +179,7 @@ def test_sizes_fit_the_agents(given, agents, expected):
 
 def test_sizes_are_those_of_all_processes():
     found = settings_from_keywords({}, 100, world_size=3)
-    assert (found["batch_size"], found["bptt_horizon"], found["minibatch_size"]) == (38_400, 128, 1_536)
+    assert (found["batch_size"], found["bptt_horizon"], found["minibatch_size"]) == (38_400, 128, 1_152)
     assert resolve_sizes(TrainConfig.from_dict(found), 100, "cpu", 3).segments == 100
     found = settings_from_keywords({"batch_size": 7 * 3 * 10}, 7, world_size=3)
     assert resolve_sizes(TrainConfig.from_dict(found), 7, "cpu", 3).minibatch_segments == 2
