@@ -66,7 +66,7 @@ RECIPES = {
     "puffer_checkers": Recipe(0.55),
     "puffer_connect4": Recipe(0.86),
     "puffer_drone": Recipe(0.97),
-    "puffer_enduro": Recipe(1_300),
+    "puffer_enduro": Recipe(3_600, seed=42),
     "puffer_freeway": Recipe(18),
     "puffer_g2048": Recipe(9_000, seed=2, train={"total_timesteps": 40_000_000}, ways=("sampled",)),
     "puffer_go": Recipe(0.85, train={"total_timesteps": 14_000_000}),
