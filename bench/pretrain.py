@@ -66,7 +66,7 @@ RECIPES = {
     "puffer_checkers": Recipe(0.55),
     "puffer_connect4": Recipe(0.86),
     "puffer_drone": Recipe(0.97),
-    "puffer_enduro": Recipe(1_300),
+    "puffer_enduro": Recipe(3_600, seed=42),
     "puffer_freeway": Recipe(18),
     "puffer_g2048": Recipe(9_000, seed=2, train={"total_timesteps": 40_000_000}, ways=("sampled",)),
     "puffer_go": Recipe(0.85, train={"total_timesteps": 14_000_000}),
@@ -84,7 +84,7 @@ RECIPES = {
     "puffer_stochastic": Recipe(0.83, ways=("sampled",)),  # the likeliest action is what it tests against
     "puffer_target": Recipe(0.45),
     "puffer_template": Recipe(0.98),  # drawn actions, that is: of the likeliest all are right
-    "puffer_tetris": Recipe(8, train={"total_timesteps": 60_000_000}),
+    "puffer_tetris": Recipe(18),
     "puffer_tower_climb": Recipe(0.95),
     "puffer_trash_pickup": Recipe(0.98),
 }

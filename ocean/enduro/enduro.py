@@ -36,7 +36,7 @@ class Enduro(OceanEnv):
         idle=CRUISE,
     )
 
-    def __init__(self, num_envs: int = 1024, frameskip: int = 4, days: int = 5, **kwargs):
+    def __init__(self, num_envs: int = 1024, frameskip: int = 4, days: int = 13, **kwargs):
         self.single_observation_space = gymnasium.spaces.Box(-1, 1, (68,), np.float32)
         self.single_action_space = gymnasium.spaces.Discrete(9)
         super().__init__(num_envs, {"frameskip": frameskip, "days": days}, **kwargs)

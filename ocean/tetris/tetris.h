@@ -6,17 +6,21 @@
 // steps. A move or a turn there begins them anew, up to 15 times before it comes to lie deeper. Hold swaps the piece
 // for the held one, once for each that locks.
 //
-// Observation uint8[330], each 0 or 1: the field's locked cells row by row from the top, and one of each: kind 7
+// Observation uint8[393], each 0 or 1: the field's locked cells row by row from the top, and one of each: kind 7
 // (I O T S Z J L), rotation 4, column of its box 11 (-2 first), rows left to fall 22; of the place where a hard drop
 // would take it the row of the lowest cell 24, the lines that would be full 5 and the gaps 8 (7 or more the last),
 // which are the empty cells below it down to the next locked ones; steps on the ground 5, level 15, held kind 7 (none
-// while nothing is held), whether it may be held 1, and the next three kinds 3 x 7.
+// while nothing is held), whether it may be held 1; by how many rows each column is higher than the one before, 9 x 7
+// (-3 or less first, 3 or more last); and the next three kinds 3 x 7.
 //
 // Action: 0 nothing, 1 left, 2 right, 3 turn clockwise, 4 soft drop (a row), 5 hard drop, 6 hold; anything else
 // nothing. Reward: 0.1, 0.3, 0.5, 1 for one to four lines at once, 0.001 for each row of a soft drop, 0.002 of a hard
-// one; where it is shaped, -0.02 for each gap that a piece leaves, as those end games many pieces later. Terminal when
-// a piece locks above the field whole or a new one has no room; truncation after 10,000 steps. score is the lines, perf
-// their share of the 150 of the guideline's marathon, at most 1.
+// one; where it is shaped, for each piece that locks 0.05, 0.002 for each row that it lies below the tenth or its
+// negative above, and -0.0015 times how much rougher the field is than before. Roughness is 3 for each edge between a
+// locked and an empty cell along a row beyond two, 9 along a column beyond one, 8 for an empty cell below a locked one;
+// and for an open cell between two locked ones 3, 6 if one like it is above it, 9 if two are. Terminal when a piece
+// locks above the field whole or a new one has no room; truncation after 10,000 steps. score is the lines, perf their
+// share of the 150 of the guideline's marathon, at most 1.
 //
 // Columns count from the left, rows from the floor. A piece lies in a box of four by four, whose left bottom cell is
 // its place; parts of the box may be outside.
@@ -28,7 +32,7 @@ enum { TETRIS_NOTHING, TETRIS_LEFT, TETRIS_RIGHT, TETRIS_TURN, TETRIS_SOFT, TETR
 enum { TETRIS_I, TETRIS_O, TETRIS_T, TETRIS_S, TETRIS_Z, TETRIS_J, TETRIS_L, TETRIS_KINDS, TETRIS_NONE = TETRIS_KINDS };
 enum { TETRIS_WIDTH = 10, TETRIS_HEIGHT = 20, TETRIS_CEILING = 24, TETRIS_CELLS = TETRIS_WIDTH * TETRIS_HEIGHT };
 enum { TETRIS_NEXT = 3, TETRIS_ROTATIONS = 4, TETRIS_MIN_COLUMN = -2, TETRIS_MAX_COLUMN = 8, TETRIS_MAX_FALL = 21 };
-enum { TETRIS_MAX_LINES = 4, TETRIS_MAX_GAPS = 7 };
+enum { TETRIS_MAX_LINES = 4, TETRIS_MAX_GAPS = 7, TETRIS_MAX_STEP = 3, TETRIS_STEPS = 2 * TETRIS_MAX_STEP + 1 };
 enum { TETRIS_LOCK_STEPS = 5, TETRIS_LOCK_MOVES = 15, TETRIS_MAX_STEPS = 10000 };
 enum {
     TETRIS_MAX_LEVEL = 15,
@@ -50,14 +54,15 @@ enum {
     TETRIS_LEVEL = TETRIS_GROUND + TETRIS_LOCK_STEPS,
     TETRIS_HELD = TETRIS_LEVEL + TETRIS_MAX_LEVEL,
     TETRIS_MAY_HOLD = TETRIS_HELD + TETRIS_KINDS,
-    TETRIS_QUEUE = TETRIS_MAY_HOLD + 1,
+    TETRIS_SURFACE = TETRIS_MAY_HOLD + 1,
+    TETRIS_QUEUE = TETRIS_SURFACE + (TETRIS_WIDTH - 1) * TETRIS_STEPS,
     TETRIS_OBSERVATION_SIZE = TETRIS_QUEUE + TETRIS_NEXT * TETRIS_KINDS
 };
 
 // A row is 16 bits: three of the left wall, the field's columns, three of the right wall. Four solid rows lie below the
 // floor and four above the ceiling, so that no box of a piece, wherever it is tried, leaves the array.
 enum { TETRIS_WALL = 3, TETRIS_SOLID_ROWS = 4, TETRIS_ROWS = TETRIS_SOLID_ROWS + TETRIS_CEILING + TETRIS_SOLID_ROWS };
-enum { TETRIS_EMPTY_ROW = 0xE007, TETRIS_FULL_ROW = 0xFFFF };
+enum { TETRIS_EMPTY_ROW = 0xE007, TETRIS_FULL_ROW = 0xFFFF, TETRIS_SEAMS = 0x1FFC };
 
 typedef struct {
     uint64_t mask;       // four rows of 16 bits, the lowest first, as they lie in memory
@@ -117,15 +122,21 @@ PUFFER_TABLE int16_t TETRIS_GRAVITY[TETRIS_MAX_LEVEL] = {100,  126,  162,  212, 
 
 PUFFER_TABLE float TETRIS_REWARDS[TETRIS_MAX_LINES + 1] = {0.0f, 0.1f, 0.3f, 0.5f, 1.0f};  // by lines at once
 #define TETRIS_POINT_REWARD (0.001f)
-#define TETRIS_GAP_REWARD (-0.02f)  // where shaped
+
+// What makes a field hard to fill, by how much, and the reward of one unit less of it, where shaped. The weights are
+// those of Pierre Dellacherie's player (Fahey 2003, "Tetris AI").
+enum { TETRIS_ROW_EDGES = 3, TETRIS_COLUMN_EDGES = 9, TETRIS_COVERED = 8, TETRIS_WELLS = 3 };
+#define TETRIS_PIECE_REWARD (0.05f)  // where shaped: for a piece that locks, so that waiting does not pay
+#define TETRIS_LOW_REWARD (0.002f)   // for each row that it lies below the middle of the field
+#define TETRIS_ROUGHNESS_REWARD (-0.0015f)
 
 typedef struct {
-    uint8_t* observations;        // [330]  these six are borrowed from the caller
+    uint8_t* observations;        // [393]  these six are borrowed from the caller
     const void* actions;          // int32_t[1]
     float* rewards;               // [1]
     uint8_t* terminals;           // [1]
     uint8_t* truncations;         // [1]
-    uint8_t* final_observations;  // [330] or NULL
+    uint8_t* final_observations;  // [393] or NULL
     Rng rng;
     uint16_t rows[TETRIS_ROWS];          // of locked cells, the floor's solid ones first
     int8_t kind, rotation, column, row;  // of the piece
@@ -134,12 +145,14 @@ typedef struct {
     int8_t deepest_row;                  // that it has come to
     int8_t held;                         // kind, or TETRIS_NONE
     bool may_hold;
-    bool is_topped_out;                 // within a step only
-    int8_t height;                      // rows up to the highest locked cell
-    int8_t ground_steps, ground_moves;  // since it lies as deep as this
-    uint8_t next[TETRIS_NEXT];          // kinds
-    uint8_t bag;                        // bit 1 << kind: not drawn yet
-    int16_t fall;                       // thousandths of a row that it has fallen towards the next
+    bool is_topped_out;                    // within a step only
+    int8_t height;                         // rows up to the highest locked cell
+    int16_t roughness;                     // of the field
+    int8_t steps_shown[TETRIS_WIDTH - 1];  // from column to column
+    int8_t ground_steps, ground_moves;     // since it lies as deep as this
+    uint8_t next[TETRIS_NEXT];             // kinds
+    uint8_t bag;                           // bit 1 << kind: not drawn yet
+    int16_t fall;                          // thousandths of a row that it has fallen towards the next
     int16_t starting_level;
     bool shaped;
     int lines;
@@ -277,6 +290,20 @@ PUFFER_FN void tetris_write_rows(const Tetris* env, int from, int to) {
     }
 }
 
+PUFFER_FN int8_t tetris_shown_step(int step) {
+    if (step > TETRIS_MAX_STEP) return TETRIS_MAX_STEP;
+    return (int8_t)(step > -TETRIS_MAX_STEP ? step : -TETRIS_MAX_STEP);
+}
+
+// Shows by how many rows a column is higher than the one before.
+PUFFER_FN void tetris_show_step(Tetris* env, int index, int8_t step) {
+    uint8_t* steps = env->observations + TETRIS_SURFACE + index * TETRIS_STEPS + TETRIS_MAX_STEP;
+    if (step == env->steps_shown[index]) return;
+    steps[env->steps_shown[index]] = 0;
+    steps[step] = 1;
+    env->steps_shown[index] = step;
+}
+
 // ---------------------------------------------------------------------------------------------------- the next piece
 
 // Draws one of the kinds left in the bag; an empty one is filled with all seven.
@@ -323,6 +350,51 @@ PUFFER_FN void tetris_hold(Tetris* env) {
 
 // -------------------------------------------------------------------------------------------------------- lines, ends
 
+typedef struct {
+    int roughness;
+    int8_t steps[TETRIS_WIDTH - 1];
+} TetrisSurvey;
+
+// Finds the steps from column to column and how hard the field is to fill: edges between locked and empty cells along
+// its rows and its columns, empty cells below locked ones, and open cells between two locked ones, those deeper in a
+// well up to three times.
+PUFFER_FN TetrisSurvey tetris_survey(const Tetris* env) {
+    const uint16_t* rows = env->rows + TETRIS_SOLID_ROWS;
+    int8_t heights[TETRIS_WIDTH] = {0};
+    uint32_t above = TETRIS_EMPTY_ROW, covered = TETRIS_EMPTY_ROW, well = 0, deep_well = 0;
+    int row_edges = 0, column_edges = 0, gaps = 0, wells = 0;
+    for (int row = env->height - 1; row >= 0; row--) {
+        uint32_t cells = rows[row], open = ~(cells | covered) & cells << 1 & cells >> 1;
+        uint32_t highest = cells & ~covered;
+        deep_well &= open;
+        if (open != 0) wells += bits_count(open) + bits_count(open & well) + bits_count(deep_well);
+        deep_well = open & well;
+        well = open;
+        row_edges += bits_count((cells ^ cells >> 1) & TETRIS_SEAMS) - 2;  // of an empty row there are two
+        column_edges += bits_count(cells ^ above);
+        for (; highest != 0; highest &= highest - 1) heights[bits_lowest(highest) - TETRIS_WALL] = (int8_t)(row + 1);
+        covered |= cells;
+        gaps += bits_count(covered & ~cells);
+        above = cells;
+    }
+    column_edges += bits_count(TETRIS_FULL_ROW ^ above) - TETRIS_WIDTH;  // of an empty field there are ten
+    TetrisSurvey survey;
+    survey.roughness = TETRIS_ROW_EDGES * row_edges + TETRIS_COLUMN_EDGES * column_edges + TETRIS_COVERED * gaps +
+                       TETRIS_WELLS * wells;
+    for (int i = 0; i < TETRIS_WIDTH - 1; i++) survey.steps[i] = tetris_shown_step(heights[i + 1] - heights[i]);
+    return survey;
+}
+
+// Looks at the field that the piece has left; returns the reward for it.
+PUFFER_FN float tetris_judge(Tetris* env) {
+    int before = env->roughness, lowest = env->row + tetris_shape(env)->bottom;
+    TetrisSurvey survey = tetris_survey(env);
+    env->roughness = (int16_t)survey.roughness;
+    for (int i = 0; i < TETRIS_WIDTH - 1; i++) tetris_show_step(env, i, survey.steps[i]);
+    return TETRIS_PIECE_REWARD + TETRIS_LOW_REWARD * (float)(TETRIS_HEIGHT / 2 - lowest) +
+           TETRIS_ROUGHNESS_REWARD * (float)(survey.roughness - before);
+}
+
 PUFFER_FN int8_t* tetris_kinds(Tetris* env, int row) { return env->kinds + (TETRIS_CEILING - 1 - row) * TETRIS_WIDTH; }
 
 // Takes out the full rows among those that the piece has come to lie in; returns their number.
@@ -356,11 +428,12 @@ PUFFER_FN void tetris_lock(Tetris* env) {
     for (int i = 0; i < 4; i++) env->kinds[place + shape->cells[i]] = env->kind;
     int height = env->row + shape->top + 1;
     if (height > env->height) env->height = (int8_t)height;
-    if (env->shaped) env->rewards[0] += TETRIS_GAP_REWARD * (float)env->landing_gaps;
     env->is_topped_out = env->row + shape->bottom >= TETRIS_HEIGHT;
     if (env->is_topped_out) return;
 
     int lines = tetris_clear_lines(env);
+    float judgement = tetris_judge(env);
+    if (env->shaped) env->rewards[0] += judgement;
     env->observations[TETRIS_LEVEL + tetris_level(env) - 1] = 0;
     env->lines += lines;
     env->observations[TETRIS_LEVEL + tetris_level(env) - 1] = 1;
@@ -377,7 +450,7 @@ PUFFER_FN void c_reset(Tetris* env) {
         env->rows[i] = is_solid ? TETRIS_FULL_ROW : TETRIS_EMPTY_ROW;
     }
     memset(env->kinds, 0, sizeof(env->kinds));
-    env->height = 0;
+    env->height = env->roughness = 0;
     env->lines = env->steps = 0;
     env->episode_return = 0.0f;
     env->bag = 0;
@@ -385,7 +458,10 @@ PUFFER_FN void c_reset(Tetris* env) {
     env->held = TETRIS_NONE;
     env->may_hold = true;
     tetris_spawn(env, tetris_take_next(env));
+    memset(env->steps_shown, 0, sizeof(env->steps_shown));
     memset(env->observations, 0, TETRIS_OBSERVATION_SIZE);
+    for (int i = 0; i < TETRIS_WIDTH - 1; i++)
+        env->observations[TETRIS_SURFACE + i * TETRIS_STEPS + TETRIS_MAX_STEP] = 1;
     tetris_mark_piece(env, 1);
     tetris_mark_queue(env, 1);
     env->observations[TETRIS_LEVEL + tetris_level(env) - 1] = 1;
@@ -478,6 +554,14 @@ PUFFER_FN bool tetris_accepts_landing(const Tetris* saved) {
            saved->landing_gaps == seen.landing_gaps;
 }
 
+PUFFER_FN bool tetris_accepts_survey(const Tetris* saved) {
+    TetrisSurvey survey = tetris_survey(saved);
+    for (int i = 0; i < TETRIS_WIDTH - 1; i++) {
+        if (saved->steps_shown[i] != survey.steps[i]) return false;
+    }
+    return saved->roughness == survey.roughness;
+}
+
 PUFFER_FN bool tetris_accepts_piece(const Tetris* saved) {
     return is_within(saved->kind, 0, TETRIS_KINDS - 1) && is_within(saved->rotation, 0, TETRIS_ROTATIONS - 1) &&
            is_within(saved->column, TETRIS_MIN_COLUMN, TETRIS_MAX_COLUMN) &&
@@ -492,9 +576,9 @@ PUFFER_FN bool c_accepts(const Tetris* env, const Tetris* saved) {
     bool is_queue_known = true;
     for (int i = 0; i < TETRIS_NEXT; i++) is_queue_known = is_queue_known && saved->next[i] < TETRIS_KINDS;
     return saved->starting_level == env->starting_level && is_bool(&saved->shaped) && saved->shaped == env->shaped &&
-           is_within(saved->height, 0, TETRIS_CEILING) && tetris_accepts_rows(saved) && tetris_accepts_piece(saved) &&
-           is_queue_known && is_within(saved->held, 0, TETRIS_NONE) && is_bool(&saved->may_hold) &&
-           is_bool(&saved->is_topped_out) && !saved->is_topped_out && saved->bag < 1 << TETRIS_KINDS &&
-           is_within(saved->fall, 0, TETRIS_ROW - 1) && is_within(saved->lines, 0, PUFFER_MAX_STEPS) &&
-           is_within(saved->steps, 0, TETRIS_MAX_STEPS - 1);
+           is_within(saved->height, 0, TETRIS_CEILING) && tetris_accepts_rows(saved) && tetris_accepts_survey(saved) &&
+           tetris_accepts_piece(saved) && is_queue_known && is_within(saved->held, 0, TETRIS_NONE) &&
+           is_bool(&saved->may_hold) && is_bool(&saved->is_topped_out) && !saved->is_topped_out &&
+           saved->bag < 1 << TETRIS_KINDS && is_within(saved->fall, 0, TETRIS_ROW - 1) &&
+           is_within(saved->lines, 0, PUFFER_MAX_STEPS) && is_within(saved->steps, 0, TETRIS_MAX_STEPS - 1);
 }

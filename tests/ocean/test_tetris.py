@@ -19,7 +19,9 @@ from tetris_reference import (
     Piece,
     Reference,
     best_placement,
+    roughness,
     speed,
+    surface,
 )
 
 from pufferlib.ocean.tetris.tetris import Tetris
@@ -33,7 +35,10 @@ STRUCT = np.dtype(  # that of tetris.h, up to what the tests need
         ("rows", "<u2", 28),
         *((name, "i1") for name in ("kind", "rotation", "column", "row")),
         *((name, "i1") for name in ("landing_row", "landing_lines", "landing_gaps", "deepest_row")),
-        *((name, "i1") for name in ("held", "may_hold", "is_topped_out", "height", "ground_steps", "ground_moves")),
+        *((name, "i1") for name in ("held", "may_hold", "is_topped_out", "height")),
+        ("roughness", "<i2"),
+        ("steps_shown", "i1", 9),
+        *((name, "i1") for name in ("ground_steps", "ground_moves")),
         ("next", "i1", 3),
         ("bag", "i1"),
         ("fall", "<i2"),
@@ -77,13 +82,18 @@ def picture(env):
     return ["".join(".#"[row >> x + WALL & 1] for x in range(10)) for row in reversed(rows)]
 
 
+def field(rows):
+    """The cells of some rows, told from the top."""
+    return {(x, y) for y, row in enumerate(reversed(rows)) for x, cell in enumerate(row) if cell == "#"}
+
+
 def put(env, rows, piece, **more):
     """Has the game go on with these lowest rows, told from the top, and this piece in flight."""
     snapshot = env.snapshot()
     forged = bytearray(content_of(snapshot))
     struct = np.frombuffer(forged, STRUCT, count=1)[0:1]
     game = Reference(env.observations[0])
-    game.locked = {(x, y) for y, row in enumerate(reversed(rows)) for x, cell in enumerate(row) if cell == "#"}
+    game.locked = field(rows)
     struct["rows"][0, :24] = EMPTY_ROW
     for x, y in game.locked:
         struct["rows"][0, y] |= 1 << x + WALL
@@ -91,7 +101,8 @@ def put(env, rows, piece, **more):
     landing = game.landing(piece)
     values |= {"row": piece.box_row(), "deepest_row": piece.box_row(), "landing_row": landing.box_row()}
     values |= {"landing_lines": len(game.full_rows(game.locked | landing.cells())), "landing_gaps": game.gaps(landing)}
-    for name, value in {**values, "height": len(rows), "fall": 0, **more}.items():
+    values |= {"height": len(rows), "roughness": roughness(game.locked), "steps_shown": [surface(game.locked)]}
+    for name, value in {**values, "fall": 0, **more}.items():
         struct[name] = value
     env.restore(sealed(snapshot, bytes(forged)))
 
@@ -186,15 +197,43 @@ def test_dropping_is_worth_a_thousandth_a_row_and_twice_that_at_once():
         (["...#......", "#........."], Piece("S", 2, 10), 2),
     ],
 )
-def test_a_gap_costs_where_it_is_shaped(rows, piece, gaps):
+def test_the_observation_tells_the_gaps_that_a_drop_would_leave(rows, piece, gaps):
+    env = make()
+    put(env, rows, piece)
+    play(env, NOTHING)  # so that the observation is of this piece
+    assert env.observations[0, 273 + min(gaps, 7)] == 1
+
+
+@pytest.mark.parametrize(
+    ("rows", "piece", "reward"),
+    [
+        ([], Piece("O", 4, 10), 0.07 - 0.0015 * 3 * 4),  # two edges more along each of its rows
+        ([], Piece("T", 4, 10, state=2), 0.07 - 0.0015 * (3 * 4 + 9 * 4 + 8 * 2)),  # on its tip
+        (["##.#######"], Piece("I", 2, 10, state=1), 0.07 - 0.0015 * (3 * 6 - 3)),  # fills a well, and stands out of it
+        (["#.########"] * 3, Piece("O", 4, 10), 0.064 - 0.0015 * 3 * 4),  # in the fourth row
+    ],
+)
+def test_a_piece_is_judged_by_how_it_leaves_the_field_where_it_is_shaped(rows, piece, reward):
     paid = []
     for shaped in (False, True):
         env = make(shaped=shaped)
         put(env, rows, piece)
-        play(env, NOTHING)  # so that the observation is of this piece
-        assert env.observations[0, 273 + min(gaps, 7)] == 1
         paid.append(play(env, HARD))
-    assert paid[0] - paid[1] == pytest.approx(0.02 * gaps, abs=1e-6)
+    assert paid[1] - paid[0] == pytest.approx(reward, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("rows", "expected"),
+    [
+        ([], 0),
+        (["#...#....."], 3 * 2),
+        ([".#........", "#........."], 3 * 2 + 9 * 2 + 8 * 1 + 3 * 1),
+        (["#.########"] * 4, 3 * (1 + 2 + 3 + 3)),
+        (["#########.", "#########."], 3 * (1 + 2)),
+    ],
+)
+def test_roughness_is_what_the_header_says(rows, expected):
+    assert roughness(field(rows)) == expected
 
 
 def test_ten_lines_are_a_level_up_to_the_fifteenth():
@@ -390,7 +429,7 @@ def test_rollout_is_the_golden_one():
     env.reset(42)
     rows = np.arange(16)
     observed = [env.step((rows * 5 + step * step // 3) % 7)[0].copy() for step in range(300)]
-    assert checksum(observed) == 1607524686  # printed by the lines above; changes when rules or random streams do
+    assert checksum(observed) == 4024637205  # printed by the lines above; changes when rules or random streams do
 
 
 @pytest.mark.parametrize("level", [0, 16])

@@ -149,19 +149,20 @@ class Reference:
         return len(found)
 
     def lock(self, observation):
-        """Returns the reward for lines and gaps."""
-        cells, penalty = self.piece.cells(), -0.02 * self.gaps(self.piece) if self.shaped else 0.0
+        """Returns the reward for lines and, where it is shaped, for the field that is left."""
+        cells, before = self.piece.cells(), roughness(self.locked)
         self.locked |= cells
         if all(y >= 20 for _, y in cells):
             self.is_over = True
-            return penalty
+            return 0.0
         full = self.full_rows(self.locked)
         kept = {(x, y) for x, y in self.locked if y not in full}
         self.locked = {(x, y - sum(row < y for row in full)) for x, y in kept}
         self.lines += len(full)
         self.may_hold = True
         self.spawn(self.take_next(observation))
-        return LINE_REWARDS[len(full)] + penalty
+        neatness = 0.05 + 0.002 * (10 - min(y for _, y in cells)) - 0.0015 * (roughness(self.locked) - before)
+        return LINE_REWARDS[len(full)] + (neatness if self.shaped else 0.0)
 
     def step(self, action, observation):
         """Plays one step; returns reward, terminal and truncation, and leaves a game that is over as it is."""
@@ -198,7 +199,9 @@ class Reference:
         parts += [one_of(5, len(self.full_rows(self.locked | landing.cells()))), one_of(8, min(7, self.gaps(landing)))]
         parts += [one_of(5, self.ground_steps)]
         parts += [one_of(15, self.level - 1), one_of(7, -1 if self.held is None else KINDS.index(self.held))]
-        return np.concatenate([*parts, [self.may_hold], *(one_of(7, KINDS.index(kind)) for kind in self.queue)])
+        steps = [one_of(7, step + 3) for step in surface(self.locked)]
+        queue = [one_of(7, KINDS.index(kind)) for kind in self.queue]
+        return np.concatenate([*parts, [self.may_hold], *steps, *queue])
 
 
 def one_of(count, index):
@@ -207,6 +210,32 @@ def one_of(count, index):
 
 def plane(cells):
     return np.array([(x, y) in cells for y in reversed(range(20)) for x in range(10)])
+
+
+def heights(cells):
+    return [max((y + 1 for column, y in cells if column == x), default=0) for x in range(10)]
+
+
+def surface(cells):
+    """By how many rows each column is higher than the one before, at most three."""
+    tops = heights(cells)
+    return [min(3, max(-3, after - before)) for before, after in zip(tops, tops[1:], strict=False)]
+
+
+def roughness(cells):
+    """How hard a field is to fill; see tetris.h."""
+    tops, rows = heights(cells), range(max((y + 1 for _, y in cells), default=0))
+    locked = cells | {(x, y) for x in (-1, 10) for y in rows} | {(x, -1) for x in range(10)}
+    along_rows = sum(((x, y) in locked) != ((x + 1, y) in locked) for y in rows for x in range(-1, 10))
+    along_columns = sum(((x, y) in locked) != ((x, y - 1) in locked) for x in range(10) for y in range(24))
+    covered = sum((x, y) not in cells for x in range(10) for y in range(tops[x]))
+    wells = 0
+    for x in range(10):
+        depth = 0
+        for y in range(24, tops[x] - 1, -1):
+            depth = depth + 1 if {(x - 1, y), (x + 1, y)} <= locked else 0
+            wells += min(3, depth)
+    return 3 * (along_rows - 2 * len(rows)) + 9 * (along_columns - 10) + 8 * covered + 3 * wells
 
 
 def best_placement(game):
