@@ -1,4 +1,4 @@
-// convolution_layer.h - a convolution of square filters, without padding, and its ReLU if it has one, on a block of
+// convolution_layer.h - a convolution of square filters, padded with zeros, and its ReLU if it has one, on a block of
 // images, forward and backward.
 //
 // A number of the result is a product with a patch of the image. Patches are copied side by side, CONVOLUTION_PIXELS of
@@ -17,13 +17,16 @@ struct Convolution {
     int64_t channels, height, width;  // of what it reads; channels of an observation of categories are their planes
     int64_t filters, size, stride;
     bool is_rectified;  // whether a ReLU follows
+    int64_t padding;    // pixels of zeros around what it reads; none around categories
 };
 
 KERNEL_FN int64_t convolution_height(const Convolution& shape) {
-    return (shape.height - shape.size) / shape.stride + 1;
+    return (shape.height + 2 * shape.padding - shape.size) / shape.stride + 1;
 }
 
-KERNEL_FN int64_t convolution_width(const Convolution& shape) { return (shape.width - shape.size) / shape.stride + 1; }
+KERNEL_FN int64_t convolution_width(const Convolution& shape) {
+    return (shape.width + 2 * shape.padding - shape.size) / shape.stride + 1;
+}
 
 KERNEL_FN int64_t convolution_pixels(const Convolution& shape) {
     return convolution_height(shape) * convolution_width(shape);
@@ -70,14 +73,28 @@ struct PatchPlace {
         image++;
     }
 
+    // Of its first pixel, which may be one of the padding.
     int64_t offset(const Convolution& shape, const Patches& patches) const {
-        return image * patches.image_row + (y * patches.line_row + x * patches.step) * shape.stride;
+        int64_t line = y * shape.stride - shape.padding, column = x * shape.stride - shape.padding;
+        return image * patches.image_row + line * patches.line_row + column * patches.step;
     }
 };
 
 KERNEL_FN PatchPlace patch_place(const Convolution& shape, int64_t pixel) {
     int64_t width = convolution_width(shape), pixels = convolution_pixels(shape);
     return {pixel / pixels, pixel % pixels / width, pixel % width};
+}
+
+// The pixels of a line of a patch that lie in the image, behind those of the padding.
+typedef struct {
+    int64_t before, inside;
+} PatchLine;
+
+KERNEL_FN PatchLine patch_line(const Convolution& shape, const PatchPlace& place, int64_t line) {
+    int64_t y = place.y * shape.stride + line - shape.padding, x = place.x * shape.stride - shape.padding;
+    if (y < 0 || y >= shape.height) return {0, 0};
+    int64_t before = x < 0 ? -x : 0, end = matmul_part(shape.width - x, shape.size);
+    return {before, end > before ? end - before : 0};
 }
 
 // All pointers are borrowed; images lie one after the other.
@@ -94,7 +111,7 @@ typedef struct {
 
 KERNEL_FN void copy_patches(const Convolution& shape, const ConvolutionForward& layer, int64_t first, int64_t count) {
     const Patches& patches = layer.patches;
-    int64_t numbers = patches_numbers(patches), row = matmul_padded(numbers);
+    int64_t numbers = patches_numbers(patches), row = matmul_padded(numbers), pixel = patches.run / patches.size;
     PatchPlace place = patch_place(shape, first);
     for (int64_t i = 0; i < count; i++, place.advance(shape)) {
         const float* source = layer.images + place.offset(shape, patches);
@@ -102,8 +119,14 @@ KERNEL_FN void copy_patches(const Convolution& shape, const ConvolutionForward& 
         for (int64_t channel = 0; channel < patches.channels; channel++) {
             for (int64_t line = 0; line < patches.size; line++, target += patches.run) {
                 const float* run = source + channel * patches.channel_row + line * patches.line_row;
+                PatchLine inside = {0, patches.size};
+                if (shape.padding > 0) {
+                    inside = patch_line(shape, place, line);
+                    memset(target, 0, patches.run * sizeof(float));
+                }
+                int64_t begin = inside.before * pixel, end = begin + inside.inside * pixel;
                 INDEPENDENT_LANES
-                for (int64_t j = 0; j < patches.run; j++) target[j] = run[j];
+                for (int64_t j = begin; j < end; j++) target[j] = run[j];
             }
         }
         for (int64_t j = numbers; j < row; j++) *target++ = 0.0f;
@@ -162,14 +185,17 @@ typedef struct {
 KERNEL_FN void add_patches(const Convolution& shape, const ConvolutionForward& layer,
                            const ConvolutionBackward& gradient, int64_t first, int64_t count) {
     const Patches& patches = layer.patches;
-    int64_t row = matmul_padded(patches_numbers(patches));
+    int64_t row = matmul_padded(patches_numbers(patches)), pixel = patches.run / patches.size;
     PatchPlace place = patch_place(shape, first);
     for (int64_t i = 0; i < count; i++, place.advance(shape)) {
         const float* source = gradient.grad_copies + i * row;
         float* target = gradient.grad_images + place.offset(shape, patches);
         for (int64_t line = 0; line < patches.size; line++, source += patches.run, target += patches.line_row) {
+            PatchLine inside = {0, patches.size};
+            if (shape.padding > 0) inside = patch_line(shape, place, line);
+            int64_t begin = inside.before * pixel, end = begin + inside.inside * pixel;
             INDEPENDENT_LANES
-            for (int64_t j = 0; j < patches.run; j++) target[j] += source[j];
+            for (int64_t j = begin; j < end; j++) target[j] += source[j];
         }
     }
 }
@@ -211,8 +237,8 @@ KERNEL_FN void convolution_backward(const Convolution& shape, const ConvolutionF
 }
 
 // sizes: channels, height and width of the input, filters, size and stride; then channels of the observation where it
-// reads that, else 0, whether these are of categories, and whether a ReLU follows. parameters: the weights [filters,
-// channels, size, size] and the bias [filters].
+// reads that, else 0, whether these are of categories, whether a ReLU follows, and the padding. parameters: the weights
+// [filters, channels, size, size] and the bias [filters].
 struct ConvolutionOp : LayerOp {
     Convolution shape;
     int64_t observed;
@@ -226,7 +252,7 @@ struct ConvolutionOp : LayerOp {
 
     KERNEL_METHOD explicit ConvolutionOp(const Layer& description) : LayerOp(description) {
         const int64_t* sizes = layer.sizes;
-        shape = {sizes[0], sizes[1], sizes[2], sizes[3], sizes[4], sizes[5], sizes[8] != 0};
+        shape = {sizes[0], sizes[1], sizes[2], sizes[3], sizes[4], sizes[5], sizes[8] != 0, sizes[9]};
         observed = sizes[6];
         is_one_hot = sizes[7] != 0;
         int64_t numbers = observed * shape.height * shape.width;

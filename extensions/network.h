@@ -13,6 +13,7 @@
 #include "mingru_layer.h"
 #include "norm_layer.h"
 #include "one_hot_layer.h"
+#include "pool_layer.h"
 #include "ppo_row.h"
 
 // The kinds of layers.
@@ -28,7 +29,8 @@
     KIND(LAYER_ADD, AddOp)                 \
     KIND(LAYER_MULTIPLY, MultiplyOp)       \
     KIND(LAYER_AFFINE, AffineOp)           \
-    KIND(LAYER_CONCATENATE, ConcatenateOp)
+    KIND(LAYER_CONCATENATE, ConcatenateOp) \
+    KIND(LAYER_POOL, PoolOp)
 
 #define LAYER_CASE(constant, Op) \
     case constant: {             \

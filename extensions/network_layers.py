@@ -98,7 +98,7 @@ class Layer:
     kind: ClassVar[str]
     num_states: ClassVar[int] = 0
     is_step_by_step: ClassVar[bool] = False  # whether its rows lie step by step, else sequence by sequence
-    is_image: ClassVar[bool] = False  # whether a few rows at a time go through it
+    is_image: ClassVar[bool] = False  # whether a few rows at a time go through it: then it keeps nothing of a row
     numbers: ClassVar[tuple[float, float]] = (0.0, 0.0)  # as its header has them
 
     def reads(self, shape: Shape, categories: Categories | None) -> bool:
@@ -172,7 +172,7 @@ class OneHot(Linear):
 
 @dataclass(frozen=True)
 class Convolution(Layer):
-    """A convolution of square filters without padding.
+    """A convolution of square filters.
 
     Attributes:
         weight: `(filters, channels, size, size)`.
@@ -181,6 +181,7 @@ class Convolution(Layer):
         observed: channels of the observation, where it reads that; of categories, whose planes it sees instead, 1 each.
         is_of_categories: whether the observation is of categories.
         is_rectified: whether a ReLU follows.
+        padding: pixels of zeros around what it reads; none around categories.
     """
 
     weight: Tensor
@@ -189,6 +190,7 @@ class Convolution(Layer):
     observed: int = 0
     is_of_categories: bool = False
     is_rectified: bool = True
+    padding: int = 0
 
     kind = "CONVOLUTION"
     is_image = True
@@ -206,17 +208,58 @@ class Convolution(Layer):
         if len(shapes[0]) != 3 or self.weight.dim() != 4 or 0 in self.weight.shape or self.stride < 1:
             return None
         (filters, _, size, _), (channels, height, width) = self.weight.shape, shapes[0]
-        if self.weight.shape[1:] != (channels, size, size) or size > min(height, width):
+        if self.weight.shape[1:] != (channels, size, size) or not _is_of(self.bias, (filters,)):
             return None
-        if not _is_of(self.bias, (filters,)):
+        if self.padding and self.is_of_categories:
             return None
-        return filters, (height - size) // self.stride + 1, (width - size) // self.stride + 1
+        return _windows((filters, height, width), size, self.stride, self.padding)
 
     @override
     def sizes(self, shapes: Sequence[Shape]) -> tuple[int, ...]:
         filters, _, size, _ = self.weight.shape
-        flags = self.observed, int(self.is_of_categories), int(self.is_rectified)
+        flags = self.observed, int(self.is_of_categories), int(self.is_rectified), self.padding
         return *shapes[0], filters, size, self.stride, *flags
+
+
+def _windows(shape: Shape, size: int, stride: int, padding: int) -> Shape | None:
+    # The shape of an image whose pixels are windows of one of this shape; None where they do not fit.
+    channels, *edges = shape
+    if not 0 <= padding < size or min(edges) + 2 * padding < size:
+        return None
+    return channels, *((edge + 2 * padding - size) // stride + 1 for edge in edges)
+
+
+@dataclass(frozen=True)
+class Pool(Layer):
+    """The largest number, or the mean, of square windows of an image.
+
+    Attributes:
+        size: of the windows.
+        stride: pixels from one to the next.
+        padding: pixels around the image, which are never the largest, and zeros in a mean; at most half of the size.
+        is_largest: whether the largest is taken.
+    """
+
+    size: int
+    stride: int
+    padding: int
+    is_largest: bool
+
+    kind = "POOL"
+
+    @override
+    def reads(self, shape: Shape, categories: Categories | None) -> bool:
+        return False
+
+    @override
+    def result(self, shapes: Sequence[Shape]) -> Shape | None:
+        if len(shapes[0]) != 3 or self.size < 1 or self.stride < 1 or 2 * self.padding > self.size:
+            return None
+        return _windows(shapes[0], self.size, self.stride, self.padding)
+
+    @override
+    def sizes(self, shapes: Sequence[Shape]) -> tuple[int, ...]:
+        return *shapes[0], self.size, self.stride, self.padding, int(self.is_largest)
 
 
 @dataclass(frozen=True)

@@ -84,6 +84,7 @@ _SETTINGS = (
     *("sizes", "is_joint", "is_continuous", "_are_numbers", "_num_numbers", "_names", "_observation_dims"),
     *("stride", "padding", "dilation", "groups", "padding_mode", "start_dim", "end_dim", "p", "inplace"),
     *("eps", "normalized_shape", "elementwise_affine", "negative_slope", "alpha", "beta", "threshold"),
+    *("kernel_size", "ceil_mode", "return_indices", "count_include_pad", "divisor_override"),
 )
 """Attributes beside tensors that the modules which kernels know compute by."""
 

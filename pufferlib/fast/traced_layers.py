@@ -20,7 +20,18 @@ from torch.distributions import Normal
 from torch.nn import functional
 
 from pufferlib.extensions import LSTM, Convolution, Layers, Linear, MinGRU, Network, NetworkBatch, Normalizer
-from pufferlib.extensions.network_layers import GRU, Activation, Add, Affine, Concatenate, Layer, Multiply, Norm, Shape
+from pufferlib.extensions.network_layers import (
+    GRU,
+    Activation,
+    Add,
+    Affine,
+    Concatenate,
+    Layer,
+    Multiply,
+    Norm,
+    Pool,
+    Shape,
+)
 from pufferlib.fast.policy_layers import are_as_written, is_altered, surroundings
 from pufferlib.metrics.finished_episodes import EPSILON
 from pufferlib.models import LSTMWrapper, MinGRUWrapper
@@ -420,18 +431,37 @@ class _Calls:
             return replace(value, shape=(math.prod(value.shape),))
         if kind is nn.Conv2d:
             return self._convolve(value, found)
+        if kind in (nn.MaxPool2d, nn.AvgPool2d):
+            return self._pool(value, found)
         return self._refuse(f"{kind.__name__} as `{target}`, which the kernel does not know,")
 
     def _convolve(self, value: _Value, module: nn.Conv2d) -> _Value:
         size, stride = module.kernel_size, module.stride
-        is_plain = (module.padding, module.dilation, module.groups) == ((0, 0), (1, 1), 1)
-        if size[0] != size[1] or stride[0] != stride[1] or not is_plain or len(value.shape) != 3:
-            self._refuse("a convolution that is not of square filters without padding, dilation and groups")
+        padding = {"same": size[0] // 2, "valid": 0}.get(module.padding, module.padding)
+        padding = padding[0] if isinstance(padding, tuple) and len(set(padding)) == 1 else padding
+        is_plain = (module.dilation, module.groups, module.padding_mode) == ((1, 1), 1, "zeros")
+        is_centered = module.padding != "same" or size[0] % 2 == 1
+        are_square = size[0] == size[1] and stride[0] == stride[1] and isinstance(padding, int) and is_centered
+        if not is_plain or not are_square or len(value.shape) != 3:
+            self._refuse("a convolution that is not of square filters without dilation and groups")
         if value.shape != self._layout(value):
             self._refuse("a convolution on a row that was no image")
         observed = value.shape[0] if value.index == 0 else 0
-        inputs = (self._read(value),)
-        return self._add(Convolution(inputs, module.weight, module.bias, stride[0], observed, is_rectified=False))
+        settings = {"observed": observed, "is_rectified": False, "padding": padding}
+        return self._add(Convolution((self._read(value),), module.weight, module.bias, stride[0], **settings))
+
+    def _pool(self, value: _Value, module: nn.MaxPool2d | nn.AvgPool2d) -> _Value:
+        is_largest = type(module) is nn.MaxPool2d
+        given = module.kernel_size, module.stride or module.kernel_size, module.padding
+        sizes = [each[0] if isinstance(each, tuple) and len(set(each)) == 1 else each for each in given]
+        is_plain = not module.ceil_mode and (
+            (module.dilation == 1 and not module.return_indices)
+            if is_largest
+            else (module.count_include_pad and module.divisor_override is None)
+        )
+        if not is_plain or not all(isinstance(size, int) for size in sizes) or self._layout(value) != value.shape:
+            self._refuse(f"{type(module).__name__} that is not of plain square windows of an image")
+        return self._add(Pool((self._elementwise(value),), *sizes, is_largest))
 
     def _call_function(self, target: Callable, arguments: tuple, keywords: dict, module: nn.Module) -> Any:
         if target in (operator.getitem, getattr):

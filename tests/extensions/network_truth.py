@@ -354,12 +354,22 @@ class Truth:
     def convolution(self, layer, inputs, parameters, states, resets):
         (images,), weight = inputs, parameters[0]
         images = images.reshape(*images.shape[:2], weight.shape[1], *self.image_shape(layer))
-        flat = functional.conv2d(images.flatten(0, images.dim() - 4), *parameters, layer.stride)
+        flat = functional.conv2d(images.flatten(0, 1), *parameters, layer.stride, layer.padding)
         hidden = flat.unflatten(0, images.shape[:-3])
         if not layer.is_rectified:
             return hidden, []
         self.kinks.append(hidden)
         return hidden.relu(), []
+
+    def pool(self, layer, inputs, parameters, states, resets):
+        images, sizes = inputs[0].flatten(0, 1), (layer.size, layer.stride, layer.padding)
+        if not layer.is_largest:
+            return functional.avg_pool2d(images, *sizes).unflatten(0, inputs[0].shape[:2]), []
+        result, places = functional.max_pool2d(images, *sizes, return_indices=True)
+        rest = images.flatten(2).scatter(2, places.flatten(2), -torch.inf).unflatten(2, images.shape[2:])
+        second = functional.max_pool2d(rest, *sizes)
+        self.kinks.append((result - second)[second.isfinite()])
+        return result.unflatten(0, inputs[0].shape[:2]), []
 
     def image_shape(self, layer):
         return self.layers.shapes()[layer.inputs[0]][1:]

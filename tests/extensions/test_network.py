@@ -23,7 +23,8 @@ from network_truth import (
 )
 
 from pufferlib.errors import APIUsageError
-from pufferlib.extensions import Linear, MinGRU, Network, network, network_layers
+from pufferlib.extensions import Convolution, Linear, MinGRU, Network, network, network_layers
+from pufferlib.extensions.network_layers import Activation, Add, Pool
 
 needs_bfloat16 = pytest.mark.skipif(not network.has_bfloat16(), reason="needs a processor with AVX512-BF16")
 
@@ -176,6 +177,40 @@ def test_the_gradients_of_convolutions_match_for_any_shape(
         random_observations(layers, segments, steps),
         random_minibatch(layers, segments, segments, steps),
     )
+    truth = Truth(layers)
+    truth.loss(observations, minibatch)
+    assume(truth.is_smooth())
+    assert_learns_like_the_truth(layers, observations, minibatch)
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    image=st.tuples(st.integers(1, 5), st.integers(3, 9), st.integers(3, 9)),
+    sizes=st.lists(st.tuples(st.integers(1, 3), st.integers(1, 3), st.integers(0, 1)), min_size=3, max_size=3),
+    filters=st.integers(1, 20),
+    is_largest=st.booleans(),
+    segments=st.integers(1, 12),
+    seed=st.integers(0, 2**31),
+)
+def test_padded_convolutions_pools_and_sums_of_images_match_float64(image, sizes, filters, is_largest, segments, seed):
+    torch.manual_seed(seed)
+    (size, stride, padding), (window, step, around), (second, _, _) = sizes
+    padding, around = min(padding, size - 1), min(around, window // 2)
+    first = torch.randn(filters, image[0], size, size) / (image[0] ** 0.5 * size)
+    again = torch.randn(filters, filters, 3, 3) / (3 * filters**0.5)
+    layers = [
+        Convolution((0,), first, torch.randn(filters), stride, image[0], is_rectified=False, padding=padding),
+        Activation((1,), "tanh"),
+        Convolution((2,), again, None, 1, is_rectified=second > 1, padding=1),
+        Add((1, 3)),
+        Pool((4,), window, step, around, is_largest),
+    ]
+    shape = network_layers.Layers(layers, image, (1,), 1, 1, 0).shapes()[-1]
+    assume(shape is not None and 0 not in shape)
+    weight = torch.randn(4, math.prod(shape)) / math.prod(shape) ** 0.5
+    layers = network_layers.Layers([*layers, Linear((5,), weight, torch.randn(4))], image, (3,), 6, 6, 3)
+    assert layers.fit()
+    observations, minibatch = torch.randn(segments, 2, *image), random_minibatch(layers, segments, segments, 2)
     truth = Truth(layers)
     truth.loss(observations, minibatch)
     assume(truth.is_smooth())

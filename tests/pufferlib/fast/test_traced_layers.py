@@ -107,12 +107,13 @@ class Impala(nn.Module):
 
     def __init__(self):
         super().__init__()
-        self.first, self.second, self.third = nn.Conv2d(2, 8, 3), nn.Conv2d(8, 8, 1), nn.Conv2d(8, 8, 1)
-        self.body = nn.Linear(8 * 6 * 7, 20)
+        self.first, self.pool = nn.Conv2d(2, 8, 3, padding=1), nn.MaxPool2d(3, 2, padding=1)
+        self.second, self.third = nn.Conv2d(8, 8, 3, padding="same"), nn.Conv2d(8, 8, 3, padding=1)
+        self.body = nn.Linear(8 * 4 * 5, 20)
         self.head, self.value = nn.Linear(20, 3), nn.Linear(20, 1)
 
     def forward(self, observations):
-        images = self.first(observations.float() / 255.0)
+        images = self.pool(self.first(observations.float() / 255.0))
         images = images + self.third(torch.relu(self.second(torch.relu(images))))
         hidden = torch.relu(self.body(torch.relu(images).flatten(1)))
         return self.head(hidden), self.value(hidden)
