@@ -69,7 +69,7 @@ RECIPES = {
     "puffer_enduro": Recipe(3_600, seed=42),
     "puffer_freeway": Recipe(18),
     "puffer_g2048": Recipe(9_000, seed=2, train={"total_timesteps": 40_000_000}, ways=("sampled",)),
-    "puffer_go": Recipe(0.85, train={"total_timesteps": 14_000_000}),
+    "puffer_go": Recipe(0.89),
     "puffer_maze": Recipe(0.9),
     "puffer_memory": Recipe(0.98),
     "puffer_multiagent": Recipe(0.98),

@@ -5,10 +5,10 @@
 // (positional superko). After two passes in a row every colour counts its stones and the empty points that reach it
 // alone; white gets 7.5 more. The agent's colour is drawn for each game. A game of 3 * size * size turns is cut.
 //
-// The opponent by `strength`, another one in each game where that is 5, each with what the ones before do: 0 plays
-// anywhere but into its own eyes and where its chain would have one liberty; 1 captures the largest chain that it can;
-// 2 saves the largest that it can; 3 takes away a chain's second liberty; 4 plays, of all other points, where the count
-// is best for it. It passes when it has no such point, or after the agent's pass when it is ahead.
+// The opponent by `strength`, each with what the ones before do: 0 plays anywhere but into its own eyes and where its
+// chain would have one liberty; 1 captures the largest chain that it can; 2 saves the largest that it can; 3 takes away
+// a chain's second liberty; 4 plays, of all other points, where the count is best for it. It passes when it has no such
+// point, or after the agent's pass when it is ahead. Strength 5 draws one of them for each game, 4 in a third of them.
 //
 // Observation uint8[6 * size * size + 2], each 0 or 1, six boards row by row from the top: the agent's stones, the
 // other's, those of them with one liberty, the other's with one, the points where the agent may play, the other's last
@@ -26,6 +26,7 @@ enum { GO_MIN_SIZE = 2, GO_MAX_SIZE = 8, GO_ROW = 8, GO_POINTS = GO_ROW * GO_MAX
 enum { GO_BLACK, GO_WHITE, GO_COLORS };
 enum { GO_TURNS_PER_POINT = 3, GO_MAX_TURNS = GO_TURNS_PER_POINT * GO_MAX_SIZE * GO_MAX_SIZE };
 enum { GO_RANDOM, GO_CAPTURES, GO_SAVES, GO_THREATENS, GO_COUNTS, GO_STRENGTHS, GO_DRAWN = GO_STRENGTHS };
+enum { GO_DRAWS = GO_STRENGTHS + 1 };  // the last one is the strongest, too: it is the hardest to learn to beat
 enum { GO_BOARDS = 6, GO_FILTER_WORDS = 16, GO_FILTER_BITS = 64 * GO_FILTER_WORDS };
 
 #define GO_KOMI (7.5f)
@@ -354,9 +355,14 @@ PUFFER_FN void go_clear(Go* env) {
     env->last_move = GO_PASS;
 }
 
+PUFFER_FN void go_draw_strength(Go* env) {
+    int drawn = rng_below(&env->rng, GO_DRAWS);
+    env->strength = (int8_t)(drawn < GO_STRENGTHS ? drawn : GO_COUNTS);
+}
+
 PUFFER_FN void c_reset(Go* env) {
     go_clear(env);
-    if (env->draws_strength) env->strength = (int8_t)rng_below(&env->rng, GO_STRENGTHS);
+    if (env->draws_strength) go_draw_strength(env);
     env->agent_color = (uint8_t)rng_below(&env->rng, GO_COLORS);
     if (env->agent_color == GO_WHITE) go_reply(env);
     memset(env->shown, 0, sizeof(env->shown));

@@ -20,12 +20,12 @@ class Go(OceanEnv):
     Args:
         num_envs: games played together, at least 1.
         size: points along one side, 2 to 8.
-        strength: of the opponent, 0 to 4; 5 draws one for each game.
+        strength: of the opponent, 0 to 4; 5 draws one for each game, the strongest twice as often as any other.
     """
 
     binding = binding
 
-    def __init__(self, num_envs: int = 1024, size: int = 7, strength: int = 3, **kwargs):
+    def __init__(self, num_envs: int = 1024, size: int = 7, strength: int = 5, **kwargs):
         # Any other size is refused by the C side, before it could ask for a huge or senseless array here.
         side = int(size) if size in range(2, 9) else 1
         self.single_observation_space = gymnasium.spaces.Box(0, 1, (6 * side * side + 2,), np.uint8)
