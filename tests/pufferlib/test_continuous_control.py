@@ -230,7 +230,7 @@ def test_one_file_holds_both_normalisers():
     assert torch.equal(weights(trainer), weights(other))
     assert trainer._reward_normalizer.moments == other._reward_normalizer.moments
     plain = make_trainer(normalize_rewards=False)
-    with pytest.raises(Exception, match="make it with the same normalize_rewards"):
+    with pytest.raises(Exception, match="with the same optimizer and normalize_rewards"):
         plain.load_checkpoint("stage.pt")
     for each in (trainer, other, plain):
         each.release()
