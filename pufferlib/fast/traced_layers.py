@@ -35,7 +35,7 @@ from pufferlib.extensions.network_layers import (
 from pufferlib.fast.policy_layers import are_as_written, is_altered, surroundings
 from pufferlib.metrics.finished_episodes import EPSILON
 from pufferlib.models import LSTMWrapper, MinGRUWrapper
-from pufferlib.policy import Logits, NormalizedObservations
+from pufferlib.policy import Logits, NormalizedObservations, training_forward
 from pufferlib.ppo.losses import ppo_loss
 from pufferlib.ppo.rollout import Rollout
 from pufferlib.ppo.sampling import sample_logits
@@ -638,7 +638,7 @@ def _call(
     policy: nn.Module, layers: Layers, seen: Tensor, states: list[Tensor], resets: Tensor, rollout: Rollout
 ) -> tuple[Logits, Tensor]:
     if not layers.num_states:
-        return policy(seen.flatten(0, 1))
+        return training_forward(policy, policy)(seen.flatten(0, 1), {})
     state = dict(zip(rollout.states, [each.clone() for each in states], strict=True))
     return policy(seen, {**state, "resets": resets})
 

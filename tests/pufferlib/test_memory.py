@@ -55,7 +55,6 @@ def measure_tensors(case, folder):
     rollout += trainer.rollout.states.values()
     network = trainer._learner.gradients.network
     workspace = [value for value in vars(network).values() if isinstance(value, torch.Tensor)]
-    workspace += [chain._packed for chain in network._chains]
     in_rollout, in_workspace = (sum(t.untyped_storage().nbytes() for t in some) for some in (rollout, workspace))
     return in_rollout, tensor_bytes() - before - in_workspace
 
