@@ -25,7 +25,12 @@ from torch.optim import Optimizer
 from pufferlib.config import ResolvedTrainConfig
 from pufferlib.distributed import Ranks
 from pufferlib.extensions import Layers, Network
-from pufferlib.extensions.network import has_bfloat16, is_faster_in_bfloat16, observation_dtypes
+from pufferlib.extensions.network import (
+    OBSERVATION_DTYPES,
+    has_bfloat16,
+    is_faster_in_bfloat16,
+    observation_dtypes,
+)
 from pufferlib.extensions.optimizers import make_optimizer
 from pufferlib.fast.cpu import GatheringGradients, NetworkActor, NetworkGradients, ThreadedGradients
 from pufferlib.fast.device_collector import DeviceCollector, can_be_on_the_device
@@ -243,16 +248,19 @@ def _find_or_trace(policy: nn.Module, rollout: Rollout) -> tuple[Layers | None, 
     layers, name = find_layers(policy), type(policy).__name__
     if layers is None:
         row_wise = StepCode(policy) if _has_own_step(policy) else RowWise(policy)
+        by_torch = row_wise if isinstance(row_wise, RowWise) else None
         if row_wise.reason is not None:
-            return None, None, f"the policy {name} is not traced, as {row_wise.reason}"
+            return None, by_torch, f"the policy {name} is not traced, as {row_wise.reason}"
+        if rollout.observations.dtype not in OBSERVATION_DTYPES:  # which the kernel could not be compared on
+            return None, by_torch, _unseen(rollout)
         try:
-            layers = trace(policy, rollout)
+            return trace(policy, rollout), row_wise, None
         except UntracedError as error:
-            return None, None, f"the policy {name} {error}"
-        return layers, row_wise, _why_not_seen(layers, rollout)
+            return None, by_torch, f"the policy {name} {error}"
     if not layers.fit():
         return None, None, "the policy's layers are not of the sizes and types that the kernel takes"
-    return layers, None, _why_not_seen(layers, rollout)
+    is_seen = rollout.observations.dtype in observation_dtypes(layers)
+    return layers, None, None if is_seen else _unseen(rollout)
 
 
 def _has_own_step(policy: nn.Module) -> bool:
@@ -260,7 +268,5 @@ def _has_own_step(policy: nn.Module) -> bool:
     return hasattr(inner, "forward_eval") and type(inner) not in (LSTMWrapper, MinGRUWrapper)
 
 
-def _why_not_seen(layers: Layers, rollout: Rollout) -> str | None:
-    if rollout.observations.dtype not in observation_dtypes(layers):
-        return f"observations are {str(rollout.observations.dtype).removeprefix('torch.')}"
-    return None
+def _unseen(rollout: Rollout) -> str:
+    return f"observations are {str(rollout.observations.dtype).removeprefix('torch.')}"

@@ -43,8 +43,6 @@ from pufferlib.ppo.sampling import sample_logits
 TOLERANCE = 1e-4
 """Of the largest number of a result: how far the kernel's may be from the policy's."""
 
-_ROWS = 13  # a call is traced with; no size of a layer is taken for it by chance, as rows are checked by their place
-
 _MODULES = {
     **{nn.ReLU: "relu", nn.Tanh: "tanh", nn.Sigmoid: "sigmoid", nn.SiLU: "silu"},
     **{nn.ELU: "elu", nn.LeakyReLU: "leaky_relu", nn.Softplus: "softplus", nn.GELU: "gelu"},
@@ -212,7 +210,7 @@ class _Calls:
     # The layers of all calls of a policy, one after the other.
 
     def __init__(self, shape: Shape, dtype: torch.dtype, is_normalized: bool):
-        self.shape, self.dtype, self.is_normalized = shape, dtype, is_normalized
+        self.dtype, self.is_normalized = dtype, is_normalized
         self.layers: list[Layer] = []
         self.shapes: list[Shape] = [shape if len(shape) == 3 else (math.prod(shape),)]  # as the layers have them
         self.observation = _Value(0, shape)
@@ -617,7 +615,7 @@ def _compare(policy: nn.Module, layers: Layers, rollout: Rollout) -> None:
     with torch.enable_grad():
         logits, values = _call(policy, layers, seen, states, resets, rollout)
         actions = _draw(layers, (count, steps), generator)
-        _, logprobs, entropy = sample_logits(logits, action=actions.view(*_action_shape(actions, layers, values)))
+        _, logprobs, entropy = sample_logits(logits, action=actions.view(*_action_shape(actions, layers)))
         logprobs, values, entropy = (tensor.float().view(count, steps) for tensor in (logprobs, values, entropy))
         noise = [0.3 * torch.randn(count, steps, generator=generator) for _ in range(4)]
         old = [logprobs.detach() + 0.1 * noise[0], values.detach() + noise[1], noise[2], noise[3]]
@@ -650,7 +648,7 @@ def _draw(layers: Layers, shape: tuple[int, int], generator: torch.Generator) ->
     return torch.stack(drawn, -1).int()
 
 
-def _action_shape(actions: Tensor, layers: Layers, values: Tensor) -> tuple[int, ...]:
+def _action_shape(actions: Tensor, layers: Layers) -> tuple[int, ...]:
     # Of the actions as sample_logits takes them.
     count, steps, parts = actions.shape
     rows = (count, steps) if layers.num_states else (count * steps,)

@@ -401,6 +401,20 @@ def test_what_is_not_traced_is_left_to_torch_with_the_first_operation(kind, reas
     trainer.release()
 
 
+class Counted(Base):
+    def hidden(self, observations):
+        return self.body(observations.float())
+
+
+@pytest.mark.parametrize("dtype", [np.int32, np.int64, np.int16])
+def test_observations_of_types_that_the_kernel_does_not_read_are_left_to_torch(dtype, tmp_path):
+    trainer = make_trainer(Counted, tmp_path, spaces=(Box(0, 255, (7,), dtype), CHOICES))
+    assert trainer.computed_by == f"torch (observations are {np.dtype(dtype)})"
+    trainer.evaluate()
+    trainer.train()
+    trainer.release()
+
+
 def test_the_first_unknown_operation_is_named_with_its_line(tmp_path):
     trainer = make_trainer(Unknown, tmp_path)
     assert "test_traced_layers.py, line" in trainer.computed_by
