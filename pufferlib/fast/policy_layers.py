@@ -216,6 +216,15 @@ def _find_layers(policy: nn.Module) -> Layers | None:
     )
 
 
+def recurrent_layer(module: nn.Module, value: int) -> LSTM | MinGRU | None:
+    """Returns a module of the library's recurrent wrappers as a layer that reads a value; None if it is another."""
+    if type(module) is nn.LSTMCell:
+        return LSTM((value,), module.weight_ih, module.weight_hh, module.bias_ih, module.bias_hh)
+    if type(module) is nn.Linear and module.bias is None:
+        return MinGRU((value,), module.weight)
+    return None
+
+
 class _Chain(list[Layer]):
     # Layers one after the other; what is not made as pufferlib.models makes it is not added.
 
@@ -241,13 +250,10 @@ class _Chain(list[Layer]):
 
     def add_recurrent(self, modules: Iterable[nn.Module]) -> bool:
         for module in modules:
-            if type(module) is nn.LSTMCell:
-                biases = module.bias_ih, module.bias_hh
-                self.append(LSTM((len(self),), module.weight_ih, module.weight_hh, *biases))
-            elif type(module) is nn.Linear and module.bias is None:
-                self.append(MinGRU((len(self),), module.weight))
-            else:
+            layer = recurrent_layer(module, len(self))
+            if layer is None:
                 return False
+            self.append(layer)
         return True
 
     def add_convolutions(self, stack: nn.Module, channels: int, is_of_categories: bool) -> bool:

@@ -19,7 +19,7 @@ from torch import Tensor, fx, nn
 from torch.distributions import Normal
 from torch.nn import functional
 
-from pufferlib.extensions import LSTM, Convolution, Layers, Linear, MinGRU, Network, NetworkBatch, Normalizer
+from pufferlib.extensions import LSTM, Convolution, Layers, Linear, Network, NetworkBatch, Normalizer
 from pufferlib.extensions.network_layers import (
     GRU,
     Activation,
@@ -32,7 +32,7 @@ from pufferlib.extensions.network_layers import (
     Pool,
     Shape,
 )
-from pufferlib.fast.policy_layers import are_as_written, is_altered, surroundings
+from pufferlib.fast.policy_layers import are_as_written, is_altered, recurrent_layer, surroundings
 from pufferlib.metrics.finished_episodes import EPSILON
 from pufferlib.models import LSTMWrapper, MinGRUWrapper
 from pufferlib.policy import Logits, NormalizedObservations, training_forward
@@ -305,12 +305,8 @@ class _Calls:
         if not isinstance(value, _Value) or len(value.shape) != 1:
             raise UntracedError("encodes observations as something else than one row of numbers")
         for module in modules:
-            index = self._read(value)
-            if type(module) is nn.LSTMCell:
-                layer = LSTM((index,), module.weight_ih, module.weight_hh, module.bias_ih, module.bias_hh)
-            elif type(module) is nn.Linear and module.bias is None:
-                layer = MinGRU((index,), module.weight)
-            else:
+            layer = recurrent_layer(module, self._read(value))
+            if layer is None:
                 raise UntracedError(f"has {type(module).__name__} for a recurrent layer")
             value = self._add(layer)
         return value
