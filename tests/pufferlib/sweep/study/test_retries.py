@@ -67,9 +67,10 @@ def test_it_is_no_bad_setting(tmp_path):
     assert len(history.scores) == 0 and len(history.pending) == 1
 
 
-def test_trials_of_drivers_that_live_are_left_alone(tmp_path):
+def test_trials_of_drivers_that_live_are_left_alone(tmp_path, monkeypatch):
+    monkeypatch.setattr("pufferlib.sweep.study.GRACE_SECONDS", 3600)  # a busy machine may stand still for a minute
     study, _ = begin(sweep_args(tmp_path))
-    grow_old(study, 30)
+    grow_old(study, 1800)
     retry_stale(study)
     assert [each.state for each in study.trials] == [TrialState.RUNNING]
 
