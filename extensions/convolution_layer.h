@@ -1,5 +1,7 @@
-// convolution_layer.h - a convolution of square filters, padded with zeros, and its ReLU if it has one, on a block of
-// images, forward and backward.
+// convolution_layer.h - a convolution, padded with zeros, and its ReLU if it has one, on a block of images, forward and
+// backward.
+//
+// Filters are whole: one that is dilated, or sees a group of channels alone, has zeros in all other places.
 //
 // A number of the result is a product with a patch of the image. Patches are copied side by side, CONVOLUTION_PIXELS of
 // them at a time, and while these are in the cache they are the rows of a linear layer: of numbers or, where the first
@@ -15,22 +17,25 @@ enum { CONVOLUTION_PIXELS = 96 };  // of results, taken together
 
 struct Convolution {
     int64_t channels, height, width;  // of what it reads; channels of an observation of categories are their planes
-    int64_t filters, size, stride;
-    bool is_rectified;  // whether a ReLU follows
-    int64_t padding;    // pixels of zeros around what it reads; none around categories
+    int64_t filters;
+    int64_t size_y, size_x, stride_y, stride_x;  // of a filter, zeros between its pixels included
+    bool is_rectified;                           // whether a ReLU follows
+    int64_t padding_y, padding_x;                // pixels of zeros around what it reads; none around categories
 };
 
 KERNEL_FN int64_t convolution_height(const Convolution& shape) {
-    return (shape.height + 2 * shape.padding - shape.size) / shape.stride + 1;
+    return (shape.height + 2 * shape.padding_y - shape.size_y) / shape.stride_y + 1;
 }
 
 KERNEL_FN int64_t convolution_width(const Convolution& shape) {
-    return (shape.width + 2 * shape.padding - shape.size) / shape.stride + 1;
+    return (shape.width + 2 * shape.padding_x - shape.size_x) / shape.stride_x + 1;
 }
 
 KERNEL_FN int64_t convolution_pixels(const Convolution& shape) {
     return convolution_height(shape) * convolution_width(shape);
 }
+
+KERNEL_FN bool convolution_is_padded(const Convolution& shape) { return shape.padding_y > 0 || shape.padding_x > 0; }
 
 // Of an image of results.
 KERNEL_FN int64_t convolution_outputs(const Convolution& shape) {
@@ -43,7 +48,7 @@ typedef struct {
     int64_t step;                   // from a pixel to the one beside it
     int64_t line_row;               // from a line to the one below
     int64_t channels, channel_row;  // those that come first, and from one to the next; 1 where they come last
-    int64_t size, run;              // lines, and numbers of each
+    int64_t size, run, pixel;       // lines, numbers of each, and of a pixel
     int64_t planes;                 // of categories: those of a pixel
 } Patches;
 
@@ -52,13 +57,13 @@ KERNEL_FN int64_t patches_numbers(const Patches& patches) { return patches.chann
 // Of an observation, whose numbers lie `image_row` after each other.
 KERNEL_FN Patches patches_of_observation(const Convolution& shape, int64_t image_row, int64_t channels) {
     int64_t pixels = shape.height * shape.width;
-    return {image_row, 1, shape.width, channels, pixels, shape.size, shape.size, shape.channels};
+    return {image_row, 1, shape.width, channels, pixels, shape.size_y, shape.size_x, 1, shape.channels};
 }
 
 // Of the result of another convolution.
 KERNEL_FN Patches patches_of_result(const Convolution& shape) {
     int64_t channels = matmul_padded(shape.channels), line = shape.width * channels;
-    return {shape.height * line, channels, line, 1, 0, shape.size, shape.size * channels, 0};
+    return {shape.height * line, channels, line, 1, 0, shape.size_y, shape.size_x * channels, channels, 0};
 }
 
 // Goes over the patches of pixels of the result, image after image.
@@ -75,7 +80,7 @@ struct PatchPlace {
 
     // Of its first pixel, which may be one of the padding.
     int64_t offset(const Convolution& shape, const Patches& patches) const {
-        int64_t line = y * shape.stride - shape.padding, column = x * shape.stride - shape.padding;
+        int64_t line = y * shape.stride_y - shape.padding_y, column = x * shape.stride_x - shape.padding_x;
         return image * patches.image_row + line * patches.line_row + column * patches.step;
     }
 };
@@ -91,9 +96,9 @@ typedef struct {
 } PatchLine;
 
 KERNEL_FN PatchLine patch_line(const Convolution& shape, const PatchPlace& place, int64_t line) {
-    int64_t y = place.y * shape.stride + line - shape.padding, x = place.x * shape.stride - shape.padding;
+    int64_t y = place.y * shape.stride_y + line - shape.padding_y, x = place.x * shape.stride_x - shape.padding_x;
     if (y < 0 || y >= shape.height) return {0, 0};
-    int64_t before = x < 0 ? -x : 0, end = matmul_part(shape.width - x, shape.size);
+    int64_t before = x < 0 ? -x : 0, end = matmul_part(shape.width - x, shape.size_x);
     return {before, end > before ? end - before : 0};
 }
 
@@ -111,7 +116,7 @@ typedef struct {
 
 KERNEL_FN void copy_patches(const Convolution& shape, const ConvolutionForward& layer, int64_t first, int64_t count) {
     const Patches& patches = layer.patches;
-    int64_t numbers = patches_numbers(patches), row = matmul_padded(numbers), pixel = patches.run / patches.size;
+    int64_t numbers = patches_numbers(patches), row = matmul_padded(numbers), pixel = patches.pixel;
     PatchPlace place = patch_place(shape, first);
     for (int64_t i = 0; i < count; i++, place.advance(shape)) {
         const float* source = layer.images + place.offset(shape, patches);
@@ -119,8 +124,8 @@ KERNEL_FN void copy_patches(const Convolution& shape, const ConvolutionForward& 
         for (int64_t channel = 0; channel < patches.channels; channel++) {
             for (int64_t line = 0; line < patches.size; line++, target += patches.run) {
                 const float* run = source + channel * patches.channel_row + line * patches.line_row;
-                PatchLine inside = {0, patches.size};
-                if (shape.padding > 0) {
+                PatchLine inside = {0, shape.size_x};
+                if (convolution_is_padded(shape)) {
                     inside = patch_line(shape, place, line);
                     memset(target, 0, patches.run * sizeof(float));
                 }
@@ -185,14 +190,14 @@ typedef struct {
 KERNEL_FN void add_patches(const Convolution& shape, const ConvolutionForward& layer,
                            const ConvolutionBackward& gradient, int64_t first, int64_t count) {
     const Patches& patches = layer.patches;
-    int64_t row = matmul_padded(patches_numbers(patches)), pixel = patches.run / patches.size;
+    int64_t row = matmul_padded(patches_numbers(patches)), pixel = patches.pixel;
     PatchPlace place = patch_place(shape, first);
     for (int64_t i = 0; i < count; i++, place.advance(shape)) {
         const float* source = gradient.grad_copies + i * row;
         float* target = gradient.grad_images + place.offset(shape, patches);
         for (int64_t line = 0; line < patches.size; line++, source += patches.run, target += patches.line_row) {
-            PatchLine inside = {0, patches.size};
-            if (shape.padding > 0) inside = patch_line(shape, place, line);
+            PatchLine inside = {0, shape.size_x};
+            if (convolution_is_padded(shape)) inside = patch_line(shape, place, line);
             int64_t begin = inside.before * pixel, end = begin + inside.inside * pixel;
             INDEPENDENT_LANES
             for (int64_t j = begin; j < end; j++) target[j] += source[j];
@@ -236,11 +241,13 @@ KERNEL_FN void convolution_backward(const Convolution& shape, const ConvolutionF
     }
 }
 
-// sizes: channels, height and width of the input, filters, size and stride; then channels of the observation where it
-// reads that, else 0, whether these are of categories, whether a ReLU follows, and the padding. parameters: the weights
-// [filters, channels, size, size] and the bias [filters].
+// sizes: channels, height and width of the input, filters; size, stride and padding, each down and to the right; then
+// channels of the observation where it reads that, else 0, whether these are of categories, whether a ReLU follows, the
+// dilation down and to the right, and groups. parameters: the weights [filters, channels of a group, size, size] and
+// the bias [filters].
 struct ConvolutionOp : LayerOp {
     Convolution shape;
+    int64_t size_y, size_x, dilation_y, dilation_x, groups;
     int64_t observed;
     bool is_one_hot;
     Patches patches;
@@ -252,9 +259,14 @@ struct ConvolutionOp : LayerOp {
 
     KERNEL_METHOD explicit ConvolutionOp(const Layer& description) : LayerOp(description) {
         const int64_t* sizes = layer.sizes;
-        shape = {sizes[0], sizes[1], sizes[2], sizes[3], sizes[4], sizes[5], sizes[8] != 0, sizes[9]};
-        observed = sizes[6];
-        is_one_hot = sizes[7] != 0;
+        size_y = sizes[4], size_x = sizes[5];
+        dilation_y = sizes[13], dilation_x = sizes[14];
+        groups = sizes[15];
+        int64_t whole_y = (size_y - 1) * dilation_y + 1, whole_x = (size_x - 1) * dilation_x + 1;
+        shape = {sizes[0], sizes[1], sizes[2],       sizes[3], whole_y, whole_x,
+                 sizes[6], sizes[7], sizes[12] != 0, sizes[8], sizes[9]};
+        observed = sizes[10];
+        is_one_hot = sizes[11] != 0;
         int64_t numbers = observed * shape.height * shape.width;
         int64_t image_row = is_one_hot ? numbers : matmul_padded(numbers);
         patches = observed > 0 ? patches_of_observation(shape, image_row, observed) : patches_of_result(shape);
@@ -280,24 +292,33 @@ struct ConvolutionOp : LayerOp {
         grad_copies = memory.take(wants_gradient(0) ? numbers : 0);
     }
 
-    // The column of the weight that torch has at [channel][pixel of the filter].
-    KERNEL_METHOD int64_t column(int64_t channel, int64_t pixel) const {
+    // The column of the weight that torch has at [channel of the filter's group][line][place].
+    KERNEL_METHOD int64_t column(int64_t filter, int64_t of_group, int64_t line, int64_t place) const {
+        int64_t pixel = line * dilation_y * shape.size_x + place * dilation_x;
+        int64_t channel = filter / (shape.filters / groups) * (shape.channels / groups) + of_group;
         if (observed == 0) return pixel * matmul_padded(shape.channels) + channel;
-        if (!is_one_hot) return channel * shape.size * shape.size + pixel;
+        if (!is_one_hot) return channel * shape.size_y * shape.size_x + pixel;
         return pixel * shape.channels + channel;
     }
 
-    KERNEL_METHOD void pack() const {
-        int64_t area = shape.size * shape.size;
-        const float* source = layer.parameters[0];
-        packed_clear(weights);
+    // Calls `visit(filter, column)` for the weights in torch's order.
+    template <class Visit>
+    KERNEL_METHOD void each_weight(const Visit& visit) const {
         for (int64_t filter = 0; filter < shape.filters; filter++) {
-            for (int64_t channel = 0; channel < shape.channels; channel++) {
-                for (int64_t pixel = 0; pixel < area; pixel++) {
-                    packed_set(weights, column(channel, pixel), filter, *source++);
+            for (int64_t channel = 0; channel < shape.channels / groups; channel++) {
+                for (int64_t line = 0; line < size_y; line++) {
+                    for (int64_t place = 0; place < size_x; place++) {
+                        visit(filter, column(filter, channel, line, place));
+                    }
                 }
             }
         }
+    }
+
+    KERNEL_METHOD void pack() const {
+        const float* source = layer.parameters[0];
+        packed_clear(weights);
+        each_weight([&](int64_t filter, int64_t column) { packed_set(weights, column, filter, *source++); });
         memset(bias, 0, filters * sizeof(float));
         pack_bias(bias, layer.parameters[1], 1, shape.filters);
     }
@@ -333,16 +354,13 @@ struct ConvolutionOp : LayerOp {
     }
 
     KERNEL_METHOD void sum(const GradientChunks& chunks) const {
-        int64_t area = shape.size * shape.size;
         int64_t filter_row = is_one_hot ? 1 : row, column_row = is_one_hot ? filters : 1;
         float* result = layer.results[0];
         sum_chunks_in_place(chunks, grad_weights, row * filters);
-        for (int64_t filter = 0; filter < shape.filters; filter++) {
-            for (int64_t channel = 0; channel < shape.channels; channel++) {
-                for (int64_t pixel = 0; pixel < area; pixel++) {
-                    *result++ = grad_weights[filter * filter_row + column(channel, pixel) * column_row];
-                }
-            }
+        if (result != nullptr) {
+            each_weight([&](int64_t filter, int64_t column) {
+                *result++ = grad_weights[filter * filter_row + column * column_row];
+            });
         }
         sum_groups(chunks, grad_bias, 1, shape.filters, 1, 1, layer.results[1]);
     }

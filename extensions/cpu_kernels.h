@@ -72,12 +72,15 @@ enum { NETWORK_MAX_STATES = 64 };
 enum { PPO_METRICS = 7 };  // in the order of losses.METRICS
 enum { LAYER_LINEAR, LAYER_ONE_HOT, LAYER_CONVOLUTION, LAYER_MINGRU, LAYER_LSTM, LAYER_GRU, LAYER_NORM };
 enum { LAYER_ACTIVATION = 7, LAYER_ADD, LAYER_MULTIPLY, LAYER_AFFINE, LAYER_CONCATENATE, LAYER_POOL };
+enum { LAYER_SCALE = 13, LAYER_ARRANGE, LAYER_EMBEDDING, LAYER_COMPARE, LAYER_ATTENTION };
 enum { ACTIVATION_LINEAR, ACTIVATION_RELU, ACTIVATION_TANH, ACTIVATION_GELU };
 enum { ACTIVATION_GELU_TANH = 4, ACTIVATION_SIGMOID, ACTIVATION_SILU, ACTIVATION_ELU, ACTIVATION_LEAKY_RELU };
 enum { ACTIVATION_SOFTPLUS = 9 };
+enum { COMPARE_GREATER, COMPARE_GREATER_EQUAL, COMPARE_LESS, COMPARE_LESS_EQUAL, COMPARE_EQUAL, COMPARE_UNEQUAL };
 enum { GRADIENT_NONE, GRADIENT_FIRST, GRADIENT_ADDED };  // in an input: not wanted, written, added to another reader's
 enum { PRODUCTS_FLOAT32, PRODUCTS_BFLOAT16 };            // what factors are rounded to; sums are float32
 enum { OBSERVATION_FLOAT, OBSERVATION_BYTE, OBSERVATION_SIGNED_BYTE, OBSERVATION_DOUBLE };
+enum { OBSERVATION_SHORT = 4, OBSERVATION_INTEGER, OBSERVATION_LONG };
 
 // One layer of a policy, see layer.h. Values are numbered: 0 is the observation, i + 1 what layer i gives. A row of a
 // value is padded to a whole number of registers, and so is every pixel of one that is an image.
@@ -96,32 +99,39 @@ struct Layer {
     double numbers[LAYER_MAX_NUMBERS];  // as its kind says, as are the next three
     int64_t sizes[LAYER_MAX_SIZES];
     const float* parameters[LAYER_MAX_PARAMETERS];  // as torch has them; NULL for a bias that is missing
-    float* results[LAYER_MAX_PARAMETERS];           // gradients of these; NULL likewise
+    float* results[LAYER_MAX_PARAMETERS];           // gradients of these; NULL likewise, and for constants
     int64_t packed, gradients;                      // where its memory begins, as puffer_network_plan says
+};
+
+// Numbers of one type in an observation that is a row of bytes.
+struct ObservationField {
+    int64_t kind, offset, count;
 };
 
 // A policy, see network.h.
 struct Network {
     Layer* layers;  // [num_layers], in the order in which they are computed
     int64_t num_layers;
-    int64_t numbers;                // of an observation
-    int64_t is_of_categories;       // whether layers read its categories
-    int64_t divides_bytes;          // whether its bytes are divided by 255
-    int64_t is_step_by_step;        // whether rows of a block lie step by step, else sequence by sequence
-    int64_t products;               // of the layers that round
-    int64_t decision;               // the value that begins with the logits or means,
-    int64_t decision_numbers;       // of which there are so many
-    int64_t value, value_place;     // the value that holds the value of the state, and which number
-    int64_t num_parts;              // of a decision
-    const int64_t* part_sizes;      // [num_parts], logits of each; NULL where the parts are numbers
-    const float* log_std;           // [num_parts], NULL where the parts are choices
-    float* normal;                  // [2, num_parts], filled by network_pack: log_std and the deviations
-    float* log_std_results;         // [num_parts], its gradient
-    const double *mean, *variance;  // [numbers] of the observations, NULL where they are seen as they are
-    double epsilon;                 // added to the variance
-    float clip;                     // the limit of what is seen
-    float* seen;                    // [2, numbers], filled by network_pack: what is subtracted, and the scale
-    const int32_t* lowest;          // [cells], the first category of each, NULL where there are none; bytes then
+    int64_t numbers;                 // of an observation
+    const ObservationField* fields;  // [num_fields], in whose order its numbers are; NULL where they lie so in its row
+    int64_t num_fields, row_bytes;   // row_bytes of a row of fields
+    int64_t is_of_categories;        // whether layers read its categories
+    int64_t divides_bytes;           // whether its bytes are divided by 255
+    int64_t is_step_by_step;         // whether rows of a block lie step by step, else sequence by sequence
+    int64_t products;                // of the layers that round
+    int64_t decision;                // the value that begins with the logits or means,
+    int64_t decision_numbers;        // of which there are so many
+    int64_t value, value_place;      // the value that holds the value of the state, and which number
+    int64_t num_parts;               // of a decision
+    const int64_t* part_sizes;       // [num_parts], logits of each; NULL where the parts are numbers
+    const float* log_std;            // [num_parts], NULL where the parts are choices
+    float* normal;                   // [2, num_parts], filled by network_pack: log_std and the deviations
+    float* log_std_results;          // [num_parts], its gradient; NULL for a constant
+    const double *mean, *variance;   // [numbers] of the observations, NULL where they are seen as they are
+    double epsilon;                  // added to the variance
+    float clip;                      // the limit of what is seen
+    float* seen;                     // [2, numbers], filled by network_pack: what is subtracted, and the scale
+    const int32_t* lowest;           // [cells], the first category of each, NULL where there are none; bytes then
     const int32_t *first_columns, *last_columns;  // [cells], of the inputs, or of a pixel's planes
     float* packed;                                // filled by network_pack
     int64_t log_std_gradients;                    // where those of log_std lie, as puffer_network_plan says

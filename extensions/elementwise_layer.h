@@ -1,4 +1,4 @@
-// elementwise_layer.h - layers without parameters: activations, sums, products, parts and rows side by side.
+// elementwise_layer.h - activations, sums, products and comparisons of numbers, parts and rows side by side.
 //
 // Values of images are rows of pixels, each padded; whatever is done to numbers is done to the padding as well, but for
 // parts and rows side by side, which see the numbers of a pixel.
@@ -145,5 +145,113 @@ struct ConcatenateOp : LayerOp {
                 memcpy(gradient + pixel * row + first(input), source, count(input) * sizeof(float));
             }
         }
+    }
+};
+
+// Every number of a pixel times a weight of its own or divided by it, plus a bias of its own or minus it; one number
+// may stand for all. sizes: numbers of a pixel, pixels, numbers of the weight and of the bias. numbers: 1, or -1 for
+// division, and the sign of the bias. parameters: the weight and the bias, or NULL.
+struct ScaleOp : LayerOp {
+    int64_t units, pixels, width;
+    float *weight, *bias, *grad_weight, *grad_bias;  // [width]
+
+    static constexpr bool HAS_PRODUCTS = false;
+
+    KERNEL_METHOD explicit ScaleOp(const Layer& description)
+        : LayerOp(description), units(layer.sizes[0]), pixels(layer.sizes[1]), width(layer.row / layer.sizes[1]) {}
+
+    KERNEL_METHOD bool divides() const { return layer.numbers[0] < 0.0; }
+
+    KERNEL_METHOD void take_packed(LayerMemory& memory) {
+        weight = memory.take(width);
+        bias = memory.take(width);
+    }
+
+    KERNEL_METHOD void take_gradients(LayerMemory& memory) {
+        grad_weight = memory.take(width);
+        grad_bias = memory.take(width);
+    }
+
+    KERNEL_METHOD float parameter(int64_t place, int64_t unit, float missing) const {
+        const float* numbers = layer.parameters[place];
+        return numbers == nullptr ? missing : numbers[layer.sizes[2 + place] == 1 ? 0 : unit];
+    }
+
+    KERNEL_METHOD void pack() const {
+        for (int64_t i = 0; i < width; i++) {
+            float factor = i < units ? parameter(0, i, 1.0f) : 1.0f;
+            weight[i] = divides() ? 1.0f / factor : factor;
+            bias[i] = i < units ? (float)layer.numbers[1] * parameter(1, i, 0.0f) : 0.0f;
+        }
+    }
+
+    template <class Set>
+    KERNEL_METHOD void forward(const LayerRows& rows) const {
+        for (int64_t pixel = 0; pixel < rows.count * pixels; pixel++) {
+            const float* x = rows.inputs[0] + pixel * width;
+            float* y = rows.output + pixel * width;
+            INDEPENDENT_LANES
+            for (int64_t i = 0; i < width; i++) y[i] = x[i] * weight[i] + bias[i];
+        }
+    }
+
+    template <class Set>
+    KERNEL_METHOD void backward(const LayerRows& rows) const {
+        for (int64_t pixel = 0; pixel < rows.count * pixels; pixel++) {
+            const float *x = rows.inputs[0] + pixel * width, *gradient = rows.grad_output + pixel * width;
+            INDEPENDENT_LANES
+            for (int64_t i = 0; i < units; i++) {
+                grad_weight[i] += gradient[i] * x[i];
+                grad_bias[i] += gradient[i];
+            }
+            if (!wants_gradient(0)) continue;
+            float* grad_input = rows.grad_inputs[0] + pixel * width;
+            INDEPENDENT_LANES
+            for (int64_t i = 0; i < width; i++) grad_input[i] = gradient[i] * weight[i];
+        }
+    }
+
+    KERNEL_METHOD void sum_parameter(const GradientChunks& chunks, int64_t place, float* gradient) const {
+        float* result = layer.results[place];
+        if (result == nullptr) return;
+        sum_chunks_in_place(chunks, gradient, units);
+        bool is_one = layer.sizes[2 + place] == 1;
+        if (is_one) *result = 0.0f;
+        for (int64_t i = 0; i < units; i++) {
+            float factor = parameter(0, i, 1.0f);
+            float slope = place == 1 ? (float)layer.numbers[1] : divides() ? -1.0f / (factor * factor) : 1.0f;
+            result[is_one ? 0 : i] = slope * gradient[i] + (is_one ? *result : 0.0f);
+        }
+    }
+
+    KERNEL_METHOD void sum(const GradientChunks& chunks) const {
+        sum_parameter(chunks, 0, grad_weight);
+        sum_parameter(chunks, 1, grad_bias);
+    }
+};
+
+// 1 where a number compares so with another one, else 0; it has no slope. sizes: how. numbers: the other one.
+struct CompareOp : LayerOp {
+    static constexpr bool HAS_PRODUCTS = false;
+
+    KERNEL_METHOD explicit CompareOp(const Layer& description) : LayerOp(description) {}
+
+    KERNEL_METHOD bool holds(float x) const {
+        float other = (float)layer.numbers[0];
+        if (layer.sizes[0] == COMPARE_GREATER) return x > other;
+        if (layer.sizes[0] == COMPARE_GREATER_EQUAL) return x >= other;
+        if (layer.sizes[0] == COMPARE_LESS) return x < other;
+        if (layer.sizes[0] == COMPARE_LESS_EQUAL) return x <= other;
+        return layer.sizes[0] == COMPARE_EQUAL ? x == other : x != other;
+    }
+
+    template <class Set>
+    KERNEL_METHOD void forward(const LayerRows& rows) const {
+        for (int64_t i = 0; i < rows.count * layer.row; i++) rows.output[i] = holds(rows.inputs[0][i]) ? 1.0f : 0.0f;
+    }
+
+    template <class Set>
+    KERNEL_METHOD void backward(const LayerRows& rows) const {
+        if (wants_gradient(0)) memset(rows.grad_inputs[0], 0, rows.count * layer.row * sizeof(float));
     }
 };

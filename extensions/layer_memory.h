@@ -25,10 +25,10 @@ struct GradientChunks {
     int64_t count, stride;
 };
 
-// Sums rows of `columns` numbers, `row` floats apart, over all chunks.
+// Sums rows of `columns` numbers, `row` floats apart, over all chunks; nothing where `result` is NULL, as below.
 KERNEL_FN void sum_chunks(const GradientChunks& chunks, const float* first, int64_t rows, int64_t columns, int64_t row,
                           float* result) {
-    for (int64_t i = 0; i < rows; i++) {
+    for (int64_t i = 0; result != nullptr && i < rows; i++) {
         memcpy(result + i * columns, first + i * row, columns * sizeof(float));
         for (int64_t chunk = 1; chunk < chunks.count; chunk++) {
             const float* source = first + chunk * chunks.stride + i * row;
@@ -51,7 +51,7 @@ KERNEL_FN void sum_chunks_in_place(const GradientChunks& chunks, float* first, i
 KERNEL_FN void sum_transposed_chunks(const GradientChunks& chunks, float* first, int64_t rows, int64_t columns,
                                      int64_t row, float* result) {
     sum_chunks_in_place(chunks, first, rows * row);
-    for (int64_t column = 0; column < columns; column++) {
+    for (int64_t column = 0; result != nullptr && column < columns; column++) {
         for (int64_t i = 0; i < rows; i++) result[column * rows + i] = first[i * row + column];
     }
 }

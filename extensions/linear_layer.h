@@ -103,15 +103,16 @@ KERNEL_FN void linear_backward(const LinearBackward& layer, int64_t rows, int64_
         {gradient, stride, 1, layer.weights, inputs, layer.grad_input, inputs, rows, inputs, outputs});
 }
 
-// sizes: numbers of a pixel of the input, its pixels, outputs, and the activation. Pixels of an image lie one after the
+// sizes: numbers of a pixel of the input, its pixels, outputs, the activation, and how many times it is applied to a
+// row: to each of so many entities, which lie one after the other, or once. Pixels of an image lie one after the
 // other, and torch has the numbers of all pixels for one channel after the other; what is no image has one pixel.
 // parameters: the weights [outputs, inputs] and the bias [outputs].
 struct LinearOp : LayerOp {
-    int64_t units, pixels, outputs, activation;
+    int64_t units, pixels, outputs, activation, times;
     int64_t row, width;  // of an input and of an output, padded
     PackedWeights weights;
     float *bias, *grad_weights, *grad_bias;
-    float* slopes;  // [count, width]
+    float* slopes;  // [count, times, width]
 
     KERNEL_METHOD explicit LinearOp(const Layer& description)
         : LayerOp(description),
@@ -119,8 +120,9 @@ struct LinearOp : LayerOp {
           pixels(layer.sizes[1]),
           outputs(layer.sizes[2]),
           activation(layer.sizes[3]),
-          row(layer.input_rows[0]),
-          width(layer.row) {}
+          times(layer.sizes[4]),
+          row(layer.input_rows[0] / times),
+          width(layer.row / times) {}
 
     KERNEL_METHOD int64_t inner() const { return pixels == 1 ? units : row; }
 
@@ -135,7 +137,7 @@ struct LinearOp : LayerOp {
     }
 
     KERNEL_METHOD void take_scratch(const LayerRows& rows, LayerMemory& memory) {
-        slopes = memory.take(activation == ACTIVATION_LINEAR ? 0 : rows.count * width);
+        slopes = memory.take(activation == ACTIVATION_LINEAR ? 0 : rows.count * times * width);
     }
 
     KERNEL_METHOD void pack() const {
@@ -159,13 +161,13 @@ struct LinearOp : LayerOp {
     template <class Set>
     KERNEL_METHOD void forward(const LayerRows& rows) const {
         LinearForward product = {rows.inputs[0], row, weights.forward.memory, bias, rows.output, slopes};
-        linear_forward<Set>(product, activation, rows.count, inner(), width);
+        linear_forward<Set>(product, activation, rows.count * times, inner(), width);
     }
 
     KERNEL_METHOD void backward_activation(const LayerRows& rows) const {
         if (activation == ACTIVATION_LINEAR) return;
         INDEPENDENT_LANES
-        for (int64_t i = 0; i < rows.count * width; i++) rows.grad_output[i] *= slopes[i];
+        for (int64_t i = 0; i < rows.count * times * width; i++) rows.grad_output[i] *= slopes[i];
     }
 
     template <class Set>
@@ -180,7 +182,7 @@ struct LinearOp : LayerOp {
         product.grad_input = rows.grad_inputs[0];
         product.grad_weights = grad_weights;
         product.grad_bias = grad_bias;
-        linear_backward<Set>(product, rows.count, outputs);
+        linear_backward<Set>(product, rows.count * times, outputs);
     }
 
     KERNEL_METHOD void sum(const GradientChunks& chunks) const {
@@ -191,7 +193,7 @@ struct LinearOp : LayerOp {
         }
         float* result = layer.results[0];
         sum_chunks_in_place(chunks, grad_weights, outputs * row);
-        for (int64_t output = 0; output < outputs; output++) {
+        for (int64_t output = 0; result != nullptr && output < outputs; output++) {
             for (int64_t unit = 0; unit < units; unit++) {
                 for (int64_t pixel = 0; pixel < pixels; pixel++) {
                     *result++ = grad_weights[output * row + pixel * matmul_padded(units) + unit];

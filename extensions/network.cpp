@@ -27,9 +27,22 @@ KERNEL_FN bool is_of_bytes(const Observations& source) {
 }
 
 template <class Element>
-KERNEL_FN void read_row(const Element* row, const float* mean, int64_t numbers, float* target) {
+KERNEL_FN void read_row(const void* data, int64_t offset, const float* mean, int64_t numbers, float* target) {
+    typedef Element __attribute__((aligned(1), may_alias)) Unaligned;  // rows of bytes begin anywhere
+    const Unaligned* row = (const Unaligned*)data + offset;
     INDEPENDENT_LANES
     for (int64_t i = 0; i < numbers; i++) target[i] = (float)(mean == nullptr ? row[i] : row[i] - mean[i]);
+}
+
+KERNEL_FN void read_numbers(int64_t kind, const void* data, int64_t offset, const float* mean, int64_t numbers,
+                            float* target) {
+    if (kind == OBSERVATION_BYTE) read_row<uint8_t>(data, offset, mean, numbers, target);
+    if (kind == OBSERVATION_SIGNED_BYTE) read_row<int8_t>(data, offset, mean, numbers, target);
+    if (kind == OBSERVATION_FLOAT) read_row<float>(data, offset, mean, numbers, target);
+    if (kind == OBSERVATION_DOUBLE) read_row<double>(data, offset, mean, numbers, target);
+    if (kind == OBSERVATION_SHORT) read_row<int16_t>(data, offset, mean, numbers, target);
+    if (kind == OBSERVATION_INTEGER) read_row<int32_t>(data, offset, mean, numbers, target);
+    if (kind == OBSERVATION_LONG) read_row<int64_t>(data, offset, mean, numbers, target);
 }
 
 // An observation as the layers see it; NaN stays NaN.
@@ -37,10 +50,16 @@ KERNEL_FN void read_observation(const Network& network, const Observations& sour
                                 float* target) {
     int64_t offset = segment * source.segment_stride + step * source.step_stride, numbers = network.numbers;
     const float *mean = network.mean == nullptr ? nullptr : network.seen, *scale = network.seen + numbers;
-    if (source.kind == OBSERVATION_BYTE) read_row((const uint8_t*)source.data + offset, mean, numbers, target);
-    if (source.kind == OBSERVATION_SIGNED_BYTE) read_row((const int8_t*)source.data + offset, mean, numbers, target);
-    if (source.kind == OBSERVATION_FLOAT) read_row((const float*)source.data + offset, mean, numbers, target);
-    if (source.kind == OBSERVATION_DOUBLE) read_row((const double*)source.data + offset, mean, numbers, target);
+    if (network.fields != nullptr) {
+        for (int64_t i = 0; i < network.num_fields; i++) {
+            const ObservationField& field = network.fields[i];
+            const char* place = (const char*)source.data + offset + field.offset;
+            read_numbers(field.kind, place, 0, nullptr, field.count, target);
+            target += field.count;
+        }
+        return;
+    }
+    read_numbers(source.kind, source.data, offset, mean, numbers, target);
     if (is_of_bytes(source) && network.divides_bytes) {
         INDEPENDENT_LANES
         for (int64_t i = 0; i < numbers; i++) target[i] *= 1.0f / 255.0f;
@@ -125,8 +144,10 @@ KERNEL_FN void decide_row(const Act& call, int64_t row, NetworkOutput output) {
 }
 
 KERNEL_FN void store_observations(const Act& call, int64_t row) {
-    static const int64_t SIZES[] = {sizeof(float), sizeof(uint8_t), sizeof(int8_t), sizeof(double)};  // by kind
-    int64_t size = SIZES[call.observations.kind], row_bytes = call.network->numbers * size;
+    static const int64_t SIZES[] = {4, 1, 1, 8, 2, 4, 8};  // bytes of a number, by kind
+    const Network& network = *call.network;
+    int64_t size = SIZES[call.observations.kind];
+    int64_t row_bytes = network.fields == nullptr ? network.numbers * size : network.row_bytes;
     const char* source = (const char*)call.observations.data + row * call.observations.segment_stride * size;
     memcpy((char*)call.stored + row * row_bytes, source, row_bytes);
 }

@@ -7,6 +7,7 @@
 
 #include "convolution_layer.h"
 #include "elementwise_layer.h"
+#include "entity_layer.h"
 #include "gru_layer.h"
 #include "linear_layer.h"
 #include "lstm_layer.h"
@@ -30,7 +31,12 @@
     KIND(LAYER_MULTIPLY, MultiplyOp)       \
     KIND(LAYER_AFFINE, AffineOp)           \
     KIND(LAYER_CONCATENATE, ConcatenateOp) \
-    KIND(LAYER_POOL, PoolOp)
+    KIND(LAYER_POOL, PoolOp)               \
+    KIND(LAYER_SCALE, ScaleOp)             \
+    KIND(LAYER_ARRANGE, ArrangeOp)         \
+    KIND(LAYER_EMBEDDING, EmbeddingOp)     \
+    KIND(LAYER_COMPARE, CompareOp)         \
+    KIND(LAYER_ATTENTION, AttentionOp)
 
 #define LAYER_CASE(constant, Op) \
     case constant: {             \

@@ -34,6 +34,9 @@ OBSERVATION_DTYPES = {
     torch.uint8: CONSTANTS["OBSERVATION_BYTE"],
     torch.int8: CONSTANTS["OBSERVATION_SIGNED_BYTE"],
     torch.float64: CONSTANTS["OBSERVATION_DOUBLE"],
+    torch.int16: CONSTANTS["OBSERVATION_SHORT"],
+    torch.int32: CONSTANTS["OBSERVATION_INTEGER"],
+    torch.int64: CONSTANTS["OBSERVATION_LONG"],
 }
 PRODUCTS = {"float32": CONSTANTS["PRODUCTS_FLOAT32"], "bfloat16": CONSTANTS["PRODUCTS_BFLOAT16"]}
 CATEGORY_DTYPES = (torch.uint8, torch.int8)  # those that may stand for categories
@@ -41,6 +44,8 @@ CATEGORY_DTYPES = (torch.uint8, torch.int8)  # those that may stand for categori
 
 def observation_dtypes(layers: Layers) -> tuple[torch.dtype, ...]:
     """The dtypes of observations that a network of these layers takes."""
+    if layers.fields is not None:
+        return (torch.uint8,)
     return tuple(OBSERVATION_DTYPES) if layers.categories is None else CATEGORY_DTYPES
 
 
@@ -112,7 +117,7 @@ class Network:
 
     Attributes:
         layers: of the policy.
-        parameters: as Layers.parameters has them.
+        parameters: as Layers.parameters has them, of which the gradients are.
         gradient: of all parameters one after the other, as the last `learn` left them.
         num_parts: of a decision.
         action_dtype: int32 for choices, float32 for numbers.
@@ -145,14 +150,17 @@ class Network:
         self.num_parts = len(layers.parts)
         self.action_dtype = torch.int32 if layers.log_std is None else torch.float32
         self.parameters = layers.parameters()
-        self._shapes = [parameter.shape for parameter in self.parameters]
+        self._tensors = layers.tensors()
+        self._shapes = [tensor.shape for tensor in self._tensors]
         sizes = [parameter.numel() for parameter in self.parameters]
         self.gradient = torch.zeros(sum(sizes))
         pieces = zip(self.gradient.split(sizes), self.parameters, strict=True)
         self._results = [piece.view(parameter.shape) for piece, parameter in pieces]
+        self._shared: list[tuple[Tensor, Tensor]] = []  # a result, and what one more layer with its parameter adds
+        self._used: set[int] = set()  # the tensors that a layer has
         self._library = cpu_library.library()
         self._threads = ThreadPool(num_threads)
-        self._addresses: list[int] = []  # of the parameters
+        self._addresses: list[int] = []  # of all tensors
         self._layers = (STRUCTURES["Layer"] * len(layers.layers))(*self._describe_layers())
         self._network = self._describe_network()
         self._address = ctypes.addressof(self._network)
@@ -170,8 +178,7 @@ class Network:
     def _describe_layers(self) -> list[Structure]:
         layers, shapes = self.layers.layers, self.layers.shapes()
         outputs = {self.layers.decision, self.layers.value}
-        results = dict(zip(map(id, self.parameters), self._results, strict=True))
-        is_differentiated, gradients = _find_gradients(layers, outputs)
+        is_differentiated, gradients = _find_gradients(layers, outputs, set(map(id, self.parameters)))
         described, first_state = [], 0
         for index, layer in enumerate(layers):
             seen = [shapes[value] for value in layer.inputs]
@@ -194,13 +201,22 @@ class Network:
                     numbers=(ctypes.c_double * CONSTANTS["LAYER_MAX_NUMBERS"])(*layer.numbers),
                     sizes=_integers("LAYER_MAX_SIZES", layer.sizes(seen)),
                     parameters=_addresses(layer.parameters()),
-                    results=_addresses([results.get(id(tensor)) for tensor in layer.parameters()]),
+                    results=_addresses([self._result(tensor) for tensor in layer.parameters()]),
                     packed=0,
                     gradients=0,
                 )
             )
             first_state += layer.num_states
         return described
+
+    def _result(self, tensor: Tensor | None) -> Tensor | None:
+        # The memory for a gradient of one use of a tensor; None for constants.
+        found = [result for each, result in zip(self.parameters, self._results, strict=True) if each is tensor]
+        if not found or id(tensor) not in self._used:
+            self._used.add(id(tensor))
+            return found[0] if found else None
+        self._shared.append((found[0], torch.empty_like(found[0])))
+        return self._shared[-1][1]
 
     def _row(self, value: int, shape: Shape) -> int:
         # Numbers from a row of a value to the next: every pixel is padded, of an observation only its end.
@@ -214,6 +230,13 @@ class Network:
         self._normal = torch.zeros(2, self.num_parts)  # memory for the kernel, as is the next one
         self._seen = torch.zeros(2, self._numbers)
         self._categories = None  # copies, as they index memory: the lowest, the first column, the last one
+        self._fields = None
+        if layers.fields is not None:
+            places = [
+                STRUCTURES["ObservationField"](kind=OBSERVATION_DTYPES[dtype], offset=first, count=count)
+                for dtype, first, count in layers.fields.places
+            ]
+            self._fields = (STRUCTURES["ObservationField"] * len(places))(*places)
         if categories is not None:
             of_each = self._numbers // len(categories.counts)  # of a cell one, of a channel all its pixels
             self._categories = torch.stack([categories.lowest, *categories.columns()]).repeat_interleave(of_each, 1)
@@ -221,6 +244,9 @@ class Network:
             layers=ctypes.addressof(self._layers),
             num_layers=len(self._layers),
             numbers=self._numbers,
+            fields=None if self._fields is None else ctypes.addressof(self._fields),
+            num_fields=0 if self._fields is None else len(self._fields),
+            row_bytes=0 if self._fields is None else layers.fields.row_bytes,
             is_of_categories=categories is not None,
             divides_bytes=layers.divides_bytes and categories is None and normalizer is None,
             is_step_by_step=layers.is_step_by_step,
@@ -233,7 +259,7 @@ class Network:
             part_sizes=ctypes.addressof(self._part_sizes) if are_choices else None,
             log_std=_address(layers.log_std),
             normal=self._normal.data_ptr(),
-            log_std_results=None if are_choices else self._results[-1].data_ptr(),
+            log_std_results=_address(self._result(layers.log_std)),
             mean=None if normalizer is None else normalizer.mean.data_ptr(),
             variance=None if normalizer is None else normalizer.variance.data_ptr(),
             epsilon=0.0 if normalizer is None else normalizer.epsilon,
@@ -258,7 +284,7 @@ class Network:
 
     def _check_parameters(self) -> None:
         check_layers(self.layers)
-        shapes = [parameter.shape for parameter in self.parameters]
+        shapes = [tensor.shape for tensor in self.layers.tensors()]
         if shapes != self._shapes:
             raise APIUsageError(
                 f"the parameters must have the shapes that the network was made for, {_listed(self._shapes)}, got "
@@ -267,7 +293,7 @@ class Network:
 
     def _pack(self) -> None:
         # Parameters that lie where they lay are taken to fit still.
-        addresses = [parameter.data_ptr() for parameter in self.parameters]
+        addresses = [tensor.data_ptr() for tensor in self._tensors]
         if addresses != self._addresses:
             self._check_parameters()
             self._addresses = addresses
@@ -429,6 +455,8 @@ class Network:
                 f"segments must be rows of observations {tuple(observations.shape)} with at least {steps} steps, got "
                 f"{minibatch.segments.tolist()}"
             )
+        for result, added in self._shared:
+            result += added
         return Learned(self._results, metrics, ratios, values)
 
     def _divide(self, count: int, steps: int) -> tuple[int, int]:
@@ -454,10 +482,11 @@ class Network:
     def _describe(self, observations: Tensor, leading: int) -> Structure:
         row = observations[(0,) * leading] if 0 not in observations.shape[:leading] else observations
         dtypes = observation_dtypes(self.layers)
-        if observations.dtype not in dtypes or not row.is_contiguous() or row.numel() != self._numbers:
+        numbers = self._numbers if self.layers.fields is None else self.layers.fields.row_bytes
+        if observations.dtype not in dtypes or not row.is_contiguous() or row.numel() != numbers:
             names = ", ".join(str(dtype).removeprefix("torch.") for dtype in dtypes)
             raise APIUsageError(
-                f"observations must be contiguous rows of {self._numbers} numbers, of one of the types {names}, got "
+                f"observations must be contiguous rows of {numbers} numbers, of one of the types {names}, got "
                 f"{_describe(observations)}"
             )
         return STRUCTURES["Observations"](
@@ -505,12 +534,14 @@ class Network:
                 self._check_input(name, tensor, count * steps)
 
 
-def _find_gradients(layers: Sequence[Layer], outputs: set[int]) -> tuple[list[bool], list[list[int]]]:
+def _find_gradients(
+    layers: Sequence[Layer], outputs: set[int], trained: set[int]
+) -> tuple[list[bool], list[list[int]]]:
     # Which values have a gradient, and what each layer does with those of its inputs: of several readers of a value the
     # last one is the first to write its gradient, unless the loss did.
     is_differentiated, written, gradients = [False], set(outputs), []
     for layer in layers:
-        has_parameters = any(tensor is not None for tensor in layer.parameters())
+        has_parameters = not trained.isdisjoint(map(id, layer.parameters()))
         is_differentiated.append(has_parameters or any(is_differentiated[value] for value in layer.inputs))
     for layer in reversed(layers):
         gradients.append([])

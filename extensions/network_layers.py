@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 import torch
@@ -18,7 +18,7 @@ from pufferlib.errors import APIUsageError
 from pufferlib.extensions.cpu_library import CONSTANTS
 
 Shape = tuple[int, ...]
-"""Of a row of a value: `(numbers,)`, or `(channels, height, width)` of an image."""
+"""Of a row of a value: `(numbers,)`, `(numbers, entities)`, or `(channels, height, width)` of an image."""
 
 ACTIVATIONS = {
     name.removeprefix("ACTIVATION_").lower(): number
@@ -103,7 +103,7 @@ class Layer:
 
     def reads(self, shape: Shape, categories: Categories | None) -> bool:
         """Whether it reads observations of this shape as they are: numbers, or categories."""
-        return categories is None
+        return categories is None and len(shape) == 1  # pixels of an observation lie otherwise than those of layers
 
     def parameters(self) -> tuple[Tensor | None, ...]:
         """Those of torch, in the order of its header; None for a bias that is missing."""
@@ -126,11 +126,13 @@ class Linear(Layer):
         weight: `(outputs, inputs)`; of an image, one channel after the other.
         bias: `(outputs,)` or None.
         activation: one of ACTIVATIONS.
+        of_each: whether it is applied to the numbers of each entity.
     """
 
     weight: Tensor
     bias: Tensor | None
     activation: str = "linear"
+    of_each: bool = field(default=False, kw_only=True)
 
     kind = "LINEAR"
 
@@ -140,13 +142,16 @@ class Linear(Layer):
 
     @override
     def result(self, shapes: Sequence[Shape]) -> Shape | None:
-        expected = (len(self.weight), math.prod(shapes[0]))
-        return expected[:1] if self.weight.shape == expected and _is_of(self.bias, expected[:1]) else None
+        entities = shapes[0][1:] if self.of_each else ()
+        expected = (len(self.weight), math.prod(shapes[0]) // math.prod(entities))
+        are_shaped = self.weight.shape == expected and _is_of(self.bias, expected[:1])
+        return (*expected[:1], *entities) if are_shaped else None
 
     @override
     def sizes(self, shapes: Sequence[Shape]) -> tuple[int, ...]:
         units, *image = shapes[0]
-        return units, math.prod(image), len(self.weight), ACTIVATIONS[self.activation]
+        pixels, times = (1, math.prod(image)) if self.of_each else (math.prod(image), 1)
+        return units, pixels, len(self.weight), ACTIVATIONS[self.activation], times
 
 
 @dataclass(frozen=True)
@@ -167,37 +172,41 @@ class OneHot(Linear):
 
     @override
     def sizes(self, shapes: Sequence[Shape]) -> tuple[int, ...]:
-        return shapes[0][0], self.cells, len(self.weight), ACTIVATIONS[self.activation]
+        return shapes[0][0], self.cells, len(self.weight), ACTIVATIONS[self.activation], 1
 
 
 @dataclass(frozen=True)
 class Convolution(Layer):
-    """A convolution of square filters.
+    """A convolution. Numbers of pixels are one for both directions, or `(down, to the right)`.
 
     Attributes:
-        weight: `(filters, channels, size, size)`.
+        weight: `(filters, channels of a group, height, width)`, or without height for images of one line.
         bias: `(filters,)` or None.
         stride: pixels from one place of a filter to the next.
         observed: channels of the observation, where it reads that; of categories, whose planes it sees instead, 1 each.
         is_of_categories: whether the observation is of categories.
         is_rectified: whether a ReLU follows.
         padding: pixels of zeros around what it reads; none around categories.
+        dilation: pixels from one number of a filter to the next.
+        groups: of channels, each of which as many filters see.
     """
 
     weight: Tensor
     bias: Tensor | None
-    stride: int
+    stride: int | tuple[int, int]
     observed: int = 0
     is_of_categories: bool = False
     is_rectified: bool = True
-    padding: int = 0
+    padding: int | tuple[int, int] = 0
+    dilation: int | tuple[int, int] = 1
+    groups: int = 1
 
     kind = "CONVOLUTION"
     is_image = True
 
     @override
     def reads(self, shape: Shape, categories: Categories | None) -> bool:
-        return shape[0] == self.observed and self.is_of_categories == (categories is not None)
+        return len(shape) == 3 and shape[0] == self.observed and self.is_of_categories == (categories is not None)
 
     @override
     def parameters(self) -> tuple[Tensor | None, ...]:
@@ -205,33 +214,43 @@ class Convolution(Layer):
 
     @override
     def result(self, shapes: Sequence[Shape]) -> Shape | None:
-        if len(shapes[0]) != 3 or self.weight.dim() != 4 or 0 in self.weight.shape or self.stride < 1:
+        steps = (*_pair(self.stride), *_pair(self.dilation), self.groups)
+        if len(shapes[0]) != 3 or self.weight.dim() not in (3, 4) or 0 in self.weight.shape or min(steps) < 1:
             return None
-        (filters, _, size, _), (channels, height, width) = self.weight.shape, shapes[0]
-        if self.weight.shape[1:] != (channels, size, size) or not _is_of(self.bias, (filters,)):
+        (filters, of_group, *size), (channels, *edges) = self.weight.shape, shapes[0]
+        if of_group * self.groups != channels or filters % self.groups or not _is_of(self.bias, (filters,)):
             return None
-        if self.padding and self.is_of_categories:
+        if any(_pair(self.padding)) and self.is_of_categories:
             return None
-        return _windows((filters, height, width), size, self.stride, self.padding)
+        whole = [(each - 1) * step + 1 for each, step in zip([1, *size][-2:], _pair(self.dilation), strict=True)]
+        return _windows((filters, *edges), tuple(whole), self.stride, self.padding)
 
     @override
     def sizes(self, shapes: Sequence[Shape]) -> tuple[int, ...]:
-        filters, _, size, _ = self.weight.shape
-        flags = self.observed, int(self.is_of_categories), int(self.is_rectified), self.padding
-        return *shapes[0], filters, size, self.stride, *flags
+        filters, _, *size = self.weight.shape
+        flags = self.observed, int(self.is_of_categories), int(self.is_rectified)
+        pairs = *[1, *size][-2:], *_pair(self.stride), *_pair(self.padding)
+        return *shapes[0], filters, *pairs, *flags, *_pair(self.dilation), self.groups
 
 
-def _windows(shape: Shape, size: int, stride: int, padding: int) -> Shape | None:
+def _pair(number: int | tuple[int, int]) -> tuple[int, int]:
+    return number if isinstance(number, tuple) else (number, number)
+
+
+def _windows(
+    shape: Shape, size: int | tuple[int, int], stride: int | tuple[int, int], padding: int | tuple[int, int]
+) -> Shape | None:
     # The shape of an image whose pixels are windows of one of this shape; None where they do not fit.
     channels, *edges = shape
-    if not 0 <= padding < size or min(edges) + 2 * padding < size:
+    found = list(zip(edges, _pair(size), _pair(stride), _pair(padding), strict=True))
+    if not all(0 <= around < window <= edge + 2 * around for edge, window, _, around in found):
         return None
-    return channels, *((edge + 2 * padding - size) // stride + 1 for edge in edges)
+    return channels, *((edge + 2 * around - window) // step + 1 for edge, window, step, around in found)
 
 
 @dataclass(frozen=True)
 class Pool(Layer):
-    """The largest number, or the mean, of square windows of an image.
+    """The largest number, or the mean, of windows of an image, or of all entities.
 
     Attributes:
         size: of the windows.
@@ -240,9 +259,9 @@ class Pool(Layer):
         is_largest: whether the largest is taken.
     """
 
-    size: int
-    stride: int
-    padding: int
+    size: int | tuple[int, int]
+    stride: int | tuple[int, int]
+    padding: int | tuple[int, int]
     is_largest: bool
 
     kind = "POOL"
@@ -253,13 +272,17 @@ class Pool(Layer):
 
     @override
     def result(self, shapes: Sequence[Shape]) -> Shape | None:
-        if len(shapes[0]) != 3 or self.size < 1 or self.stride < 1 or 2 * self.padding > self.size:
+        if len(shapes[0]) == 2:
+            return shapes[0][:1] if _pair(self.size) == (shapes[0][1], 1) and not any(_pair(self.padding)) else None
+        are_small = all(2 * a <= size for a, size in zip(_pair(self.padding), _pair(self.size), strict=True))
+        if len(shapes[0]) != 3 or min(*_pair(self.size), *_pair(self.stride)) < 1 or not are_small:
             return None
         return _windows(shapes[0], self.size, self.stride, self.padding)
 
     @override
     def sizes(self, shapes: Sequence[Shape]) -> tuple[int, ...]:
-        return *shapes[0], self.size, self.stride, self.padding, int(self.is_largest)
+        pairs = *_pair(self.size), *_pair(self.stride), *_pair(self.padding)
+        return *(*shapes[0], 1)[:3], *pairs, int(self.is_largest)
 
 
 @dataclass(frozen=True)
@@ -345,12 +368,14 @@ class Norm(Layer):
         bias: added at the end.
         epsilon: added to the mean of the squares.
         is_centered: whether the mean is subtracted.
+        of_each: whether the numbers of each entity are normalised apart.
     """
 
     weight: Tensor | None
     bias: Tensor | None
     epsilon: float
     is_centered: bool
+    of_each: bool = False
 
     kind = "NORM"
 
@@ -365,12 +390,13 @@ class Norm(Layer):
 
     @override
     def result(self, shapes: Sequence[Shape]) -> Shape | None:
-        is_flat = len(shapes[0]) == 1
-        return shapes[0] if is_flat and _is_of(self.weight, shapes[0]) and _is_of(self.bias, shapes[0]) else None
+        units = shapes[0][:1]
+        is_known = self.of_each or len(shapes[0]) == 1
+        return shapes[0] if is_known and _is_of(self.weight, units) and _is_of(self.bias, units) else None
 
     @override
     def sizes(self, shapes: Sequence[Shape]) -> tuple[int, ...]:
-        return shapes[0][0], int(self.is_centered)
+        return shapes[0][0], int(self.is_centered), math.prod(shapes[0][1:])
 
 
 @dataclass(frozen=True)
@@ -467,6 +493,168 @@ class Concatenate(Layer):
         return math.prod(shapes[0][1:]), *(number for part in self.parts for number in part)
 
 
+@dataclass(frozen=True)
+class Scale(Layer):
+    """Every number times a weight or divided by it, plus or minus a bias; one number of these stands for all.
+
+    Attributes:
+        weight: `(numbers,)`, or any shape of as many numbers, or one number; None for 1, as is the next one for 0.
+        bias: added at the end.
+        power: 1, or -1 for a division.
+        sign: 1, or -1 for a subtraction.
+    """
+
+    weight: Tensor | None
+    bias: Tensor | None
+    power: float = 1.0
+    sign: float = 1.0
+
+    kind = "SCALE"
+
+    @property
+    def numbers(self) -> tuple[float, float]:
+        """As its header has them."""
+        return self.power, self.sign
+
+    @override
+    def parameters(self) -> tuple[Tensor | None, ...]:
+        return self.weight, self.bias
+
+    @override
+    def result(self, shapes: Sequence[Shape]) -> Shape | None:
+        are_shaped = all(each is None or each.numel() in (1, shapes[0][0]) for each in self.parameters())
+        return shapes[0] if are_shaped else None
+
+    @override
+    def sizes(self, shapes: Sequence[Shape]) -> tuple[int, ...]:
+        counts = (0 if each is None else each.numel() for each in self.parameters())
+        return shapes[0][0], math.prod(shapes[0][1:]), *counts
+
+
+@dataclass(frozen=True)
+class Compare(Layer):
+    """1 where a number compares so with another one, else 0; without a gradient.
+
+    Attributes:
+        how: such as GREATER_EQUAL, of the kernel's COMPARE_ constants.
+        other: the other number.
+    """
+
+    how: str
+    other: float
+
+    kind = "COMPARE"
+
+    @property
+    def numbers(self) -> tuple[float, float]:
+        """As its header has them."""
+        return self.other, 0.0
+
+    @override
+    def result(self, shapes: Sequence[Shape]) -> Shape | None:
+        return shapes[0]
+
+    @override
+    def sizes(self, shapes: Sequence[Shape]) -> tuple[int, ...]:
+        return (CONSTANTS[f"COMPARE_{self.how}"],)
+
+
+@dataclass(frozen=True)
+class Arrange(Layer):
+    """The numbers of a row as those of entities or an image, or the other way round, in torch's order.
+
+    Attributes:
+        shape: of the result; of an image, the row has one channel after the other.
+    """
+
+    shape: Shape
+
+    kind = "ARRANGE"
+
+    @override
+    def result(self, shapes: Sequence[Shape]) -> Shape | None:
+        is_row_there = 1 in (len(shapes[0]), len(self.shape))
+        return self.shape if is_row_there and math.prod(self.shape) == math.prod(shapes[0]) else None
+
+    @override
+    def sizes(self, shapes: Sequence[Shape]) -> tuple[int, ...]:
+        makes_row = len(self.shape) == 1
+        units, *image = shapes[0] if makes_row else self.shape
+        return units, math.prod(image), int(len(image) == 2), int(makes_row)
+
+
+@dataclass(frozen=True)
+class Embedding(Layer):
+    """The row of a table that each number of a row stands for; NaN for a number that is none of its rows.
+
+    Attributes:
+        weight: the table, `(rows, numbers)`.
+    """
+
+    weight: Tensor
+
+    kind = "EMBEDDING"
+
+    @override
+    def parameters(self) -> tuple[Tensor | None, ...]:
+        return (self.weight,)
+
+    @override
+    def result(self, shapes: Sequence[Shape]) -> Shape | None:
+        if len(shapes[0]) != 1 or self.weight.dim() != 2 or 0 in self.weight.shape or len(self.weight) >= 2**24:
+            return None
+        return (self.weight.shape[1], *(shapes[0] if shapes[0][0] > 1 else ()))
+
+    @override
+    def sizes(self, shapes: Sequence[Shape]) -> tuple[int, ...]:
+        return self.weight.shape[1], shapes[0][0], len(self.weight)
+
+
+@dataclass(frozen=True)
+class Attention(Layer):
+    """softmax(scale q k^T) v of entities, for heads whose numbers lie side by side in an entity.
+
+    Its inputs are q, k, v, and perhaps what is visible: above 0.5 for each key, or for each key of each query.
+
+    Attributes:
+        heads: of q, k and v.
+        scale: of the scores.
+        hidden_score: of what is not visible.
+        is_safe: whether a query that sees nothing gets zeros, else NaN.
+    """
+
+    heads: int
+    scale: float
+    hidden_score: float = -math.inf
+    is_safe: bool = False
+
+    kind = "ATTENTION"
+
+    @property
+    def numbers(self) -> tuple[float, float]:
+        """As its header has them."""
+        return self.scale, self.hidden_score
+
+    @override
+    def result(self, shapes: Sequence[Shape]) -> Shape | None:
+        if not 3 <= len(shapes) <= 4 or any(len(shape) != 2 for shape in shapes[:3]):
+            return None
+        (units, queries), (_, keys), (numbers, _), *mask = shapes
+        are_alike = shapes[1] == (units, keys) and shapes[2] == (numbers, keys)
+        is_masked = not mask or mask[0] in ((keys,), (keys, queries))
+        return (
+            (numbers, queries)
+            if are_alike and is_masked and not {units % self.heads, numbers % self.heads} - {0}
+            else None
+        )
+
+    @override
+    def sizes(self, shapes: Sequence[Shape]) -> tuple[int, ...]:
+        (units, queries), (_, keys), (numbers, _), *mask = shapes
+        flags = bool(mask), bool(mask) and len(mask[0]) == 2, self.is_safe
+        return self.heads, units // self.heads, numbers // self.heads, queries, keys, *map(int, flags)
+
+
 def _result_of_gates(
     gates: int, shape: Shape, weight: Tensor, hidden_weight: Tensor, *biases: Tensor | None
 ) -> Shape | None:
@@ -479,6 +667,25 @@ def _result_of_gates(
 
 def _is_of(tensor: Tensor | None, shape: Shape) -> bool:
     return tensor is None or tensor.shape == shape
+
+
+@dataclass(frozen=True)
+class Fields:
+    """The numbers of observations that are rows of bytes, in their order.
+
+    Attributes:
+        places: dtype, first byte and count of numbers that lie side by side.
+        row_bytes: of an observation.
+    """
+
+    places: Sequence[tuple[torch.dtype, int, int]]
+    row_bytes: int
+
+    def fit(self, numbers: int) -> bool:
+        """Whether they lie inside of the bytes, and are so many."""
+        ends = [first + count * dtype.itemsize for dtype, first, count in self.places]
+        are_inside = all(first >= 0 for _, first, _ in self.places) and max(ends) <= self.row_bytes
+        return are_inside and sum(count for _, _, count in self.places) == numbers
 
 
 @dataclass(frozen=True)
@@ -496,6 +703,8 @@ class Layers:
         normalizer: of the observations; None where the layers see them as they are.
         categories: of the observations, which are not normalised then; None where the layers see them as numbers.
         divides_bytes: whether observations of bytes that are neither categories nor normalised are divided by 255.
+        constants: tensors of the layers that have no gradient.
+        fields: of the observations, which are neither categories nor normalised then; None where rows hold numbers.
     """
 
     layers: Sequence[Layer]
@@ -508,6 +717,8 @@ class Layers:
     normalizer: Normalizer | None = None
     categories: Categories | None = None
     divides_bytes: bool = False
+    constants: Sequence[Tensor] = ()
+    fields: Fields | None = None
 
     @property
     def numbers(self) -> int:
@@ -524,12 +735,18 @@ class Layers:
         """Whether rows of a block lie step by step."""
         return any(layer.is_step_by_step for layer in self.layers)
 
-    def parameters(self) -> list[Tensor]:
-        """Matrices and filters of all layers, then their biases, then `log_std`."""
+    def tensors(self) -> list[Tensor]:
+        """Matrices and filters of all layers, then their biases, then `log_std`; one that layers share stands once."""
         found = [tensor for layer in self.layers for tensor in layer.parameters() if tensor is not None]
         biases = [tensor for tensor in found if tensor.dim() < 2]
         weights = [tensor for tensor in found if tensor.dim() >= 2]
-        return [*weights, *biases, *([] if self.log_std is None else [self.log_std])]
+        log_std = [] if self.log_std is None else [self.log_std]
+        return list({id(tensor): tensor for tensor in (*weights, *biases, *log_std)}.values())
+
+    def parameters(self) -> list[Tensor]:
+        """The tensors that have a gradient."""
+        constants = set(map(id, self.constants))
+        return [tensor for tensor in self.tensors() if id(tensor) not in constants]
 
     def shapes(self) -> list[Shape | None]:
         """Those of all values; None from the first layer on whose parameters do not fit its inputs."""
@@ -559,7 +776,7 @@ class Layers:
             device: where the parameters must be; those of other parts than layers are in the CPU's memory anyway.
         """
         return (
-            all(_is_plain(tensor, device) for tensor in self.parameters())
+            all(_is_plain(tensor, device) for tensor in self.tensors())
             and all(getattr(layer, "activation", "linear") in ACTIVATIONS for layer in self.layers)
             and 0 < len(self.layers) <= CONSTANTS["NETWORK_MAX_LAYERS"]
             and all(0 < len(layer.inputs) <= CONSTANTS["LAYER_MAX_INPUTS"] for layer in self.layers)
@@ -570,7 +787,11 @@ class Layers:
             and (self.log_std is None or self.log_std.numel() == len(self.parts) == sum(self.parts))
             and (self.normalizer is None or self.normalizer.fit(self.numbers))
             and (self.categories is None or self.normalizer is None)
+            and (self.fields is None or (self._sees_numbers() and self.fields.fit(self.numbers)))
         )
+
+    def _sees_numbers(self) -> bool:
+        return self.categories is None and self.normalizer is None and not self.divides_bytes
 
     def _are_shaped(self) -> bool:
         shapes, categories = self.shapes(), self.categories

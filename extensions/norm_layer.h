@@ -32,18 +32,22 @@ KERNEL_FN float norm_mean(const float* row, int64_t count) {
     return total / (float)count;
 }
 
-// sizes: units, and whether the mean is subtracted. numbers: epsilon. parameters: the weight [units] and the bias
-// [units], or NULL.
+// sizes: units, whether the mean is subtracted, and how many entities of a row are normalised apart. numbers: epsilon.
+// parameters: the weight [units] and the bias [units], or NULL.
 struct NormOp : LayerOp {
-    int64_t units, width;
+    int64_t units, times, width;
     bool is_centered;
     float *weight, *bias, *grad_weight, *grad_bias;
-    float *normal, *scales;  // (x - m) s [count, width], s [count]
+    float *normal, *scales;  // (x - m) s [count, times, width], s [count, times]
 
     static constexpr bool HAS_PRODUCTS = false;
 
     KERNEL_METHOD explicit NormOp(const Layer& description)
-        : LayerOp(description), units(layer.sizes[0]), width(layer.row), is_centered(layer.sizes[1] != 0) {}
+        : LayerOp(description),
+          units(layer.sizes[0]),
+          times(layer.sizes[2]),
+          width(layer.row / times),
+          is_centered(layer.sizes[1] != 0) {}
 
     KERNEL_METHOD void take_packed(LayerMemory& memory) {
         weight = memory.take(width);
@@ -56,8 +60,8 @@ struct NormOp : LayerOp {
     }
 
     KERNEL_METHOD void take_scratch(const LayerRows& rows, LayerMemory& memory) {
-        normal = memory.take(rows.count * width);
-        scales = memory.take(rows.count);
+        normal = memory.take(rows.count * times * width);
+        scales = memory.take(rows.count * times);
     }
 
     KERNEL_METHOD void pack() const {
@@ -69,7 +73,7 @@ struct NormOp : LayerOp {
 
     template <class Set>
     KERNEL_METHOD void forward(const LayerRows& rows) const {
-        for (int64_t row = 0; row < rows.count; row++) {
+        for (int64_t row = 0; row < rows.count * times; row++) {
             const float* x = rows.inputs[0] + row * width;
             float *y = rows.output + row * width, *centered = normal + row * width;
             float mean = is_centered ? norm_mean(x, units) : 0.0f;
@@ -90,7 +94,7 @@ struct NormOp : LayerOp {
     // dx = s (g - mean(g) - n mean(g n)), with g = dy w and the normal n; without mean(g) where nothing is centered.
     template <class Set>
     KERNEL_METHOD void backward(const LayerRows& rows) const {
-        for (int64_t row = 0; row < rows.count; row++) {
+        for (int64_t row = 0; row < rows.count * times; row++) {
             float* gradient = rows.grad_output + row * width;
             const float* n = normal + row * width;
             INDEPENDENT_LANES

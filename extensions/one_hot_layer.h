@@ -106,7 +106,7 @@ KERNEL_FN void one_hot_backward(const OneHot& input, const LinearBackward& layer
     }
 }
 
-// sizes: columns of the weights, cells, outputs, and the activation. parameters: as of LinearOp.
+// sizes: columns of the weights, cells, outputs, the activation, and 1. parameters: as of LinearOp.
 struct OneHotOp : LinearOp {
     int64_t cells;
 

@@ -1,12 +1,12 @@
-// pool_layer.h - the largest number or the mean of square windows of an image, forward and backward.
+// pool_layer.h - the largest number or the mean of windows of an image, forward and backward.
 //
 // Windows reach into the padding: its pixels are never the largest, and count as zeros for a mean.
 #pragma once
 
 #include "convolution_layer.h"
 
-// sizes: channels, height and width of the input, size, stride and padding of the windows, and whether the largest is
-// taken, else the mean.
+// sizes: channels, height and width of the input; size, stride and padding of the windows, each down and to the right;
+// and whether the largest is taken, else the mean.
 struct PoolOp : LayerOp {
     static constexpr bool HAS_PRODUCTS = false;
     Convolution shape;
@@ -16,8 +16,9 @@ struct PoolOp : LayerOp {
 
     KERNEL_METHOD explicit PoolOp(const Layer& description) : LayerOp(description) {
         const int64_t* sizes = layer.sizes;
-        shape = {sizes[0], sizes[1], sizes[2], sizes[0], sizes[3], sizes[4], false, sizes[5]};
-        is_largest = sizes[6] != 0;
+        shape = {sizes[0], sizes[1], sizes[2], sizes[0], sizes[3], sizes[4],
+                 sizes[5], sizes[6], false,    sizes[7], sizes[8]};
+        is_largest = sizes[9] != 0;
         channels = matmul_padded(shape.channels);
         pixels = convolution_pixels(shape);
     }
@@ -29,9 +30,10 @@ struct PoolOp : LayerOp {
     // Calls `visit(pixel of the input)` for the pixels of a window that lie in the image.
     template <class Visit>
     KERNEL_METHOD void each_pixel(const PatchPlace& place, const Visit& visit) const {
-        for (int64_t line = 0; line < shape.size; line++) {
+        for (int64_t line = 0; line < shape.size_y; line++) {
             PatchLine inside = patch_line(shape, place, line);
-            int64_t y = place.y * shape.stride + line - shape.padding, x = place.x * shape.stride - shape.padding;
+            int64_t y = place.y * shape.stride_y + line - shape.padding_y,
+                    x = place.x * shape.stride_x - shape.padding_x;
             for (int64_t i = inside.before; i < inside.before + inside.inside; i++) visit(y * shape.width + x + i);
         }
     }
@@ -88,7 +90,7 @@ struct PoolOp : LayerOp {
                 continue;
             }
             each_pixel(place, Add{image, result, channels});
-            for (int64_t j = 0; j < channels; j++) result[j] /= (float)(shape.size * shape.size);
+            for (int64_t j = 0; j < channels; j++) result[j] /= (float)(shape.size_y * shape.size_x);
         }
     }
 
@@ -103,7 +105,7 @@ struct PoolOp : LayerOp {
                 const int32_t* from = places + i * channels;
                 for (int64_t j = 0; j < channels; j++) image[from[j] * channels + j] += gradient[j];
             } else {
-                each_pixel(place, Spread{gradient, image, channels, 1.0f / (float)(shape.size * shape.size)});
+                each_pixel(place, Spread{gradient, image, channels, 1.0f / (float)(shape.size_y * shape.size_x)});
             }
         }
     }

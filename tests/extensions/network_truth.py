@@ -306,8 +306,8 @@ class Truth:
 
     def __init__(self, layers):
         self.layers = layers
-        self.doubles = {id(tensor): tensor.double().requires_grad_() for tensor in layers.parameters()}
-        self.parameters = list(self.doubles.values())
+        self.doubles = {id(tensor): tensor.double().requires_grad_() for tensor in layers.tensors()}
+        self.parameters = [self.doubles[id(tensor)] for tensor in layers.parameters()]
         self.log_std = None if layers.log_std is None else self.doubles[id(layers.log_std)]
         self.kinks = []  # what has another slope on the other side of 0
 
@@ -344,7 +344,9 @@ class Truth:
         return torch.cat([functional.one_hot(column, count).mT for column, count in columns], -2).double().flatten(-2)
 
     def linear(self, layer, inputs, parameters, states, resets):
-        hidden = functional.linear(inputs[0].flatten(2), *parameters)
+        seen = inputs[0].mT if layer.of_each else inputs[0].flatten(2)
+        hidden = functional.linear(seen, *parameters)
+        hidden = hidden.mT if layer.of_each else hidden
         if layer.activation in ("relu", "leaky_relu"):
             self.kinks.append(hidden)
         return FUNCTIONS[layer.activation](hidden), []
@@ -353,8 +355,10 @@ class Truth:
 
     def convolution(self, layer, inputs, parameters, states, resets):
         (images,), weight = inputs, parameters[0]
-        images = images.reshape(*images.shape[:2], weight.shape[1], *self.image_shape(layer))
-        flat = functional.conv2d(images.flatten(0, 1), *parameters, layer.stride, layer.padding)
+        images = images.reshape(*images.shape[:2], weight.shape[1] * layer.groups, *self.image_shape(layer))
+        sizes = layer.stride, layer.padding, layer.dilation, layer.groups
+        weight = weight.unsqueeze(2) if weight.dim() == 3 else weight
+        flat = functional.conv2d(images.flatten(0, 1), weight, parameters[1], *sizes)
         hidden = flat.unflatten(0, images.shape[:-3])
         if not layer.is_rectified:
             return hidden, []
@@ -362,6 +366,8 @@ class Truth:
         return hidden.relu(), []
 
     def pool(self, layer, inputs, parameters, states, resets):
+        if inputs[0].dim() == 4:  # of entities
+            return inputs[0].amax(3) if layer.is_largest else inputs[0].mean(3), []
         images, sizes = inputs[0].flatten(0, 1), (layer.size, layer.stride, layer.padding)
         if not layer.is_largest:
             return functional.avg_pool2d(images, *sizes).unflatten(0, inputs[0].shape[:2]), []
@@ -392,6 +398,9 @@ class Truth:
 
     def norm(self, layer, inputs, parameters, states, resets):
         weight, bias = parameters
+        if layer.of_each:
+            one = dataclasses.replace(layer, of_each=False)
+            return self.norm(one, [inputs[0].mT], parameters, states, resets)[0].mT, []
         if layer.is_centered:
             return functional.layer_norm(inputs[0], inputs[0].shape[-1:], weight, bias, layer.epsilon), []
         result = functional.rms_norm(inputs[0], inputs[0].shape[-1:], weight, layer.epsilon)
@@ -414,6 +423,34 @@ class Truth:
     def concatenate(self, layer, inputs, parameters, states, resets):
         pairs = zip(inputs, layer.parts, strict=True)
         return torch.cat([each.narrow(2, *part) for each, part in pairs], 2), []
+
+    def scale(self, layer, inputs, parameters, states, resets):
+        behind = (1,) * (inputs[0].dim() - 3)
+        weight, bias = (None if each is None else each.reshape(-1, *behind) for each in parameters)
+        result = inputs[0] if weight is None else inputs[0] * weight**layer.power
+        return result if bias is None else result + layer.sign * bias, []
+
+    def compare(self, layer, inputs, parameters, states, resets):
+        names = {"GREATER": "gt", "GREATER_EQUAL": "ge", "LESS": "lt", "LESS_EQUAL": "le", "EQUAL": "eq"}
+        self.kinks.append(inputs[0] - layer.other)
+        return getattr(torch, names.get(layer.how, "ne"))(inputs[0], layer.other).double(), []
+
+    def arrange(self, layer, inputs, parameters, states, resets):
+        before, after = self.layers.shapes()[layer.inputs[0]], layer.shape
+        row = inputs[0].mT.flatten(2) if len(before) == 2 else inputs[0].flatten(2)
+        return row.unflatten(2, after[::-1]).mT if len(after) == 2 else row.unflatten(2, after), []
+
+    def embedding(self, layer, inputs, parameters, states, resets):
+        return functional.embedding(inputs[0].long(), parameters[0]).mT.squeeze(3), []
+
+    def attention(self, layer, inputs, parameters, states, resets):
+        q, k, v = (each.unflatten(2, (layer.heads, -1)).mT for each in inputs[:3])  # (..., heads, entities, numbers)
+        scores = layer.scale * q @ k.mT
+        if len(inputs) == 4:
+            mask = inputs[3].mT if inputs[3].dim() == 4 else inputs[3][:, :, None]
+            scores = scores.masked_fill(mask[:, :, None] <= 0.5, layer.hidden_score)
+        shares = scores.softmax(-1)
+        return ((shares.nan_to_num() if layer.is_safe else shares) @ v).mT.flatten(2, 3), []
 
     def evaluate(self, decision, actions):
         """Log-probabilities and entropies."""

@@ -673,7 +673,7 @@ def of_images(**change):
         dataclasses.replace(random_layers(**PLANES), normalizer=random_normalizer(84)),
         of_images(stride=1),
         of_images(stride=0),
-        of_images(weight=torch.zeros(20, 3, 3, 2)),
+        of_images(weight=torch.zeros(20, 3, 3, 4)),
         of_images(weight=torch.zeros(20, 27)),
         of_images(weight=torch.zeros(20, 3, 3, 3, dtype=torch.float64)),
         of_images(weight=torch.zeros(20, 3, 3, 3).contiguous(memory_format=torch.channels_last)),
