@@ -18,7 +18,7 @@ KERNEL_FN Activation activation_linear(float x) {
 
 KERNEL_FN Activation activation_relu(float x) {
     Activation result;
-    result.value = x > 0.0f ? x : 0.0f;
+    result.value = x < 0.0f ? 0.0f : x;  // NaN stays
     result.slope = x > 0.0f ? 1.0f : 0.0f;
     return result;
 }
@@ -87,7 +87,7 @@ KERNEL_FN Activation activation_elu(float x) {
     float near = low * (1.0f + low * (0.5f + low * (0.166666667f + low * 0.0416666667f)));
     float below = low > -0.1f ? near : power - 1.0f;
     Activation result;
-    result.value = x > 0.0f ? x : below;
+    result.value = x < 0.0f ? below : x;  // NaN stays
     result.slope = x > 0.0f ? 1.0f : power;
     return result;
 }

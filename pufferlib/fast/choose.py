@@ -89,7 +89,7 @@ class Backend:
     def __str__(self) -> str:
         is_rounded = self.network is not None and self.network.products == "bfloat16"
         remark = "products of bfloat16" if is_rounded else self.reason
-        apart = None if self.row_wise is None else self.row_wise.reason
+        apart = None if self.row_wise is None or self.network is not None else self.row_wise.reason
         if apart is not None and apart not in (remark or ""):
             remark = f"{remark}; in one call, as {apart}"
         return self.name if remark is None else f"{self.name} ({remark})"
@@ -223,7 +223,7 @@ def choose_backend(
         network=network,
         is_captured=is_captured,
         reason=reason,
-        watch=PolicyWatch(policy),
+        watch=PolicyWatch(policy, reads_buffers=network is not None),
         row_wise=row_wise or (RowWise(policy) if is_torch_on_cpu else None),
     )
 
@@ -249,8 +249,9 @@ def _find_or_trace(policy: nn.Module, rollout: Rollout) -> tuple[Layers | None, 
     if layers is None:
         row_wise = StepCode(policy) if _has_own_step(policy) else RowWise(policy)
         by_torch = row_wise if isinstance(row_wise, RowWise) else None
-        if row_wise.reason is not None:
-            return None, by_torch, f"the policy {name} is not traced, as {row_wise.reason}"
+        unread = row_wise.reason if by_torch is None else row_wise.unread
+        if unread is not None:
+            return None, by_torch, f"the policy {name} is not traced, as {unread}"
         if rollout.observations.dtype not in OBSERVATION_DTYPES:  # which the kernel could not be compared on
             return None, by_torch, _unseen(rollout)
         try:

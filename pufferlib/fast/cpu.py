@@ -227,6 +227,7 @@ class NetworkGradients(Gradients):
     @override
     def differentiate(self, minibatch: Minibatch) -> Tensor:
         # All of it at once, as the kernel works in small blocks anyway.
+        self.clear()
         rollout, rows = self.rollout, minibatch.rows
         inputs = NetworkBatch(
             segments=rows,
@@ -249,7 +250,7 @@ class NetworkGradients(Gradients):
 
     @override
     def clip(self, limit: float) -> None:
-        gradients = [parameter.grad for parameter in self.parameters]
+        gradients = [parameter.grad for parameter in self.network.parameters]
         own = self.network.gradient
         are_own = gradients[0].untyped_storage().data_ptr() == own.data_ptr()  # not averaged over processes since
         clip_gradients([own] if are_own else gradients, limit)

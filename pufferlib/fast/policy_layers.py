@@ -99,23 +99,24 @@ class PolicyWatch:
 
     Attributes:
         policy: is watched.
+        reads_buffers: whether a kernel reads all of its buffers where they lie; others may be new ones at every call.
     """
 
-    def __init__(self, policy: nn.Module):
-        self.policy = policy
-        self._parts, self._facts = _look(policy)
+    def __init__(self, policy: nn.Module, reads_buffers: bool = False):
+        self.policy, self.reads_buffers = policy, reads_buffers
+        self._parts, self._facts = _look(policy, reads_buffers)
 
     def has_changed(self) -> bool:
         """Whether a module, a parameter or a method was replaced, added, removed, frozen, moved, or given a hook.
 
         A hook or a mode of torch for all modules counts too.
         """
-        parts, facts = _look(self.policy)
+        parts, facts = _look(self.policy, self.reads_buffers)
         are_same = len(parts) == len(self._parts) and all(map(operator.is_, parts, self._parts))
         return not are_same or facts != self._facts
 
 
-def _look(policy: nn.Module) -> tuple[list[Any], list[Any]]:
+def _look(policy: nn.Module, reads_buffers: bool) -> tuple[list[Any], list[Any]]:
     # Objects that must stay the same ones (held, so that no other gets their address), and facts. It reads the
     # dictionaries behind torch's properties, which are several times slower.
     modules: list[nn.Module] = [policy]
@@ -138,8 +139,8 @@ def _look(policy: nn.Module) -> tuple[list[Any], list[Any]]:
             parts.append(parameter)
             if parameter is not None:
                 facts += _facts(parameter)
-        if isinstance(module, _HAVE_BUFFERS):
-            parts += own["_buffers"].values()  # kernels read these; others may be new ones at every call
+        if reads_buffers or isinstance(module, _HAVE_BUFFERS):
+            parts += own["_buffers"].values()
     facts += [getattr(kind, name, None) for kind in kinds for name in METHODS]
     return [*parts, *kinds], facts
 

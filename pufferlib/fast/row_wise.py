@@ -2,7 +2,8 @@
 
 They may where a call stores nothing, draws nothing, and computes each row by itself. The modules listed here do so, of
 exactly these classes. So does a user's method that only assigns to local variables, calls such modules and methods, and
-uses the functions and operators listed here. Everything else is computed in one call.
+uses the functions and operators listed here. Everything else is computed in one call; so is what mixes rows in a tensor
+of few dimensions, though tracing, which knows the dimensions, may find its layers (traced_layers.py).
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import ast
 import functools
 import inspect
 import linecache
+import math
 from collections.abc import Callable, Iterator
 from types import CodeType, FunctionType
 from typing import Any
@@ -20,9 +22,12 @@ from torch import Tensor, nn
 from torch.distributions import Normal
 from torch.nn import functional
 
+import pufferlib.pytorch
+from pufferlib.emulation import tensors
 from pufferlib.fast.policy_layers import are_as_written, is_altered, surroundings
 from pufferlib.models import ActionHead, Continuous, Convolutional, Default, LSTMWrapper, MinGRUWrapper
 from pufferlib.policy import NormalizedObservations, OneHot, OneHotPlanes
+from pufferlib.spaces import Layout
 
 _POLICIES = ActionHead, Continuous, Convolutional, Default, LSTMWrapper, MinGRUWrapper, NormalizedObservations
 _LAYERS = (
@@ -30,7 +35,8 @@ _LAYERS = (
     *(nn.LSTMCell, nn.GRUCell, nn.RNNCell, nn.Sequential, nn.ModuleList, nn.ModuleDict, nn.Identity),
     *(nn.CELU, nn.ELU, nn.GELU, nn.Hardsigmoid, nn.Hardswish, nn.Hardtanh, nn.LeakyReLU, nn.LogSigmoid, nn.Mish),
     *(nn.PReLU, nn.ReLU, nn.ReLU6, nn.SELU, nn.Sigmoid, nn.SiLU, nn.Softplus, nn.Softsign, nn.Tanh, nn.Tanhshrink),
-    *(nn.AvgPool2d, nn.MaxPool2d, nn.ZeroPad2d, nn.Flatten),
+    *(nn.AvgPool2d, nn.MaxPool2d, nn.ZeroPad2d, nn.Flatten, nn.Embedding, nn.Softmax, nn.MultiheadAttention),
+    nn.modules.linear.NonDynamicallyQuantizableLinear,  # of MultiheadAttention
 )
 _KNOWN = frozenset((*_POLICIES, *_LAYERS))
 
@@ -42,18 +48,26 @@ _ELEMENTWISE = {
     *("abs", "clamp", "cos", "exp", "expm1", "log", "log1p", "maximum", "minimum", "neg", "ones_like", "reciprocal"),
     *("rsqrt", "sigmoid", "sin", "sqrt", "square", "tanh", "zeros_like"),
 }
-_METHODS = {*_ELEMENTWISE, "relu", "float", "double", "bfloat16", "contiguous", "detach", "expand_as", "type_as"}
+_METHODS = {
+    *_ELEMENTWISE,
+    *("relu", "float", "double", "bfloat16", "contiguous", "detach", "expand_as", "type_as"),
+    *("long", "int", "bool", "to", "masked_fill", "logical_not"),
+}
 _ACTIVATIONS = {
     *("celu", "elu", "gelu", "hardswish", "leaky_relu", "mish", "relu", "relu6", "selu", "sigmoid", "silu", "softplus"),
     "tanh",
 }
-_OPERATORS = ast.Add, ast.Sub, ast.Mult, ast.Div, ast.Pow
+_OPERATORS = ast.Add, ast.Sub, ast.Mult, ast.Div, ast.Pow, ast.MatMult
+_ALONG = {"mean", "sum", "amax", "max", "softmax"}  # a dimension or several
+_PRODUCTS = {"matmul", "bmm", "scaled_dot_product_attention"}
+_NATIVIZE = tensors.nativize, pufferlib.pytorch.nativize_tensor
 
 
 class RowWise:
     """The result for one policy.
 
     Attributes:
+        unread: what it does that may store or draw something or mix rows; None where tracing may find its layers.
         reason: why all rows are computed in one call; None where threads may compute them apart.
     """
 
@@ -62,10 +76,11 @@ class RowWise:
         try:
             reader.read()
         except _UnclearError as error:
-            self.reason: str | None = str(error)
+            self.unread: str | None = str(error)
         else:
-            self.reason = None
-        self._facts = [] if self.reason else reader.facts
+            self.unread = None
+        self.reason = self.unread or reader.mixes
+        self._facts = [] if self.unread else reader.facts
 
     def has_changed(self) -> bool:
         """Whether a name in the policy's code now stands for something else."""
@@ -80,6 +95,7 @@ class _Reader:
     def __init__(self, policy: nn.Module):
         self.policy = policy
         self.facts: list[tuple[Callable[[], Any], Any]] = []
+        self.mixes: str | None = None  # what mixes rows in a tensor of too few dimensions
         self._read: set[tuple[int, str]] = set()
 
     def read(self) -> None:
@@ -94,6 +110,8 @@ class _Reader:
                 raise _UnclearError(f"a method of {kind.__name__} was replaced")
             if kind in _KNOWN:
                 _check_known(module)
+                if kind in (nn.MultiheadAttention, nn.Softmax):
+                    self.mixes = self.mixes or f"{kind.__name__} may mix rows"
             else:
                 self._read_own(module)
 
@@ -137,7 +155,7 @@ def _check_known(module: nn.Module) -> None:
         raise _UnclearError(f"{kind.__name__} has a tensor that is no parameter")
     if kind is nn.Flatten and module.start_dim < 1:
         raise _UnclearError("Flatten joins rows")
-    if getattr(module, "inplace", False):
+    if getattr(module, "inplace", False) or getattr(module, "max_norm", None) is not None:
         raise _UnclearError(f"{kind.__name__} works in place")
 
 
@@ -148,20 +166,59 @@ class _Method:
         names = [each.arg for each in (*arguments.posonlyargs, *arguments.args)]
         self._is_simple = not (arguments.vararg or arguments.kwarg or arguments.kwonlyargs) and bool(names)
         self._self, *self._locals = names or [""]
+        self._modules: dict[str, nn.Module] = {}  # local names of loops over modules
+        self._counts: set[str] = set()  # local names of the number of rows
+        self._parts: dict[str, Any] = {}  # local names of observations that were taken apart
 
     def read(self) -> None:
         defaults = self.function.__defaults__ or ()
         self._require(self._is_simple and all(map(_is_number, defaults)), self.node)
         for statement in self.node.body:
-            if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant):  # a docstring
-                continue
-            self._require(isinstance(statement, (ast.Assign, ast.Return)) and statement.value is not None, statement)
-            self._value(statement.value)
-            for target in statement.targets if isinstance(statement, ast.Assign) else ():
-                names = target.elts if isinstance(target, ast.Tuple) else [target]
-                for name in names:
-                    self._require(isinstance(name, ast.Name) and name.id != self._self, statement)
-                    self._locals.append(name.id)
+            self._statement(statement)
+
+    def _statement(self, statement: ast.stmt) -> None:
+        if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant):  # a docstring
+            return
+        if isinstance(statement, ast.For):
+            self._require(not statement.orelse, statement)
+            for _ in self._each_module(statement.target, statement.iter):
+                for part in statement.body:
+                    self._require(not isinstance(part, ast.Return), part)
+                    self._statement(part)
+            return
+        self._require(isinstance(statement, (ast.Assign, ast.Return)) and statement.value is not None, statement)
+        targets = statement.targets if isinstance(statement, ast.Assign) else ()
+        names = [name for each in targets for name in (each.elts if isinstance(each, ast.Tuple) else [each])]
+        for name in names:
+            self._require(isinstance(name, ast.Name) and name.id != self._self, statement)
+        text = ast.unparse(statement.value)
+        if names and text in self._row_counts("{}.shape", "{}.shape[0]", "{}.size(0)", "len({})"):
+            self._counts.add(names[0].id)
+            self._locals += [name.id for name in names[1:]]
+            self._require(len(names) > 1 or not text.endswith(".shape"), statement)
+            return
+        self._value(statement.value)
+        if names and isinstance(statement.value, ast.Call) and self._object(statement.value.func) in _NATIVIZE:
+            layout = getattr(self.module, statement.value.args[1].attr)
+            self._parts[names[0].id] = layout.structure if isinstance(layout, Layout) and layout.is_packed else None
+        self._locals += [name.id for name in names]
+        self._counts -= {name.id for name in names}
+
+    def _each_module(self, target: ast.expr, modules: ast.expr) -> Iterator[None]:
+        # Once for each module of a list, which the name then stands for.
+        found = self._object(modules)
+        self._require(isinstance(found, (nn.ModuleList, nn.Sequential)) and isinstance(target, ast.Name), modules)
+        for module in found:
+            self._modules[target.id] = module
+            yield
+        self._modules.pop(target.id, None)
+
+    def _row_counts(self, *forms: str) -> set[str]:
+        return {form.format(name) for name in self._locals for form in forms}
+
+    def _may_mix(self, node: ast.AST) -> None:
+        text = f"{self.function.__qualname__} has `{ast.unparse(node).splitlines()[0]}`"
+        self.reader.mixes = self.reader.mixes or text
 
     def _require(self, is_plain: bool, node: ast.AST) -> None:
         if not is_plain:
@@ -178,24 +235,56 @@ class _Method:
             for element in node.elts:
                 self._value(element)
         elif isinstance(node, ast.UnaryOp):
-            self._require(isinstance(node.op, ast.USub), node)
+            self._require(isinstance(node.op, (ast.USub, ast.Invert)), node)
             self._value(node.operand)
         elif isinstance(node, ast.BinOp):
             self._require(isinstance(node.op, _OPERATORS), node)
+            if isinstance(node.op, ast.MatMult):
+                self._may_mix(node)
             self._value(node.left)
             self._value(node.right)
+        elif isinstance(node, ast.Compare):
+            for part in (node.left, *node.comparators):
+                self._value(part)
+        elif isinstance(node, ast.ListComp):
+            (part, *others) = node.generators
+            self._require(not others and not part.ifs, node)
+            for _ in self._each_module(part.target, part.iter):
+                self._value(node.elt)
+        elif isinstance(node, ast.Attribute) and node.attr == "mT":
+            self._may_mix(node)
+            self._value(node.value)
+        elif isinstance(node, ast.Attribute) and node.attr == "values":
+            self._require(_is_maximum(node.value), node)
+            self._value(node.value)
         elif isinstance(node, ast.Attribute):
             self._require(self._is_kept_number(node), node)
+        elif isinstance(node, ast.Subscript) and self._part(node) is not None:
+            pass
+        elif isinstance(node, ast.Subscript) and ast.unparse(node.value) in self._row_counts("{}.shape"):
+            self._require(_number(node.slice) not in (None, 0), node)
         elif isinstance(node, ast.Subscript):
-            self._require(_are_columns(node.slice), node)
+            self._require(_are_columns(node.slice) or _is_maximum(node.value) and _number(node.slice) == 0, node)
+            if isinstance(node.slice, ast.Tuple) and ast.unparse(node.slice.elts[0]) == "...":
+                self._may_mix(node)
             self._value(node.value)
         else:
             self._require(isinstance(node, ast.Call), node)
             self._call(node)
 
+    def _part(self, node: ast.expr) -> Any:
+        # The leaf or leaves of an observation that an expression names; None where it is something else.
+        if isinstance(node, ast.Name):
+            return self._parts.get(node.id)
+        whole = self._part(node.value) if isinstance(node, ast.Subscript) else None
+        is_whole = isinstance(whole, (dict, tuple)) and isinstance(node.slice, ast.Constant)
+        return whole[node.slice.value] if is_whole else None
+
     def _is_kept_number(self, node: ast.Attribute) -> bool:
         # A parameter of the module, a buffer without a gradient, or a number that it keeps.
         owner, name = self._object(node.value), node.attr
+        if owner is torch or owner is math:
+            return isinstance(getattr(owner, name, None), (torch.dtype, float))
         if not isinstance(owner, nn.Module):
             return False
         own, kind = vars(owner), type(owner)
@@ -211,8 +300,8 @@ class _Method:
     def _object(self, node: ast.expr) -> Any:
         # The module, namespace or class that an expression names; None for values.
         if isinstance(node, ast.Name):
-            if node.id == self._self:
-                return self.module
+            if node.id == self._self or node.id in self._modules:
+                return self._modules.get(node.id, self.module)
             space = self.function.__globals__
             if node.id in self._locals or node.id not in space:
                 return None
@@ -224,11 +313,19 @@ class _Method:
         if isinstance(owner, nn.Module):
             is_hidden = node.attr in vars(owner) or hasattr(type(owner), node.attr)
             return None if is_hidden else vars(owner)["_modules"].get(node.attr)
-        is_of_torch = any(owner is space for space in (torch, nn, torch.distributions))
+        spaces = torch, nn, torch.distributions, pufferlib, pufferlib.pytorch, pufferlib.emulation, tensors
+        is_of_torch = any(owner is space for space in spaces)
         return getattr(owner, node.attr, None) if is_of_torch else None
 
     def _call(self, node: ast.Call) -> None:
         called, found = node.func, self._object(node.func)
+        if any(found is each for each in _NATIVIZE):
+            self._require(len(node.args) == 2 and not node.keywords and isinstance(node.args[1], ast.Attribute), node)
+            self._require(self._object(node.args[1].value) is self.module, node)
+            self.reader.rely(functools.partial(getattr, self.module, node.args[1].attr, None))
+            return self._value(node.args[0])
+        if ast.unparse(node) in ("float('-inf')", "float('inf')"):
+            return None
         is_module = isinstance(found, nn.Module) and found is not self.module
         if not is_module and found is not Normal:
             self._require(isinstance(called, ast.Attribute), node)
@@ -236,20 +333,46 @@ class _Method:
             if owner is self.module:
                 self.reader.read_method(self.module, called.attr)
             elif owner is torch or owner is functional:
-                self._require(_is_function(called.attr, node), node)
+                self._require(_is_function(called.attr, node) or self._works_along(called.attr, node, 1), node)
+            elif owner is math:
+                self._require(called.attr == "sqrt", node)
             else:
                 self._value(called.value)
                 if called.attr in ("view", "reshape"):
                     return self._require(self._keeps_rows(node.args) and not node.keywords, node)
-                self._require(_is_method(called.attr, node), node)
+                self._require(_is_method(called.attr, node) or self._works_along(called.attr, node, 0), node)
         self._require(all(keyword.arg is not None for keyword in node.keywords), node)
         for argument in (*node.args, *(keyword.value for keyword in node.keywords)):
             self._value(argument)
 
+    def _works_along(self, name: str, node: ast.Call, tensors: int) -> bool:
+        # Whether a function works along dimensions that are given, or is a product of matrices: both may mix rows.
+        if name in _PRODUCTS:
+            self._may_mix(node)
+            return True
+        found = [*node.args[tensors:], *(each.value for each in node.keywords if each.arg == "dim")]
+        if name in ("transpose", "swapaxes") and len(found) == 2:
+            dimensions = found
+        elif name in _ALONG and found and {each.arg for each in node.keywords} <= {"dim", "keepdim"}:
+            dimensions = found[0].elts if isinstance(found[0], ast.Tuple) else found[:1]
+        else:
+            return False
+        numbers = [_number(each) for each in dimensions]
+        if any(number is not None and number < 0 for number in numbers):
+            self._may_mix(node)
+        return None not in numbers and 0 not in numbers
+
     def _keeps_rows(self, sizes: list[ast.expr]) -> bool:
-        # Whether a shape begins with `len(x)`, `x.shape[0]` or `x.size(0)` of a local variable, before numbers.
-        rows = {f.format(name) for name in self._locals for f in ("len({})", "{}.shape[0]", "{}.size(0)")}
-        return bool(sizes) and ast.unparse(sizes[0]) in rows and all(_number(size) is not None for size in sizes[1:])
+        # Whether a shape begins with the number of rows of a local variable, before numbers.
+        rows = self._counts | self._row_counts("len({})", "{}.shape[0]", "{}.size(0)")
+        return bool(sizes) and ast.unparse(sizes[0]) in rows and all(map(self._is_size, sizes[1:]))
+
+    def _is_size(self, node: ast.expr) -> bool:
+        if isinstance(node, ast.BinOp):
+            return self._is_size(node.left) and self._is_size(node.right)
+        is_local = isinstance(node, ast.Name) and node.id in self._locals
+        is_kept = isinstance(node, ast.Attribute) and self._is_kept_number(node)
+        return _number(node) is not None or is_local or is_kept
 
 
 def _is_function(name: str, node: ast.Call) -> bool:
@@ -258,6 +381,8 @@ def _is_function(name: str, node: ast.Call) -> bool:
         return {keyword.arg for keyword in node.keywords} <= {"min", "max"}
     if arguments is None:
         return False
+    if name in ("one_hot", "linear"):
+        return True
     if name in ("cat", "stack", "flatten"):
         return len(arguments) == 2 and _is_later(arguments[1], least=1 if name == "flatten" else -1)
     return name in _ACTIVATIONS and len(arguments) == 1
@@ -269,8 +394,8 @@ def _is_method(name: str, node: ast.Call) -> bool:
         return {keyword.arg for keyword in node.keywords} <= {"min", "max"}
     if not arguments:
         return False
-    if name == "flatten":
-        return len(arguments) == 1 and _is_later(arguments[0], least=1)
+    if name in ("flatten", "unflatten"):
+        return _is_later(arguments[0], least=1)
     if name in ("squeeze", "unsqueeze"):
         return len(arguments) == 1 and _is_later(arguments[0])
     if name in ("chunk", "split"):
@@ -280,9 +405,13 @@ def _is_method(name: str, node: ast.Call) -> bool:
     return name == "transpose" and len(arguments) == 2 and all(_is_later(each, least=1) for each in arguments)
 
 
+def _is_maximum(node: ast.expr) -> bool:
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "max"
+
+
 def _arguments(node: ast.Call) -> list[ast.expr] | None:
     # The dimension last; None where the call has other keywords.
-    are_known = [keyword.arg for keyword in node.keywords] in ([], ["dim"], ["start_dim"])
+    are_known = [keyword.arg for keyword in node.keywords] in ([], ["dim"], ["start_dim"], ["num_classes"], ["bias"])
     return [*node.args, *(keyword.value for keyword in node.keywords)] if are_known else None
 
 
@@ -312,7 +441,7 @@ def _are_columns(index: ast.expr) -> bool:
         for part in ((other.lower, other.upper, other.step) if isinstance(other, ast.Slice) else (other,))
         if part is not None
     )
-    return ast.unparse(first) == ":" and are_numbers
+    return ast.unparse(first) in (":", "...") and are_numbers
 
 
 def _is_number(value: Any) -> bool:

@@ -19,17 +19,26 @@ from torch import Tensor, fx, nn
 from torch.distributions import Normal
 from torch.nn import functional
 
+from pufferlib import emulation, pytorch
+from pufferlib.emulation import tensors
 from pufferlib.extensions import LSTM, Convolution, Layers, Linear, Network, NetworkBatch, Normalizer
+from pufferlib.extensions.network import OBSERVATION_DTYPES
 from pufferlib.extensions.network_layers import (
     GRU,
     Activation,
     Add,
     Affine,
+    Arrange,
+    Attention,
+    Compare,
     Concatenate,
+    Embedding,
+    Fields,
     Layer,
     Multiply,
     Norm,
     Pool,
+    Scale,
     Shape,
 )
 from pufferlib.fast.policy_layers import are_as_written, is_altered, recurrent_layer, surroundings
@@ -39,6 +48,7 @@ from pufferlib.policy import Logits, NormalizedObservations, training_forward
 from pufferlib.ppo.losses import ppo_loss
 from pufferlib.ppo.rollout import Rollout
 from pufferlib.ppo.sampling import sample_logits
+from pufferlib.spaces import Layout, Leaf, map_structure
 
 TOLERANCE = 1e-4
 """Of the largest number of a result: how far the kernel's may be from the policy's."""
@@ -59,6 +69,14 @@ _FUNCTIONS = {
 }
 _METHODS = {"relu": "relu", "tanh": "tanh", "sigmoid": "sigmoid"}
 _KEPT = {"float", "contiguous"}  # methods of a tensor that leave its numbers
+BYTES = "bytes of a packed observation beside its parts"
+_INTEGERS = {"long": torch.int64, "int": torch.int32, "to": None}
+_COMPARISONS = {
+    **{operator.gt: "GREATER", operator.ge: "GREATER_EQUAL", operator.lt: "LESS", operator.le: "LESS_EQUAL"},
+    **{operator.eq: "EQUAL", operator.ne: "UNEQUAL"},
+}
+_OF_NUMBERS = {math.sqrt, operator.pow, operator.mul, operator.truediv, operator.floordiv, operator.sub, operator.add}
+_REDUCTIONS = {torch.mean: "mean", torch.sum: "sum", torch.max: "max", torch.amax: "amax"}
 
 
 class UntracedError(Exception):
@@ -74,9 +92,40 @@ class _Value:
 
 
 @dataclass(frozen=True)
+class _Turned:
+    # A value whose dimensions stand in another order.
+    value: _Value
+    order: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class _Integers:
+    # A value without what stands behind the point.
+    value: _Value
+
+
+@dataclass(frozen=True)
+class _Mask:
+    # Whether numbers are above 0.5, or the opposite.
+    value: _Value
+    is_negated: bool = False
+
+
+@dataclass(frozen=True)
+class _Scores:
+    # Of keys for queries, `(heads, queries, keys)` or without heads, on their way to be the attention to values.
+    inputs: tuple[_Value, ...]  # queries and keys as entities, and what is visible
+    shape: Shape
+    scale: float = 1.0
+    hidden_score: float = -math.inf
+    is_softmax: bool = False
+    is_safe: bool = False
+
+
+@dataclass(frozen=True)
 class _Deviation:
-    # A parameter on its way to be the deviations of a normal distribution.
-    log_std: nn.Parameter
+    # A parameter or a constant, perhaps on its way to be the deviations of a normal distribution.
+    log_std: Tensor
     is_exponential: bool = False
 
 
@@ -119,8 +168,15 @@ class _Tracer(fx.Tracer):
     # Normal distributions of proxies are made without a look at their numbers, and may be returned.
 
     record_stack_traces = True
+    proxy_buffer_attributes = True
+
+    def __init__(self) -> None:
+        super().__init__(autowrap_functions=(tensors.nativize, pytorch.nativize_tensor))
+        self._autowrap_search += emulation, tensors, pytorch  # where they may be called as an attribute
 
     def create_arg(self, a: Any) -> Any:
+        if isinstance(a, Layout):
+            return a
         if isinstance(a, Normal):
             return self.create_node("call_function", Normal, (self.create_arg(a.loc), self.create_arg(a.scale)), {})
         return super().create_arg(a)
@@ -190,20 +246,14 @@ def trace(policy: nn.Module, rollout: Rollout) -> Layers:
     else:
         outputs = calls.follow(inner, "forward", calls.observation)
     layers = calls.finish(outputs, normalizer)
-    _check_parameters(policy, layers)
+    trained = {id(parameter) for parameter in policy.parameters() if parameter.requires_grad}
+    layers = replace(layers, constants=[tensor for tensor in layers.tensors() if id(tensor) not in trained])
+    if not layers.parameters():
+        raise UntracedError("has no parameter that is trained")
     if not layers.fit():
         raise UntracedError("has layers that are not of the sizes and types that the kernel takes")
-    _compare(policy, layers, rollout)
+    _compare(policy, layers, rollout, calls.counts)
     return layers
-
-
-def _check_parameters(policy: nn.Module, layers: Layers) -> None:
-    parameters, found = dict(policy.named_parameters()), [id(tensor) for tensor in layers.parameters()]
-    for name, parameter in parameters.items():
-        if not parameter.requires_grad:
-            raise UntracedError(f"has a frozen parameter, {name}")
-        if found.count(id(parameter)) != 1:
-            raise UntracedError(f"{'shares' if id(parameter) in found else 'does not use'} its parameter {name}")
 
 
 class _Calls:
@@ -217,7 +267,10 @@ class _Calls:
         self._seen: set[bool] = set()  # whether readers of the observation want it divided
         self.place = ""
         self._names: dict[tuple[int, int], str] = {}  # of the states of layers
-        self._is_only_user = True  # whether what the operation reads is read by nothing else
+        self._is_only_user = True  # whether what the operation reads is a layer's result that nothing else reads
+        self._layout: Layout | None = None  # of observations that are packed in bytes
+        self._arranged: dict[tuple[int, Shape], _Value] = {}  # values with their numbers in another order in memory
+        self.counts: dict[int, int] = {}  # numbers of the observation that are categories, and how many there are
 
     def follow(self, module: nn.Module, name: str, given: _Value, states: Sequence[str] = ()) -> Any:
         """The results of a method for a value, which may read and replace entries of a recurrent state."""
@@ -242,9 +295,10 @@ class _Calls:
         if [dict(vars(part)) for part in module.modules()] != kept:
             raise UntracedError("keeps something in a call")
         results: dict[fx.Node, Any] = {}
+        makers: list[fx.Node] = []  # of the last layer
         for node in graph.nodes:
             self.place = _place(node)
-            self._is_only_user = all(len(each.users) == 1 for each in node.all_input_nodes)
+            self._is_only_user = node.all_input_nodes == makers and len(makers[0].users) == 1 if makers else False
             if node.op == "placeholder":
                 results[node] = given if not any(each.op == "placeholder" for each in results) else None
                 continue
@@ -254,7 +308,9 @@ class _Calls:
                 for state in states:
                     self._check_state(state, others, results)
                 return arguments[0]
+            before = len(self.layers)
             results[node] = getattr(self, f"_{node.op}")(node.target, arguments, keywords, module)
+            makers = [node] if len(self.layers) > before else makers
         raise UntracedError("returns nothing")
 
     def _check_state(self, name: str, others: dict[str, _States], results: dict[fx.Node, Any]) -> None:
@@ -285,20 +341,36 @@ class _Calls:
             if not all(isinstance(part, _Value) and len(part.shape) == 1 for part in decisions):
                 raise UntracedError("returns logits that are not one row of numbers for each part")
             parts = [part.shape[0] for part in decisions]
-        decision = decisions[0] if len(decisions) == 1 else self._concatenate(decisions)
+        decision = self._row(decisions[0]) if len(decisions) == 1 else self._concatenate(decisions)
         if decision.index == 0 or value.index == 0:
             raise UntracedError("returns its observation")
+        value, fields = self._row(value), None
+        if self._layout is not None:
+            places = [(_dtype(leaf), leaf.offset, math.prod(leaf.shape)) for leaf in self._layout.leaves]
+            fields = Fields(places, math.prod(self._layout.row_space.shape))
+        places = self._prune({decision.index, value.index})
         return Layers(
             self.layers,
             self.shapes[0],
             parts,
-            decision=decision.index,
-            value=value.index,
+            decision=places[decision.index],
+            value=places[value.index],
             value_place=0,
             log_std=log_std,
             normalizer=normalizer,
             divides_bytes=self._seen == {True},
+            fields=fields,
         )
+
+    def _prune(self, read: set[int]) -> dict[int, int]:
+        # Leaves out layers that nothing reads; returns the new numbers of values.
+        for index, layer in reversed(list(enumerate(self.layers, 1))):
+            read |= set(layer.inputs) if index in read or layer.num_states else set()
+        kept = [i for i, layer in enumerate(self.layers, 1) if i in read or layer.num_states]
+        places = {0: 0, **{index: place for place, index in enumerate(kept, 1)}}
+        layers = [self.layers[index - 1] for index in kept]
+        self.layers = [replace(each, inputs=tuple(places[value] for value in each.inputs)) for each in layers]
+        return places
 
     def recur(self, value: Any, modules: Sequence[nn.Module]) -> _Value:
         """Recurrent layers of the library's wrappers."""
@@ -327,6 +399,8 @@ class _Calls:
 
     def _read(self, value: _Value) -> int:
         if value.index == 0:
+            if self._layout is not None:
+                self._refuse(BYTES)
             self._seen.add(value.divided)
             if len(self._seen) > 1:
                 self._refuse("observations that are divided by 255 in one place and not in another")
@@ -335,17 +409,44 @@ class _Calls:
     def _refuse(self, what: str) -> None:
         raise UntracedError(f"has {what}{self.place}")
 
-    def _layout(self, value: _Value) -> Shape:
-        return self.shapes[value.index]
+    # In memory the numbers of a value lie in torch's order, `(numbers,)`; as entities, `(features, entities)`, each of
+    # which is padded; or as an image, `(channels, height, width)`, with its channels last.
 
-    def _linear(self, value: _Value, weight: Tensor, bias: Tensor | None) -> _Value:
-        if len(value.shape) != 1:
-            self._refuse("a linear layer on rows of more than one dimension")
-        if value.index == 0 and len(self.shapes[0]) == 3:  # as it lies, channel after channel
+    def _row(self, value: _Value) -> _Value:
+        return self._arrange(value, (math.prod(value.shape),))
+
+    def _plain(self, value: _Value) -> _Value:
+        return self._row(value) if len(value.shape) < 2 else self._entities(value)
+
+    def _entities(self, value: _Value) -> _Value:
+        if len(value.shape) != 2:
+            self._refuse("a layer on something else than rows and entities of numbers")
+        return self._arrange(value, value.shape[::-1])
+
+    def _arrange(self, value: _Value, target: Shape) -> _Value:
+        found = self.shapes[value.index]
+        if found == target:
+            return value
+        if value.index == 0 and len(found) == 3:  # as it lies, channel after channel
             if any(0 in layer.inputs for layer in self.layers):
                 self._refuse("a linear layer on an observation that convolutions read as well")
-            self.shapes[0] = value.shape
-        return self._add(Linear((self._read(value),), weight, bias))
+            self.shapes[0] = (math.prod(found),)
+            return self._arrange(value, target)
+        if 1 not in (len(found), len(target)):
+            value = self._row(value)
+        key = value.index, target
+        if key not in self._arranged:
+            self._arranged[key] = self._add(Arrange((self._read(value),), target))
+        return replace(self._arranged[key], shape=value.shape)
+
+    def _linear(self, value: _Value, weight: Tensor, bias: Tensor | None) -> _Value:
+        if len(value.shape) == 2:
+            layer = Linear((self._read(self._entities(value)),), weight, bias, of_each=True)
+            return self._add(layer, (value.shape[0], len(weight)))
+        if len(value.shape) != 1:
+            self._refuse("a linear layer on rows of more than two dimensions")
+        is_image = value.index > 0 and len(self.shapes[value.index]) == 3  # whose channels torch has first
+        return self._add(Linear((self._read(value if is_image else self._row(value)),), weight, bias))
 
     def _activate(self, value: _Value, activation: str) -> _Value:
         last = self.layers[-1] if self.layers else None
@@ -365,30 +466,55 @@ class _Calls:
         return self._read(value)
 
     def _concatenate(self, values: Sequence[_Value], parts: Sequence[tuple[int, int]] | None = None) -> _Value:
-        parts = parts or [(0, value.shape[0]) for value in values]
-        if any(len(value.shape) != 1 or self._layout(value) != value.shape for value in values) or len(values) > 8:
-            self._refuse("parts of something else than rows of numbers, or more than 8 side by side")
-        return self._add(Concatenate(tuple(map(self._elementwise, values)), tuple(parts)))
+        parts = parts or [(0, math.prod(value.shape)) for value in values]
+        if len(values) > 8:
+            self._refuse("more than 8 parts side by side")
+        return self._add(Concatenate(tuple(self._elementwise(self._row(value)) for value in values), tuple(parts)))
+
+    def _join(self, values: Sequence[_Value], dimension: int) -> _Value:
+        # torch.cat, of rows or of entities.
+        sizes, others = len(values[0].shape), {value.shape[1:] for value in values}
+        if sizes in (1, 2) and dimension in (1, -sizes) and len(others) == 1:
+            found = self._concatenate(values)
+            count = math.prod(found.shape) // math.prod(values[0].shape[1:])
+            return replace(found, shape=(count, *values[0].shape[1:]))
+        if sizes != 2 or dimension not in (2, -1) or len({value.shape[0] for value in values}) != 1 or len(values) > 8:
+            self._refuse("parts of different shapes, or more than 8 side by side")
+        parts = tuple((0, value.shape[1]) for value in values)
+        found = self._add(Concatenate(tuple(self._elementwise(self._entities(value)) for value in values), parts))
+        return replace(found, shape=found.shape[::-1])
 
     def _arithmetic(self, kind: type[Layer], left: Any, right: Any) -> _Value:
         is_add = kind is Add
         if isinstance(left, _Value) and isinstance(right, _Value):
-            if left.shape != right.shape or self._layout(left) != self._layout(right):
+            if left.shape != right.shape:
                 self._refuse("a sum or product of different shapes")
+            if self.shapes[left.index] != self.shapes[right.index]:
+                left, right = map(self._plain, (left, right))
             return self._add(kind((self._elementwise(left), self._elementwise(right))), left.shape)
-        value, number = (left, right) if isinstance(left, _Value) else (right, left)
+        value, number = (left, right) if isinstance(left, (_Value, _Scores)) else (right, left)
+        if isinstance(number, _Deviation) and isinstance(value, _Value):
+            return self._scale(value, number.log_std if not is_add else None, number.log_std if is_add else None)
+        if isinstance(value, _Scores) and not is_add and type(number) in (int, float) and len(value.inputs) == 2:
+            return replace(value, scale=value.scale * number)
         if not isinstance(value, _Value) or type(number) not in (int, float):
             self._refuse("a sum or product with something that is neither a number nor a row")
         numbers = (1.0, float(number)) if is_add else (float(number), 0.0)
         return self._add(Affine((self._elementwise(value),), numbers), value.shape)
 
+    def _scale(self, value: _Value, weight: Tensor | None, bias: Tensor | None, **signs: float) -> _Value:
+        tensor = bias if weight is None else weight
+        if tensor.dtype != torch.float32 or not tensor.dim() <= len(value.shape) <= 2:
+            self._refuse(f"arithmetic with a tensor of {tuple(tensor.shape)}")
+        if tensor.numel() > 1 and tensor.numel() != tensor.shape[-1] or tensor.numel() not in (1, value.shape[-1]):
+            self._refuse(f"arithmetic with a tensor of {tuple(tensor.shape)}")
+        value = self._plain(value)
+        return self._add(Scale((self._elementwise(value),), weight, bias, **signs), value.shape)
+
     # -------------------------------------------------------------------------------------------------- operations
 
     def _get_attr(self, target: str, arguments: tuple, keywords: dict, module: nn.Module) -> Any:
-        found = operator.attrgetter(target)(module)
-        if not isinstance(found, nn.Parameter):
-            self._refuse(f"the tensor {target}, which is no parameter")
-        return _Deviation(found)
+        return _Deviation(operator.attrgetter(target)(module))
 
     def _cell(self, cell: nn.Module, value: Any, state: Any) -> Any:
         kind, entries = LSTM if type(cell) is nn.LSTMCell else GRU, state if isinstance(state, tuple) else (state,)
@@ -396,7 +522,7 @@ class _Calls:
         is_row = isinstance(value, _Value) and len(value.shape) == 1
         if not is_row or len(names) != kind.num_states or not set(names).isdisjoint(self._names.values()):
             self._refuse(f"{type(cell).__name__} on something else than a row and entries of the state")
-        index = self._elementwise(value)
+        index = self._elementwise(self._row(value))
         found = self._add(kind((index,), cell.weight_ih, cell.weight_hh, cell.bias_ih, cell.bias_hh))
         self._names.update({(found.index, place): name for place, name in enumerate(names)})
         return found if kind is GRU else (found, _State(names[1], found.index))
@@ -405,6 +531,13 @@ class _Calls:
         found, (value, *others) = module.get_submodule(target), arguments
         if type(found) in (nn.LSTMCell, nn.GRUCell) and len(others) == 1 and not keywords:
             return self._cell(found, value, *others)
+        if type(found) is nn.Embedding:
+            is_plain = found.max_norm is None and found.padding_idx is None and not found.scale_grad_by_freq
+            return self._embed(value, found.weight) if is_plain else self._refuse("Embedding with other settings")
+        if type(found) is nn.MultiheadAttention:
+            return self._attend_to_itself(found, arguments, keywords)
+        if type(found) is nn.Softmax and isinstance(value, _Scores) and not others:
+            return self._call_function(torch.softmax, (value, found.dim), {}, module)
         if others or keywords or not isinstance(value, _Value):
             self._refuse(f"{type(found).__name__} of more than one tensor")
         kind = type(found)
@@ -417,49 +550,235 @@ class _Calls:
             if any(getattr(found, key) != expected for key, expected in _DEFAULTS.get(name, {}).items()):
                 self._refuse(f"{kind.__name__} with other settings than its defaults")
             return self._activate(value, "gelu_tanh" if getattr(found, "approximate", "none") == "tanh" else name)
-        if kind in (nn.LayerNorm, nn.RMSNorm) and tuple(found.normalized_shape) == value.shape:
+        if kind in (nn.LayerNorm, nn.RMSNorm) and tuple(found.normalized_shape) == value.shape[-1:]:
             epsilon = torch.finfo(torch.float32).eps if found.eps is None else found.eps
-            bias = getattr(found, "bias", None)
-            return self._add(Norm((self._elementwise(value),), found.weight, bias, epsilon, kind is nn.LayerNorm))
+            settings, of_each = (epsilon, kind is nn.LayerNorm), len(value.shape) > 1
+            index = self._elementwise(self._plain(value))
+            layer = Norm((index,), found.weight, getattr(found, "bias", None), *settings, of_each=of_each)
+            return self._add(layer, value.shape)
         if kind is nn.Flatten and (found.start_dim, found.end_dim) == (1, -1):
             return replace(value, shape=(math.prod(value.shape),))
-        if kind is nn.Conv2d:
+        if kind in (nn.Conv1d, nn.Conv2d):
             return self._convolve(value, found)
         if kind in (nn.MaxPool2d, nn.AvgPool2d):
             return self._pool(value, found)
         return self._refuse(f"{kind.__name__} as `{target}`, which the kernel does not know,")
 
-    def _convolve(self, value: _Value, module: nn.Conv2d) -> _Value:
-        size, stride = module.kernel_size, module.stride
-        padding = {"same": size[0] // 2, "valid": 0}.get(module.padding, module.padding)
-        padding = padding[0] if isinstance(padding, tuple) and len(set(padding)) == 1 else padding
-        is_plain = (module.dilation, module.groups, module.padding_mode) == ((1, 1), 1, "zeros")
-        is_centered = module.padding != "same" or size[0] % 2 == 1
-        are_square = size[0] == size[1] and stride[0] == stride[1] and isinstance(padding, int) and is_centered
-        if not is_plain or not are_square or len(value.shape) != 3:
-            self._refuse("a convolution that is not of square filters without dilation and groups")
-        if value.shape != self._layout(value):
-            self._refuse("a convolution on a row that was no image")
+    def _image(self, value: _Value) -> _Value:
+        shape = value.shape if len(value.shape) != 2 else (value.shape[0], 1, value.shape[1])
+        if len(shape) != 3:
+            self._refuse("a convolution or windows of something else than an image")
+        return self._arrange(value, shape)
+
+    def _convolve(self, value: _Value, module: nn.Conv1d | nn.Conv2d) -> _Value:
+        is_line = type(module) is nn.Conv1d
+        given = module.stride, module.dilation, module.kernel_size
+        stride, dilation, size = ((1,) * is_line + each for each in given)
+        around = [step * (each - 1) for step, each in zip(dilation, size, strict=True)]
+        padding = {"valid": (0, 0), "same": tuple(each // 2 for each in around)}.get(module.padding, module.padding)
+        padding = (0,) * (2 - len(padding)) + padding
+        is_centered = module.padding != "same" or all(each % 2 == 0 for each in around)
+        if module.padding_mode != "zeros" or not is_centered or len(value.shape) != 3 - is_line:
+            self._refuse("a convolution whose padding is not of as many zeros on both sides")
+        value = self._image(value)
         observed = value.shape[0] if value.index == 0 else 0
-        settings = {"observed": observed, "is_rectified": False, "padding": padding}
-        return self._add(Convolution((self._read(value),), module.weight, module.bias, stride[0], **settings))
+        settings = {"padding": padding, "dilation": dilation, "groups": module.groups, "is_rectified": False}
+        layer = Convolution((self._read(value),), module.weight, module.bias, stride, observed, **settings)
+        found = self._add(layer)
+        return replace(found, shape=(found.shape[0], found.shape[2])) if is_line else found
 
     def _pool(self, value: _Value, module: nn.MaxPool2d | nn.AvgPool2d) -> _Value:
         is_largest = type(module) is nn.MaxPool2d
-        given = module.kernel_size, module.stride or module.kernel_size, module.padding
-        sizes = [each[0] if isinstance(each, tuple) and len(set(each)) == 1 else each for each in given]
+        sizes = module.kernel_size, module.stride or module.kernel_size, module.padding
         is_plain = not module.ceil_mode and (
             (module.dilation == 1 and not module.return_indices)
             if is_largest
             else (module.count_include_pad and module.divisor_override is None)
         )
-        if not is_plain or not all(isinstance(size, int) for size in sizes) or self._layout(value) != value.shape:
-            self._refuse(f"{type(module).__name__} that is not of plain square windows of an image")
-        return self._add(Pool((self._elementwise(value),), *sizes, is_largest))
+        if not is_plain or len(value.shape) != 3:
+            self._refuse(f"{type(module).__name__} that is not of plain windows of an image")
+        return self._add(Pool((self._elementwise(self._image(value)),), *sizes, is_largest))
+
+    def _reduce(self, target: str, value: _Value, others: Sequence[Any], keywords: dict) -> Any:
+        # A mean, sum or maximum over entities, or over the pixels of an image.
+        dimension = [*others, keywords.get("dim")][0]
+        keeps = keywords.get("keepdim", False) or others[1:] == (True,)
+        count = len(value.shape) + 1
+        dimensions = {each % count for each in (dimension if isinstance(dimension, (tuple, list)) else [dimension])}
+        kind, shape, window = Pool, value.shape[-1:], (value.shape[0], 1)
+        if count == 4 and dimensions == {2, 3}:
+            value, shape, window = self._image(value), value.shape[:1], value.shape[1:]
+        elif count == 3 and dimensions == {1}:
+            value = self._entities(value)
+        else:
+            self._refuse(f"{target} over something else than entities or pixels")
+        shape = ((1, *shape) if count == 3 else (*shape, 1, 1)) if keeps else shape
+        found = self._add(kind((self._elementwise(value),), window, 1, 0, target in ("max", "amax")), shape)
+        if target == "sum":
+            return self._arithmetic(Multiply, found, float(math.prod(window)))
+        return (found, None) if target == "max" else found
+
+    # ---------------------------------------------------------------------------------- categories, parts, attention
+
+    def _embed(self, value: Any, table: Tensor) -> _Value:
+        # Rows of a table for the columns of an observation.
+        are_integers = isinstance(value, _Value) and not self.dtype.is_floating_point and not self.is_normalized
+        value = value.value if isinstance(value, _Integers) else value if are_integers else None
+        if value is None or value.divided:
+            self._refuse("categories that are not integers")
+        row = self._row(value)
+        columns = self._columns(row.index)
+        if columns is None:
+            self._refuse("categories that are not numbers of the observation")
+        for column in columns:
+            self.counts[column] = min(len(table), self.counts.get(column, len(table)))
+        return self._add(Embedding((self._read(row),), table), (*value.shape, table.shape[1]))
+
+    def _columns(self, index: int) -> list[int] | None:
+        # The places in the observation that the numbers of a value have; None where they are computed.
+        if index == 0:
+            return list(range(math.prod(self.shapes[0])))
+        layer, shape = self.layers[index - 1], self.shapes[self.layers[index - 1].inputs[0]]
+        found = self._columns(layer.inputs[0]) if type(layer) in (Concatenate, Arrange) else None
+        if found is None or type(layer) is Arrange or len(layer.inputs) > 1:
+            return found if type(layer) is Arrange and 3 not in (len(shape), len(layer.shape)) else None
+        ((first, count),) = layer.parts
+        return [column for start in range(0, len(found), shape[0]) for column in found[start + first :][:count]]
+
+    def _nativize(self, value: Any, layout: Any) -> Any:
+        if not isinstance(layout, (Layout, type(None))) or not isinstance(value, _Value) or value.index != 0:
+            self._refuse("parts of something else than the observation")
+        if layout is None or not layout.is_packed:
+            return value
+        if layout.is_bytes:
+            unknown = [leaf.name for leaf in layout.leaves if _dtype(leaf) not in OBSERVATION_DTYPES]
+            if unknown or (self._seen and self._layout is None):
+                self._refuse(
+                    f"the part {', '.join(unknown)} of a type that the kernel does not read" if unknown else BYTES
+                )
+            self._layout, self.shapes[0] = layout, (sum(math.prod(leaf.shape) for leaf in layout.leaves),)
+        firsts, first = {}, 0
+        for leaf in layout.leaves:
+            firsts[leaf.path], first = first, first + math.prod(leaf.shape)
+        return map_structure(lambda leaf: self._part(leaf, firsts[leaf.path]), layout.structure)
+
+    def _part(self, leaf: Leaf, first: int) -> Any:
+        index = 0 if self._layout is not None else self._read(_Value(0, self.shapes[0]))
+        found = self._add(Concatenate((index,), ((first, math.prod(leaf.shape)),)), leaf.shape)
+        return _Integers(found) if leaf.dtype.kind in "iu" and leaf.dtype.itemsize > 1 else found
+
+    def _turn(self, value: Any, order: Sequence[int]) -> Any:
+        base, before = (value.value, value.order) if isinstance(value, _Turned) else (value, range(len(value.shape)))
+        after = tuple(before[each] for each in order)
+        return base if after == tuple(range(len(after))) else _Turned(base, after)
+
+    def _heads(self, value: Any, *orders: tuple[int, ...]) -> tuple[_Value, int]:
+        # Queries, keys or values as entities, and their heads; `orders` without heads and with them.
+        base, order = (value.value, value.order) if isinstance(value, _Turned) else (value, (0, 1))
+        if not isinstance(base, _Value) or order not in orders or len(base.shape) != len(order):
+            self._refuse("a product of matrices that is no attention")
+        entities, *heads, _ = base.shape
+        return self._entities(replace(base, shape=(entities, math.prod(base.shape[1:])))), math.prod(heads)
+
+    def _score(self, queries: Any, keys: Any, **settings: Any) -> _Scores:
+        (q, heads), (k, of_keys) = self._heads(queries, (0, 1), (1, 0, 2)), self._heads(keys, (1, 0), (1, 2, 0))
+        if heads != of_keys or q.shape[1] != k.shape[1] or isinstance(queries, _Turned) != (len(keys.order) == 3):
+            self._refuse("attention of different sizes")
+        return _Scores((q, k), (*([heads] if len(keys.order) == 3 else []), q.shape[0], k.shape[0]), **settings)
+
+    def _hide(self, scores: _Scores, mask: Any, hidden_score: Any, is_visible: bool = False) -> _Scores:
+        is_number = type(hidden_score) in (int, float)
+        if not isinstance(mask, _Mask) or not is_number or scores.is_softmax or len(scores.inputs) > 2:
+            self._refuse("a mask of attention that is no comparison with a number")
+        shape, value = mask.value.shape, mask.value
+        if len(shape) != len(scores.shape) or math.prod(shape[:-2]) != 1 or shape[-1] != scores.shape[-1]:
+            self._refuse(f"a mask of {shape} for attention of {scores.shape}")
+        if mask.is_negated != (not is_visible):
+            value = self._subtract(1.0, value)
+        value = self._row(value) if shape[-2] == 1 else self._entities(replace(value, shape=shape[-2:]))
+        if shape[-2] not in (1, scores.shape[-2]):
+            self._refuse(f"a mask of {shape} for attention of {scores.shape}")
+        return replace(scores, inputs=(*scores.inputs, value), hidden_score=float(hidden_score))
+
+    def _attend(self, scores: _Scores, values: Any) -> Any:
+        v, heads = self._heads(values, (0, 1), (1, 0, 2))
+        if not scores.is_softmax or math.prod(scores.shape[:-2]) != heads or v.shape[0] != scores.shape[-1]:
+            self._refuse("a product of matrices that is no attention")
+        q, k, *mask = scores.inputs
+        inputs = tuple(self._read(each) for each in (q, k, v, *mask))
+        found = self._add(Attention(inputs, heads, scores.scale, scores.hidden_score, scores.is_safe))
+        shape = (q.shape[0], v.shape[1]) if len(scores.shape) == 2 else (q.shape[0], heads, v.shape[1] // heads)
+        found = replace(found, shape=shape)
+        return found if len(scores.shape) == 2 else _Turned(found, (1, 0, 2))
+
+    def _scaled_attention(self, q: Any, k: Any, v: Any, attn_mask: Any = None, scale: float | None = None) -> Any:
+        last = (lambda order: (*order[:-2], order[-1], order[-2]))(k.order if isinstance(k, _Turned) else (0, 1))
+        keys = _Turned(k.value if isinstance(k, _Turned) else k, last)
+        scores = self._score(q, keys, is_softmax=True, is_safe=True)
+        base = q.value if isinstance(q, _Turned) else q
+        scores = replace(scores, scale=base.shape[-1] ** -0.5 if scale is None else scale)
+        if attn_mask is not None:
+            scores = self._hide(replace(scores, is_softmax=False), attn_mask, -math.inf, is_visible=True)
+        return self._attend(replace(scores, is_softmax=True), v)
+
+    def _attend_to_itself(self, module: nn.MultiheadAttention, arguments: tuple, keywords: dict) -> Any:
+        given = dict(zip(("query", "key", "value", "key_padding_mask", "need_weights"), arguments, strict=False))
+        given.update(keywords)
+        value, mask, needs = given.pop("query"), given.pop("key_padding_mask", None), given.pop("need_weights", True)
+        is_plain = module.batch_first and not module.dropout and module.in_proj_weight is not None
+        is_plain = is_plain and module.bias_k is None and not module.add_zero_attn
+        if not is_plain or given != {"key": value, "value": value} or not isinstance(value, _Value):
+            self._refuse("MultiheadAttention of something else than entities to each other, batch first,")
+        size, heads = module.embed_dim, module.num_heads
+        all_three, entities = self._linear(value, module.in_proj_weight, module.in_proj_bias), value.shape[0]
+        parts = [self._select(all_three, 1, (size * place, size)) for place in range(3)]
+        q, k, v = (_Turned(replace(each, shape=(entities, heads, size // heads)), (1, 0, 2)) for each in parts)
+        mask = mask and replace(mask, value=replace(mask.value, shape=(1, 1, entities)), is_negated=not mask.is_negated)
+        found = self._scaled_attention(q, k, v, mask)
+        self.layers[-1] = replace(self.layers[-1], is_safe=not needs)
+        found = self._linear(replace(found.value, shape=value.shape), module.out_proj.weight, module.out_proj.bias)
+        return found, None
+
+    def _change_mask(self, target: Any, value: _Mask, others: Sequence[Any]) -> _Mask | None:
+        if target in (operator.invert, torch.logical_not, "logical_not") or (target is operator.eq and others == (0,)):
+            return replace(value, is_negated=not value.is_negated)
+        if target in ("bool",) or (target is operator.ne and others == (0,)):
+            return value
+        if target in ("unsqueeze", "view", "reshape", "squeeze", "expand"):
+            return replace(value, value=self._shape_of(target, value.value, others, {}))
+        if target is operator.getitem:
+            return replace(value, value=self._index(target, value.value, *others))
+        return None
 
     def _call_function(self, target: Callable, arguments: tuple, keywords: dict, module: nn.Module) -> Any:
+        if arguments and target in _OF_NUMBERS and all(type(each) in (int, float) for each in arguments):
+            return target(*arguments)
+        if arguments and isinstance(arguments[0], _Mask):
+            return self._change_mask(target, *arguments[:1], arguments[1:]) or self._refuse("arithmetic of comparisons")
         if target in (operator.getitem, getattr):
             return self._index(target, *arguments)
+        if target in (tensors.nativize, pytorch.nativize_tensor):
+            return self._nativize(*arguments)
+        if target in _COMPARISONS and isinstance(arguments[0], _Value) and type(arguments[1]) in (int, float):
+            layer = Compare((self._elementwise(arguments[0]),), _COMPARISONS[target], float(arguments[1]))
+            return _Mask(self._add(layer, arguments[0].shape))
+        if target is functional.linear and isinstance(arguments[0], _Value):
+            tensors_given = [*arguments[1:], *keywords.values()]
+            if all(isinstance(each, (_Deviation, type(None))) for each in tensors_given):
+                return self._linear(arguments[0], *(each and each.log_std for each in [*tensors_given, None][:2]))
+        if target is functional.one_hot and type(keywords.get("num_classes", arguments[-1])) is int:
+            table = torch.eye(keywords.get("num_classes", arguments[-1]))
+            return _Integers(self._embed(arguments[0], table))
+        if target in (operator.matmul, torch.matmul, torch.bmm):
+            given = self._attend if isinstance(arguments[0], _Scores) else self._score
+            return given(*arguments)
+        is_softmax = target in (torch.softmax, functional.softmax) and isinstance(arguments[0], _Scores)
+        if is_softmax and [*arguments[1:2], keywords.get("dim")][0] in (-1, len(arguments[0].shape)):
+            return replace(arguments[0], is_softmax=True)
+        if target is functional.scaled_dot_product_attention and not {*keywords} - {"attn_mask", "scale"}:
+            return self._scaled_attention(*arguments, **keywords)
+        if target in _REDUCTIONS and isinstance(arguments[0], _Value):
+            return self._reduce(_REDUCTIONS[target], arguments[0], arguments[1:], keywords)
         if target is state_of:
             return _State(*arguments)
         if target is Normal:
@@ -489,8 +808,8 @@ class _Calls:
             return self._arithmetic(Multiply, arguments[0], -1.0)
         if target in (torch.cat, torch.concat):
             values, dimension = arguments[0], keywords.get("dim", arguments[1] if len(arguments) > 1 else 0)
-            if dimension in (1, -1) and all(isinstance(value, _Value) for value in values):
-                return self._concatenate(values)
+            if type(dimension) is int and all(isinstance(value, _Value) for value in values):
+                return self._join(values, dimension)
         name = getattr(target, "__name__", str(target))
         if name == "_assert_is_none":  # of an argument that is left out
             return None
@@ -502,13 +821,17 @@ class _Calls:
         if isinstance(right, _Value):
             right = self._arithmetic(Multiply, right, -1.0)
             return self._arithmetic(Add, left, right)
+        if isinstance(left, _Value) and isinstance(right, _Deviation):
+            return self._scale(left, None, right.log_std, sign=-1.0)
         return self._arithmetic(Add, left, -right if type(right) in (int, float) else right)
 
     def _divide(self, value: Any, number: Any) -> _Value:
-        if not isinstance(value, _Value) or type(number) not in (int, float) or number == 0:
+        if isinstance(value, _Value) and isinstance(number, _Deviation):
+            return self._scale(value, number.log_std, None, power=-1.0)
+        if not isinstance(value, (_Value, _Scores)) or type(number) not in (int, float) or number == 0:
             self._refuse("a division by something that is no number")
-        is_of_bytes = value.index == 0 and self.dtype == torch.uint8 and not self.is_normalized
-        if is_of_bytes and number == 255 and not value.divided:
+        is_seen = isinstance(value, _Value) and value.index == 0 and not value.divided
+        if is_seen and number == 255 and self.dtype == torch.uint8 and not self.is_normalized:
             return replace(value, divided=True)
         return self._arithmetic(Multiply, value, 1.0 / number)
 
@@ -517,17 +840,60 @@ class _Calls:
             return value[key]
         if target is getattr and isinstance(value, _Value) and key == "shape":
             return (ROWS, *value.shape)
-        columns = key[1:] if isinstance(key, tuple) and key[0] == slice(None) else ()
-        if isinstance(value, _Value) and len(value.shape) == 1 and len(columns) == 1:
-            (column,) = columns
-            if isinstance(column, int):
-                first = column % value.shape[0]
-                return replace(self._concatenate([value], [(first, 1)]), shape=())
-            if isinstance(column, slice) and column.step in (None, 1):
-                first, end, _ = column.indices(value.shape[0])
-                if first < end:
-                    return self._concatenate([value], [(first, end - first)])
-        return self._refuse("an index that is not of columns")
+        if target is getattr and isinstance(value, tuple) and key == "values":
+            return value[0]
+        if target is getattr and isinstance(value, (_Value, _Turned)) and key == "mT":
+            return self._call_method("transpose", (value, -2, -1), {}, nn.Module())
+        if isinstance(value, dict) or (isinstance(value, (tuple, list)) and isinstance(key, slice)):
+            return value[key]
+        if isinstance(value, _Integers):
+            return _Integers(self._index(target, value.value, key))
+        return self._pick(value, key) if isinstance(value, _Value) else self._refuse("an index that is not of columns")
+
+    def _pick(self, value: _Value, key: Any) -> _Value:
+        # Of all rows: new dimensions of 1, and a part of one dimension.
+        keys, count = list(key) if isinstance(key, tuple) else [key], len(value.shape) + 1
+        if Ellipsis in keys:
+            place = keys.index(Ellipsis)
+            keys[place : place + 1] = [slice(None)] * (count - sum(each is not None for each in keys) + 1)
+        if keys[:1] != [slice(None)] or len(keys) - keys.count(None) > count:
+            self._refuse("an index that is not of columns")
+        shape, dimension = list(value.shape), 0
+        for each in keys[1:]:
+            if each is None:
+                shape.insert(dimension, 1)
+                value = replace(value, shape=tuple(shape))
+                dimension += 1
+            elif each == slice(None):
+                dimension += 1
+            else:
+                is_part = isinstance(each, slice) and each.step in (None, 1)
+                first, end, _ = each.indices(shape[dimension]) if is_part else (each, 0, 1)
+                if not is_part and not isinstance(each, int):
+                    self._refuse("an index that is not of columns")
+                if is_part and first >= end:
+                    self._refuse("an empty part")
+                chosen = (first, end - first) if is_part else (first % shape[dimension], 1)
+                value = self._select(value, dimension, chosen)
+                shape = list(value.shape)
+                dimension += 1
+                if not is_part:
+                    dimension -= 1
+                    del shape[dimension]
+                    value = replace(value, shape=tuple(shape))
+        return value
+
+    def _select(self, value: _Value, dimension: int, part: tuple[int, int]) -> _Value:
+        shape = (*value.shape[:dimension], part[1], *value.shape[dimension + 1 :])
+        size = math.prod(value.shape[dimension + 1 :])
+        if math.prod(value.shape[:dimension]) == 1:
+            found = self._concatenate([value], [(part[0] * size, part[1] * size)])
+        else:
+            if size != 1:
+                self._refuse("an index that is not of columns")
+            entities = replace(value, shape=(math.prod(value.shape[:dimension]), value.shape[dimension]))
+            found = self._add(Concatenate((self._elementwise(self._entities(entities)),), (part,)))
+        return replace(found, shape=shape)
 
     def _call_method(self, target: str, arguments: tuple, keywords: dict, module: nn.Module) -> Any:
         value, *others = arguments
@@ -536,52 +902,101 @@ class _Calls:
                 return replace(value, is_exponential=True)
             if target in ("expand_as", "expand"):
                 return value
+        if isinstance(value, _Mask):
+            if target == "float":
+                return self._subtract(1.0, value.value) if value.is_negated else value.value
+            found = self._change_mask(target, value, others)
+            return self._refuse(f"the method {target} of a comparison") if found is None else found
+        if isinstance(value, _Scores) and target == "masked_fill":
+            return self._hide(value, *others)
+        if isinstance(value, _Scores) and target == "softmax":
+            return self._call_function(torch.softmax, arguments, keywords, module)
+        if isinstance(value, (_Value, _Turned)) and target in ("transpose", "swapaxes", "permute"):
+            count = len(value.shape if isinstance(value, _Value) else value.order) + 1
+            order = list(others[0] if isinstance(others[0], (tuple, list)) else others)
+            if target != "permute":
+                left, right = (each % count for each in order)
+                order = list(range(count))
+                order[left], order[right] = right, left
+            if order and order[0] == 0:
+                return self._turn(value, [each % count - 1 for each in order[1:]])
+        if isinstance(value, _Turned) and target == "contiguous":
+            return value
+        if isinstance(value, _Integers):
+            is_kept = not self.dtype.is_floating_point or self._layout is not None
+            if target in ("float",) or (target == "to" and others == [torch.float32]):
+                return value.value if is_kept else self._refuse("numbers without what stands behind the point")
+            if target in _INTEGERS or target in ("contiguous",):
+                return value
+            return _Integers(self._shape_of(target, value.value, others, keywords))
         if isinstance(value, _Value):
+            if target in _INTEGERS and others == [each for each in [_INTEGERS[target]] if target == "to"]:
+                return _Integers(value)
+            if target == "to" and others in ([torch.int64], [torch.int32]):
+                return _Integers(value)
+            if target == "bool" and not others:
+                return self._call_function(operator.ne, (value, 0), {}, module)
+            if target in ("mean", "sum", "max", "amax"):
+                return self._reduce(target, value, tuple(others), keywords)
             if target in _METHODS and not others:
                 return self._activate(value, _METHODS[target])
             if target in _KEPT or (target == "to" and others in ([torch.float32], [torch.float])):
                 return value
-            if target in ("flatten", "view", "reshape", "squeeze", "size"):
+            if target in ("flatten", "unflatten", "view", "reshape", "squeeze", "unsqueeze", "size"):
                 return self._shape_of(target, value, others, keywords)
-            if target in ("split", "chunk", "unbind") and keywords.get("dim", others[-1] if others else 0) in (1, -1):
-                return self._split(target, value, others)
+            if target in ("split", "chunk") and [*others, *keywords]:
+                return self._split(target, value, others, keywords)
         return self._refuse(f"the method {target}, which the kernel does not know in this form,")
 
     def _shape_of(self, target: str, value: _Value, others: Sequence[Any], keywords: dict) -> Any:
+        sizes, given = (ROWS, *value.shape), [*others, *keywords.values()]
         if target == "size":
-            sizes = (ROWS, *value.shape)
-            return sizes if not others else sizes[others[0]]
-        if target == "flatten":
-            first = keywords.get("start_dim", others[0] if others else 0)
-            if first == 1 and len(others) < 2:
-                return replace(value, shape=(math.prod(value.shape),))
-        elif target == "squeeze" and (others or [keywords.get("dim")])[0] in (1, -1) and value.shape in ((1,), ()):
-            return replace(value, shape=())
+            return sizes if not given else sizes[given[0]]
+        shape: Any = None
+        if target in ("flatten", "unflatten") and given and type(given[0]) is int and given[0] % len(sizes):
+            first = given[0] % len(sizes)
+            last = (given[1] if len(given) > 1 else -1) % len(sizes) if target == "flatten" else first
+            middle = [math.prod(sizes[first : last + 1])] if target == "flatten" else list(given[1])
+            shape = [*sizes[:first], *middle, *sizes[last + 1 :]]
+        elif target in ("squeeze", "unsqueeze") and len(given) == 1:
+            place = given[0] % (len(sizes) + (target == "unsqueeze"))
+            if place == len(sizes) == 1 and target == "squeeze":
+                return value
+            if target == "unsqueeze" and place > 0:
+                shape = [*sizes[:place], 1, *sizes[place:]]
+            elif place > 0 and target == "squeeze":
+                shape = [*sizes[:place], *([] if sizes[place] == 1 else [sizes[place]]), *sizes[place + 1 :]]
         elif target in ("view", "reshape"):
-            sizes = list(others[0] if len(others) == 1 and isinstance(others[0], (tuple, list)) else others)
-            if sizes[:1] == [ROWS] or (sizes[:1] == [-1] and -1 not in sizes[1:]):
-                known = math.prod(size for size in sizes[1:] if size != -1)
-                shape = tuple(math.prod(value.shape) // max(known, 1) if size == -1 else size for size in sizes[1:])
-                is_flat = len(shape) <= 1 or value.index == 0
-                if is_flat and math.prod(shape) == math.prod(value.shape):
-                    if value.index == 0 and len(shape) == 3 and not any(0 in layer.inputs for layer in self.layers):
-                        self.shapes[0] = shape
-                    return replace(value, shape=shape)
-            if sizes == [-1] and value.shape in ((), (1,)):
+            shape = list(given[0] if len(given) == 1 and isinstance(given[0], (tuple, list)) else given)
+            if shape == [-1] and value.shape in ((), (1,)):
                 return replace(value, shape=())
-        return self._refuse(f"the method {target} with a shape that the kernel does not know")
+        if not shape or not (shape[0] is ROWS or (shape[0] == -1 and -1 not in shape[1:])):
+            return self._refuse(f"the method {target} with a shape that the kernel does not know")
+        known = math.prod(size for size in shape[1:] if size != -1)
+        shape = tuple(math.prod(value.shape) // max(known, 1) if size == -1 else size for size in shape[1:])
+        if not all(type(size) is int for size in shape) or math.prod(shape) != math.prod(value.shape):
+            self._refuse(f"the method {target} with a shape that the kernel does not know")
+        is_first = value.index == 0 and not any(0 in layer.inputs for layer in self.layers)
+        if is_first and len(shape) == 3 and self._layout is None:
+            self.shapes[0] = shape
+        return replace(value, shape=shape)
 
-    def _split(self, target: str, value: _Value, others: Sequence[Any]) -> list[_Value]:
-        count = value.shape[0]
-        if len(value.shape) != 1 or not others:
-            self._refuse(f"the method {target} of something else than rows of numbers")
-        sizes = others[0]
+    def _split(self, target: str, value: _Value, others: Sequence[Any], keywords: dict) -> list[_Value]:
+        sizes, *dimensions = [*others, *keywords.values()]
+        place = (dimensions or [0])[0] % (len(value.shape) + 1) - 1
+        if place < 0:
+            self._refuse(f"the method {target} along rows")
+        count = value.shape[place]
         if target == "chunk":
             sizes = -(-count // sizes)
         if isinstance(sizes, int):
             sizes = [min(sizes, count - first) for first in range(0, count, sizes)]
         firsts = [sum(sizes[:index]) for index in range(len(sizes))]
-        return [self._concatenate([value], [part]) for part in zip(firsts, sizes, strict=True)]
+        return [self._select(value, place, part) for part in zip(firsts, sizes, strict=True)]
+
+
+def _dtype(leaf: Leaf) -> torch.dtype:
+    return torch.uint8 if leaf.dtype == bool else getattr(torch, leaf.dtype.name)
 
 
 def _place(node: fx.Node) -> str:
@@ -597,15 +1012,10 @@ def _place(node: fx.Node) -> str:
 # ---------------------------------------------------------------------------------------------------------- comparing
 
 
-def _compare(policy: nn.Module, layers: Layers, rollout: Rollout) -> None:
+def _compare(policy: nn.Module, layers: Layers, rollout: Rollout, counts: dict[int, int]) -> None:
     generator = torch.Generator().manual_seed(0)
     count, steps = 12, 1 if layers.num_states == 0 else 3
-    observations = rollout.observations
-    shape = (count, steps, *observations.shape[2:])
-    if observations.dtype.is_floating_point:
-        seen = torch.randn(shape, generator=generator).to(observations.dtype)
-    else:
-        seen = torch.randint(0, 128, shape, generator=generator).to(observations.dtype)
+    seen = _draw_observations(layers, rollout.observations, counts, (count, steps), generator)
     resets = torch.rand(count, steps, generator=generator) < 0.3
     states = [torch.randn(count, size, generator=generator) for size in layers.state_sizes()]
     with torch.enable_grad():
@@ -635,6 +1045,29 @@ def _call(
         return training_forward(policy, policy)(seen.flatten(0, 1), {})
     state = dict(zip(rollout.states, [each.clone() for each in states], strict=True))
     return policy(seen, {**state, "resets": resets})
+
+
+def _draw_observations(
+    layers: Layers, like: Tensor, counts: dict[int, int], rows: tuple[int, int], generator: torch.Generator
+) -> Tensor:
+    # Any numbers, but for the columns of categories, of which there are `counts`.
+    fields = layers.fields or Fields([(like.dtype, 0, layers.numbers)], 0)
+    parts = [_numbers(dtype, (*rows, count), generator) for dtype, _, count in fields.places]
+    numbers = torch.cat(parts, -1)
+    for column, count in counts.items():
+        numbers[..., column] = torch.randint(0, count, rows, generator=generator).float()
+    if layers.fields is None:
+        return numbers.to(like.dtype).view(*rows, *like.shape[2:])
+    seen = torch.zeros(*rows, fields.row_bytes, dtype=torch.uint8)
+    for part, (dtype, first, count) in zip(numbers.split([p.shape[-1] for p in parts], -1), fields.places, strict=True):
+        seen[..., first : first + count * dtype.itemsize] = part.to(dtype).contiguous().view(torch.uint8)
+    return seen
+
+
+def _numbers(dtype: torch.dtype, shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
+    if dtype.is_floating_point:
+        return torch.randn(shape, generator=generator)
+    return torch.randint(0, 256 if dtype == torch.uint8 else 128, shape, generator=generator).float()
 
 
 def _draw(layers: Layers, shape: tuple[int, int], generator: torch.Generator) -> Tensor:

@@ -3,14 +3,20 @@
 import numpy as np
 import pytest
 import torch
-from gymnasium.spaces import Box, Discrete, MultiDiscrete
+from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete, Tuple
 from torch import nn
 from torch.distributions import Normal
 from torch.nn import functional
 
+import pufferlib
+import pufferlib.pytorch
+from bench.policy_corpus import Drawn
 from pufferlib import NoLogger, PufferEnv, PuffeRL
+from pufferlib.emulation import nativize
+from pufferlib.errors import DivergedError
 from pufferlib.fast.cpu import NetworkGradients
 from pufferlib.models import LSTMWrapper, MinGRUWrapper
+from pufferlib.spaces import Layout
 
 
 class Game(PufferEnv):
@@ -32,7 +38,8 @@ class Game(PufferEnv):
         if space.dtype.kind == "f":
             self.observations[:] = self.random.normal(size=shape)
         else:
-            self.observations[:] = self.random.integers(0, 256, shape)
+            low, high = (space.low, space.high) if isinstance(space, Box) else (0, space.nvec - 1)
+            self.observations[:] = self.random.integers(low, np.add(high, 1, dtype=np.int64), shape)
 
     def step(self, actions):
         self.steps += 1
@@ -236,6 +243,259 @@ class TwoCells(nn.Module):
         return self.heads(torch.stack(outputs, 1))
 
 
+class Base(nn.Module):
+    spaces = NUMBERS, CHOICES
+
+    def __init__(self):
+        super().__init__()
+        self.body, self.head, self.value = nn.Linear(7, 6), nn.Linear(6, 3), nn.Linear(6, 1)
+
+    def forward(self, observations):
+        hidden = self.hidden(observations)
+        return self.head(hidden), self.value(hidden)
+
+
+class Frozen(Base):
+    def __init__(self):
+        super().__init__()
+        self.body.requires_grad_(False)
+
+    def hidden(self, observations):
+        return self.body(observations)
+
+
+class Shares(Base):
+    def __init__(self):
+        super().__init__()
+        self.again = nn.Linear(6, 6)
+        self.third = nn.Linear(6, 6)
+        self.third.weight = self.again.weight
+
+    def hidden(self, observations):
+        return self.third(self.again(self.body(observations)))
+
+
+class Idle(Base):
+    def __init__(self):
+        super().__init__()
+        self.idle = nn.Linear(2, 2)
+
+    def hidden(self, observations):
+        return self.body(observations)
+
+
+class Counted(Base):
+    def hidden(self, observations):
+        return self.body(observations.float())
+
+
+class Constants(Base):
+    """Buffers that normalise, a vector and a number that are learned, and a deviation that is not."""
+
+    spaces = NUMBERS, FLOATS
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("mean", torch.linspace(-1, 1, 7))
+        self.register_buffer("deviation", torch.linspace(0.5, 2, 7))
+        self.register_buffer("log_std", torch.zeros(1, 2))
+        self.gain, self.shift, self.temperature = (nn.Parameter(torch.ones(size)) for size in (6, 6, 1))
+        self.mean_head = nn.Linear(6, 2)
+
+    def forward(self, observations):
+        hidden = self.body((observations - self.mean) / self.deviation)
+        hidden = torch.tanh(hidden * self.gain - self.shift)
+        mean = self.mean_head(hidden) / self.temperature
+        return Normal(mean, self.log_std.exp().expand_as(mean)), self.value(hidden)
+
+
+class Twice(Base):
+    def __init__(self):
+        super().__init__()
+        self.again, self.norm = nn.Linear(6, 6), nn.LayerNorm(6)
+
+    def hidden(self, observations):
+        hidden = self.norm(torch.tanh(self.again(torch.tanh(self.body(observations)))))
+        return self.norm(torch.tanh(functional.linear(hidden, self.again.weight, bias=self.body.bias)))
+
+
+class Kinds(Base):
+    """Embeddings and one-hots of columns, beside numbers."""
+
+    spaces = MultiDiscrete([5, 5, 4, 9]), CHOICES
+
+    def __init__(self):
+        super().__init__()
+        self.kind, self.body = nn.Embedding(5, 7), nn.Linear(14 + 4 + 1, 6)
+
+    def hidden(self, observations):
+        kinds = self.kind(observations[:, :2].long()).flatten(1)
+        others = functional.one_hot(observations[:, 2].long(), num_classes=4).float()
+        return torch.relu(self.body(torch.cat([kinds, others, observations[:, 3:].float() / 9], dim=1)))
+
+
+class KindOfEach(Base):
+    """A kind for every entity, which is a number that stands for an integer."""
+
+    spaces = Box(np.zeros((5, 2)), np.array([[3, 9]] * 5), dtype=np.int16), CHOICES
+
+    def __init__(self):
+        super().__init__()
+        self.kind, self.body = nn.Embedding(4, 7), nn.Linear(8, 6)
+
+    def hidden(self, observations):
+        kinds = self.kind(observations[:, :, 0].long())
+        seen = torch.cat([kinds, observations[..., 1:].float()], dim=-1)
+        return torch.tanh(self.body(seen)).sum(dim=1)
+
+
+class Filters(nn.Module):
+    """Convolutions of all kinds."""
+
+    spaces = IMAGES, CHOICES
+
+    def __init__(self):
+        super().__init__()
+        self.network = nn.Sequential(
+            *(nn.Conv2d(2, 8, (3, 2), (2, 1), (1, 0)), nn.ReLU(), nn.Conv2d(8, 8, 3, padding="same", groups=4)),
+            *(nn.ELU(), nn.Conv2d(8, 6, (1, 3), dilation=(1, 2)), nn.MaxPool2d((1, 2)), nn.ReLU()),
+        )
+        self.head, self.value = nn.Linear(48, 3), nn.Linear(6, 1)
+
+    def forward(self, observations):
+        images = self.network(observations / 255)
+        return self.head(images.flatten(1)), self.value(images.mean(dim=(2, 3)))
+
+
+class Lines(Base):
+    spaces = Box(-9, 9, (3, 12), np.float32), CHOICES
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = nn.Conv1d(3, 8, 3, 2, 1), nn.Conv1d(8, 4, 2, dilation=2)
+        self.body = nn.Linear(16, 6)
+
+    def hidden(self, observations):
+        return torch.relu(self.body(self.second(torch.relu(self.first(observations))).flatten(1)))
+
+
+class Attends(Base):
+    """To entities that are there, by torch's function."""
+
+    spaces = Box(-9, 9, (5, 7), np.float32), CHOICES
+    heads = 2
+
+    def __init__(self):
+        super().__init__()
+        self.body, self.norm, self.three = nn.Linear(7, 6), nn.RMSNorm(6), nn.Linear(6, 18)
+
+    def split(self, hidden):
+        rows, entities, numbers = hidden.shape
+        return hidden.view(rows, entities, self.heads, numbers // self.heads).transpose(1, 2)
+
+    def hidden(self, observations):
+        hidden = self.body(observations)
+        query, key, value = self.three(self.norm(hidden)).chunk(3, dim=-1)
+        mask = (observations[:, :, 0] > 0).unsqueeze(1).unsqueeze(1)
+        query, key, value = self.split(query), self.split(key), self.split(value)
+        attended = functional.scaled_dot_product_attention(query, key, value, attn_mask=mask)
+        return (hidden + attended.transpose(1, 2).flatten(2)).amax(dim=1)
+
+
+class AttendsByHand(Base):
+    """From one entity, the first, to the others, in rows that are one line of numbers."""
+
+    spaces = Box(-9, 9, (24,), np.float32), CHOICES
+
+    def __init__(self):
+        super().__init__()
+        self.query, self.key, self.body = nn.Linear(6, 5), nn.Linear(6, 5), nn.Linear(6, 6)
+
+    def hidden(self, observations):
+        entities = observations.view(observations.shape[0], 4, 6)
+        scores = torch.matmul(self.query(entities[:, :1]), self.key(entities).transpose(-2, -1)) * 5**-0.5
+        scores = scores.masked_fill(entities[:, None, :, 0] < 0, -1e9)
+        return (functional.softmax(scores, dim=-1) @ self.body(entities)).squeeze(1)
+
+
+class Transformer(Base):
+    spaces = Box(-9, 9, (5, 16), np.float32), CHOICES
+
+    def __init__(self):
+        super().__init__()
+        self.attention, self.norm = nn.MultiheadAttention(16, 4, batch_first=True), nn.LayerNorm(16)
+        self.body = nn.Linear(80, 6)
+
+    def hidden(self, observations):
+        hidden = self.norm(observations)
+        attended, _ = self.attention(hidden, hidden, hidden, need_weights=False)
+        return torch.relu(self.body((observations + attended).flatten(1)))
+
+
+class Mixed(Base):
+    """Parts of a row of bytes, each of its own type."""
+
+    spaces = (
+        Dict(
+            {
+                "camera": Box(0, 255, (2, 4, 5), np.uint8),
+                "pose": Tuple([Box(-9, 9, (2, 3), np.float32), Box(-9, 9, (1,), np.float64)]),
+                "kind": Discrete(4),
+                "kinds": MultiDiscrete([3, 2]),
+                "near": Box(-90, 90, (3,), np.int16),
+            }
+        ),
+        CHOICES,
+    )
+
+    def __init__(self):
+        super().__init__()
+        self.emulated = Layout.of(self.spaces[0])
+        self.sees, self.kind = nn.Conv2d(2, 6, (4, 5)), nn.Embedding(4, 6)
+        self.turns, self.others, self.body = nn.Linear(3, 6), nn.Linear(7, 6), nn.Linear(6, 6)
+
+    def hidden(self, observations):
+        parts = nativize(observations, self.emulated)
+        place, angle = parts["pose"][0], parts["pose"][1].squeeze(1).float()
+        seen = self.sees(parts["camera"] / 255.0).flatten(1)
+        hot = functional.one_hot(parts["kinds"][:, 0].long(), 3).float()
+        others = self.others(torch.cat([hot, angle.unsqueeze(1), parts["near"].float() / 90], dim=1))
+        hidden = seen + self.kind(parts["kind"]) + others
+        return torch.tanh(hidden + self.turns(place).max(1)[0])
+
+
+class Alike(Base):
+    """Parts of a row of one type."""
+
+    spaces = Dict({"first": Box(-9, 9, (3,), np.float32), "second": Box(-9, 9, (2, 2), np.float32)}), CHOICES
+
+    def __init__(self):
+        super().__init__()
+        self.emulated = Layout.of(self.spaces[0])
+        self.body = nn.Linear(5, 6)
+
+    def hidden(self, observations):
+        parts = pufferlib.pytorch.nativize_tensor(observations, self.emulated)
+        return self.body(torch.cat([parts["first"], parts["second"].sum(dim=1)], dim=-1))
+
+
+class Several(Base):
+    """Loops over modules, and a list of heads."""
+
+    spaces = NUMBERS, PARTS
+
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList([nn.Linear(6, 6), nn.Linear(6, 6)])
+        self.heads = nn.ModuleList([nn.Linear(6, size) for size in (3, 2, 4)])
+
+    def forward(self, observations):
+        hidden = self.body(observations)
+        for layer in self.layers:
+            hidden = hidden + torch.relu(layer(hidden))
+        return [head(hidden) for head in self.heads], self.value(hidden)
+
+
 def recurrent(wrapper):
     def make():
         return wrapper(Game(*Encoder.spaces), Encoder(), 16, 16, 2)
@@ -246,6 +506,8 @@ def recurrent(wrapper):
 
 POLICIES = {
     **{kind.__name__: kind for kind in (Towers, Residual, Atari, Impala, Parts, Gaussian, Encoder, Cell, TwoCells)},
+    **{kind.__name__: kind for kind in (Frozen, Shares, Idle, Constants, Twice, Kinds, KindOfEach, Filters, Lines)},
+    **{kind.__name__: kind for kind in (Attends, AttendsByHand, Transformer, Several, Mixed, Alike)},
     "LSTM": recurrent(LSTMWrapper),
     "MinGRU": recurrent(MinGRUWrapper),
 }
@@ -254,7 +516,11 @@ POLICIES = {
 def make_trainer(make_policy, folder, spaces=None, **settings):
     torch.manual_seed(0)
     policy = make_policy()
-    env = Game(*(spaces or make_policy.spaces))
+    spaces = spaces or make_policy.spaces
+    if isinstance(spaces[0], (Dict, Tuple)):
+        env = pufferlib.make(Drawn, num_envs=16, observations=spaces[0], actions=spaces[1])
+    else:
+        env = Game(*spaces)
     given = {"seed": 1, "device": "cpu", "logger": NoLogger(), "data_dir": str(folder), "precision": "float32"}
     sizes = {"batch_size": 256, "minibatch_size": 128, "learning_rate": 0.01, "n_epochs": 2}
     return PuffeRL(env, policy, **given, **sizes, **settings)
@@ -278,18 +544,6 @@ def test_the_kernel_trains_a_policy_as_torch_does(name, tmp_path):
     torch.testing.assert_close(found[0], plain[0], rtol=2e-3, atol=5e-4)
     torch.testing.assert_close(found[1], plain[1], rtol=1e-3, atol=1e-3)
     assert found[2] == pytest.approx(plain[2], rel=2e-2, abs=2e-3)
-
-
-class Base(nn.Module):
-    spaces = NUMBERS, CHOICES
-
-    def __init__(self):
-        super().__init__()
-        self.body, self.head, self.value = nn.Linear(7, 6), nn.Linear(6, 3), nn.Linear(6, 1)
-
-    def forward(self, observations):
-        hidden = self.hidden(observations)
-        return self.head(hidden), self.value(hidden)
 
 
 class Unknown(Base):
@@ -318,26 +572,6 @@ class Branches(Base):
         return hidden if hidden.sum() > 0 else -hidden
 
 
-class Frozen(Base):
-    def __init__(self):
-        super().__init__()
-        self.body.requires_grad_(False)
-
-    def hidden(self, observations):
-        return self.body(observations)
-
-
-class Shares(Base):
-    def __init__(self):
-        super().__init__()
-        self.again = nn.Linear(6, 6)
-        self.third = nn.Linear(6, 6)
-        self.third.weight = self.again.weight
-
-    def hidden(self, observations):
-        return self.third(self.again(self.body(observations)))
-
-
 class Doubles(Base):
     def __init__(self):
         super().__init__()
@@ -348,13 +582,78 @@ class Doubles(Base):
         return self.head(hidden), self.value(hidden)
 
 
-class Idle(Base):
+class AllFrozen(Base):
     def __init__(self):
         super().__init__()
-        self.idle = nn.Linear(2, 2)
+        self.requires_grad_(False)
+        self.idle = nn.Parameter(torch.zeros(1))
 
     def hidden(self, observations):
         return self.body(observations)
+
+
+class Computed(Kinds):
+    def hidden(self, observations):
+        return self.kind((observations[:, 0].float() * 0.5).long())[:, :6]
+
+
+class Padded(Kinds):
+    def __init__(self):
+        super().__init__()
+        self.kind = nn.Embedding(5, 6, padding_idx=0)
+
+    def hidden(self, observations):
+        return self.kind(observations[:, 0].long())
+
+
+class Averages(Attends):
+    def __init__(self):
+        super().__init__()
+        self.head, self.value = nn.Linear(5, 3), nn.Linear(5, 1)
+
+    def hidden(self, observations):
+        return self.body(observations).mean(dim=2)
+
+
+class Compares(Attends):
+    def __init__(self):
+        super().__init__()
+        self.head, self.value = nn.Linear(25, 3), nn.Linear(25, 1)
+
+    def hidden(self, observations):
+        hidden = self.body(observations)
+        return (hidden @ hidden.transpose(1, 2)).flatten(1)
+
+
+class Wraps(Lines):
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Conv1d(3, 8, 3, 2, 1, padding_mode="circular")
+
+
+class Unmasks(AttendsByHand):
+    def hidden(self, observations):
+        entities = self.body(observations.view(observations.shape[0], 4, 6))
+        scores = entities @ entities.transpose(1, 2)
+        scores = scores.masked_fill(entities[:, :, :1] > 0, 0.0)
+        return (scores.softmax(2) @ entities).sum(1)
+
+
+class Peeks(Mixed):
+    def hidden(self, observations):
+        parts = nativize(observations, self.emulated)
+        return self.kind(parts["kind"]) * observations[:, :1].float()
+
+
+class Halves(Base):
+    spaces = Dict({"half": Box(-9, 9, (7,), np.float16), "whole": Box(-9, 9, (7,), np.float32)}), CHOICES
+
+    def __init__(self):
+        super().__init__()
+        self.emulated = Layout.of(self.spaces[0])
+
+    def hidden(self, observations):
+        return self.body(nativize(observations, self.emulated)["half"].float())
 
 
 class Forgets(Cell):
@@ -387,10 +686,15 @@ class Scales(Cell):
         (Normalises, "BatchNorm1d"),
         (Keeps, "self.kept"),
         (Branches, "hidden.sum() > 0"),
-        (Frozen, "frozen parameter, body.weight"),
-        (Shares, "shares its parameter again.weight"),
         (Doubles, "double"),
-        (Idle, "does not use its parameter idle.weight"),
+        (Computed, "categories that are not numbers of the observation (test_traced_layers.py, line"),
+        (Padded, "Embedding with other settings"),
+        (Averages, "mean over something else than entities or pixels"),
+        (Compares, "the method flatten, which the kernel does not know in this form"),
+        (Wraps, "a convolution whose padding is not of as many zeros on both sides"),
+        (Unmasks, "a mask of (4, 1) for attention of (4, 4)"),
+        (Peeks, "bytes of a packed observation beside its parts"),
+        (Halves, "the part observation['half'] of a type that the kernel does not read"),
     ],
 )
 def test_what_is_not_traced_is_left_to_torch_with_the_first_operation(kind, reason, tmp_path):
@@ -401,12 +705,7 @@ def test_what_is_not_traced_is_left_to_torch_with_the_first_operation(kind, reas
     trainer.release()
 
 
-class Counted(Base):
-    def hidden(self, observations):
-        return self.body(observations.float())
-
-
-@pytest.mark.parametrize("dtype", [np.int32, np.int64, np.int16])
+@pytest.mark.parametrize("dtype", [np.uint16, np.uint32])
 def test_observations_of_types_that_the_kernel_does_not_read_are_left_to_torch(dtype, tmp_path):
     trainer = make_trainer(Counted, tmp_path, spaces=(Box(0, 255, (7,), dtype), CHOICES))
     assert trainer.computed_by == f"torch (observations are {np.dtype(dtype)})"
@@ -444,6 +743,58 @@ def test_a_number_that_is_changed_between_iterations_counts_at_once(tmp_path):
         results.append(trainer.rollout.values.clone())
         trainer.release()
     torch.testing.assert_close(*results, rtol=1e-3, atol=1e-3)
+
+
+def test_a_policy_of_which_nothing_is_trained_is_left_to_torch(tmp_path):
+    trainer = make_trainer(AllFrozen, tmp_path)
+    assert "AllFrozen has no parameter that is trained" in trainer.computed_by
+    trainer.release()
+
+
+def test_a_parameter_without_a_gradient_is_left_as_it_is(tmp_path):
+    for kind, name in ((Frozen, "body.weight"), (Idle, "idle.weight")):
+        trainer = make_trainer(kind, tmp_path, weight_decay=0.1, optimizer="adam")
+        assert trainer.computed_by == "C kernel"
+        parameter = dict(trainer.policy.named_parameters())[name]
+        before = parameter.detach().clone()
+        trainer.evaluate()
+        trainer.train()
+        assert torch.equal(parameter, before) and parameter.grad is None
+        trainer.release()
+
+
+def test_a_parameter_that_is_frozen_or_freed_and_a_constant_that_is_replaced_count_at_once(tmp_path):
+    results = []
+    for fused in (True, False):
+        trainer = make_trainer(Constants, tmp_path, fused=fused)
+        policy = trainer.policy
+        for change in (
+            lambda policy: policy.body.requires_grad_(False),
+            lambda policy: policy.deviation.mul_(2),
+            lambda policy: setattr(policy, "mean", policy.mean + 1),
+            lambda policy: policy.body.requires_grad_(True),
+        ):
+            trainer.evaluate()
+            trainer.train()
+            change(policy)
+        trainer.evaluate()
+        trainer.train()
+        assert isinstance(trainer._learner.gradients, NetworkGradients) == fused
+        results.append((trainer.rollout.values.clone(), policy.body.weight.detach().clone()))
+        trainer.release()
+    torch.testing.assert_close(*results, rtol=5e-3, atol=5e-3)
+
+
+@pytest.mark.parametrize("number", [5, -1])
+def test_a_category_that_the_table_does_not_have_is_no_silent_zero(number, tmp_path):
+    trainer = make_trainer(Kinds, tmp_path)
+    assert trainer.computed_by == "C kernel"
+    trainer.vecenv.envs[0]._observe = lambda: None
+    trainer.evaluate()
+    trainer.vecenv.envs[0].observations[:, 1] = number
+    with pytest.raises(DivergedError, match="NaN"):
+        trainer.evaluate()
+    trainer.release()
 
 
 def test_a_difference_between_the_policy_and_its_layers_is_noticed(tmp_path, monkeypatch):
