@@ -157,12 +157,12 @@ def find_layers(policy: nn.Module) -> Layers | None:
     """Returns the layers of a Default or Convolutional policy, in a recurrent wrapper or not, or of a Continuous one.
 
     Each of them may see normalised observations. The result is None for every other policy, which may compute something
-    else: subclasses, hooks, replaced methods, modes of torch, and frozen, shared or further parameters.
+    else: subclasses, hooks, replaced methods, modes of torch, and further parameters; and where all are frozen.
     """
     modules, parameters = list(policy.modules()), list(policy.parameters())
     if any(map(is_altered, (*modules, *parameters))) or surroundings():
         return None
-    if not all(parameter.requires_grad for parameter in parameters) or not are_as_written(set(map(type, modules))):
+    if not are_as_written(set(map(type, modules))):
         return None
     if type(policy) is NormalizedObservations:
         normalizer = Normalizer(policy.mean, policy.variance, EPSILON, policy.clip)
@@ -170,9 +170,10 @@ def find_layers(policy: nn.Module) -> Layers | None:
         layers = layers and replace(layers, normalizer=normalizer)
     else:
         layers = _find_layers(policy)
-    found = [id(parameter) for parameter in layers.parameters()] if layers else []
-    are_all = len(found) == len(set(found)) and set(found) == {id(parameter) for parameter in parameters}
-    return layers if are_all else None
+    if layers is None or set(map(id, layers.tensors())) != set(map(id, parameters)):
+        return None
+    layers = replace(layers, constants=[parameter for parameter in parameters if not parameter.requires_grad])
+    return layers if layers.parameters() else None
 
 
 def _find_layers(policy: nn.Module) -> Layers | None:

@@ -231,7 +231,7 @@ def trace(policy: nn.Module, rollout: Rollout) -> Layers:
         inner = inner.policy
     own = inner.policy if type(inner) in (MinGRUWrapper, LSTMWrapper) else inner
     if type(own).__module__.startswith("pufferlib."):  # else its layers would have been found
-        raise UntracedError("has parts, hooks or methods that the kernel does not know, or is frozen")
+        raise UntracedError("has parts, hooks or methods that the kernel does not know")
     observations = rollout.observations
     calls = _Calls(tuple(observations.shape[2:]), observations.dtype, normalizer is not None)
     if type(inner) in (MinGRUWrapper, LSTMWrapper):

@@ -314,11 +314,6 @@ def with_hook(policy):
     return policy
 
 
-def frozen(policy):
-    policy.encoder[0].weight.requires_grad_(False)
-    return policy
-
-
 @pytest.mark.parametrize(
     ("make", "settings"),
     [
@@ -326,10 +321,9 @@ def frozen(policy):
         (lambda env: OwnPolicy(env, 16), {}),
         (lambda env: with_encoder(Default(env, 16), nn.Sequential(nn.Linear(121, 16), nn.ELU())), {}),
         (lambda env: with_hook(Default(env, 16)), {}),
-        (lambda env: frozen(Default(env, 16)), {}),
         (lambda env: Default(env, 16), {"fused": False}),
     ],
-    ids=["too deep", "subclass", "own part", "hook", "frozen", "switched off"],
+    ids=["too deep", "subclass", "own part", "hook", "switched off"],
 )
 def test_other_policies_are_left_to_torch(make, settings):
     vecenv = vector.make(env_class("puffer_squared"), env_kwargs={"num_envs": 4})

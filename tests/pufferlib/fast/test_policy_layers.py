@@ -322,14 +322,20 @@ def test_the_layers_hold_every_parameter_of_a_policy(policy):
     assert (layers.normalizer is not None) == hasattr(policy, "clip")
 
 
+def test_frozen_parameters_are_constants_and_shared_ones_stand_once():
+    policy = with_shared_bias(frozen(Continuous(Spaces)))
+    layers = find_layers(policy)
+    assert layers.fit() and [id(tensor) for tensor in layers.constants] == [id(policy.log_std)]
+    assert sorted(map(id, layers.tensors())) == sorted(map(id, policy.parameters()))
+    assert find_layers(policy.requires_grad_(False)) is None
+
+
 @pytest.mark.parametrize(
     "policy",
     [
         OwnContinuous(Spaces),
         with_other_activation(Continuous(Spaces)),
         with_hook(Continuous(Spaces)),
-        frozen(Continuous(Spaces)),
-        with_shared_bias(Continuous(Spaces)),
         with_unused_parameter(Continuous(Spaces)),
         with_gradient_hook(Continuous(Spaces)),
         with_backward_hook(Continuous(Spaces)),
@@ -348,7 +354,7 @@ def test_the_layers_hold_every_parameter_of_a_policy(policy):
         OwnConvolutional(ImageSpaces, 16, [5], [3], [1]),
     ],
     ids=[
-        *("subclass", "own part", "hook", "frozen", "shared", "unused", "hook of a gradient", "backward hook"),
+        *("subclass", "own part", "hook", "unused", "hook of a gradient", "backward hook"),
         *("own method", "no parameter", "other GELU", "normalised subclass", "own cell", "own one-hot"),
         *("own planes", "padding", "two strides", "holes", "other part", "other order", "subclass of images"),
     ],
