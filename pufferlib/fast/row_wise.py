@@ -59,7 +59,7 @@ _ACTIVATIONS = {
 }
 _OPERATORS = ast.Add, ast.Sub, ast.Mult, ast.Div, ast.Pow, ast.MatMult
 _ALONG = {"mean", "sum", "amax", "max", "softmax"}  # a dimension or several
-_PRODUCTS = {"matmul", "bmm", "scaled_dot_product_attention"}
+_PRODUCTS = {"linear", "matmul", "bmm", "scaled_dot_product_attention"}
 _NATIVIZE = tensors.nativize, pufferlib.pytorch.nativize_tensor
 
 
@@ -381,8 +381,8 @@ def _is_function(name: str, node: ast.Call) -> bool:
         return {keyword.arg for keyword in node.keywords} <= {"min", "max"}
     if arguments is None:
         return False
-    if name in ("one_hot", "linear"):
-        return True
+    if name == "one_hot":  # without a number of classes it has as many as the rows say
+        return len(arguments) == 2
     if name in ("cat", "stack", "flatten"):
         return len(arguments) == 2 and _is_later(arguments[1], least=1 if name == "flatten" else -1)
     return name in _ACTIVATIONS and len(arguments) == 1
@@ -411,7 +411,7 @@ def _is_maximum(node: ast.expr) -> bool:
 
 def _arguments(node: ast.Call) -> list[ast.expr] | None:
     # The dimension last; None where the call has other keywords.
-    are_known = [keyword.arg for keyword in node.keywords] in ([], ["dim"], ["start_dim"], ["num_classes"], ["bias"])
+    are_known = [keyword.arg for keyword in node.keywords] in ([], ["dim"], ["start_dim"], ["num_classes"])
     return [*node.args, *(keyword.value for keyword in node.keywords)] if are_known else None
 
 

@@ -75,6 +75,7 @@ _COMPARISONS = {
     **{operator.gt: "GREATER", operator.ge: "GREATER_EQUAL", operator.lt: "LESS", operator.le: "LESS_EQUAL"},
     **{operator.eq: "EQUAL", operator.ne: "UNEQUAL"},
 }
+_ARITHMETIC = {operator.add, operator.sub, operator.mul, operator.neg, torch.add, torch.sub, torch.mul}
 _OF_NUMBERS = {math.sqrt, operator.pow, operator.mul, operator.truediv, operator.floordiv, operator.sub, operator.add}
 _REDUCTIONS = {torch.mean: "mean", torch.sum: "sum", torch.max: "max", torch.amax: "amax"}
 
@@ -89,6 +90,7 @@ class _Value:
     index: int
     shape: Shape
     divided: bool = False  # of bytes of the observation, whether they are brought to 0..1
+    is_whole: bool = False  # whether torch has it as integers of the observation's type, whose arithmetic may wrap
 
 
 @dataclass(frozen=True)
@@ -252,7 +254,10 @@ def trace(policy: nn.Module, rollout: Rollout) -> Layers:
         raise UntracedError("has no parameter that is trained")
     if not layers.fit():
         raise UntracedError("has layers that are not of the sizes and types that the kernel takes")
-    _compare(policy, layers, rollout, calls.counts)
+    try:
+        _compare(policy, layers, rollout, calls.counts)
+    except (LookupError, RuntimeError, TypeError, ValueError) as error:
+        raise UntracedError(f"cannot be compared with the kernel: {str(error).splitlines()[0]}") from error
     return layers
 
 
@@ -263,7 +268,7 @@ class _Calls:
         self.dtype, self.is_normalized = dtype, is_normalized
         self.layers: list[Layer] = []
         self.shapes: list[Shape] = [shape if len(shape) == 3 else (math.prod(shape),)]  # as the layers have them
-        self.observation = _Value(0, shape)
+        self.observation = _Value(0, shape, is_whole=not (dtype.is_floating_point or is_normalized))
         self._seen: set[bool] = set()  # whether readers of the observation want it divided
         self.place = ""
         self._names: dict[tuple[int, int], str] = {}  # of the states of layers
@@ -309,7 +314,11 @@ class _Calls:
                     self._check_state(state, others, results)
                 return arguments[0]
             before = len(self.layers)
-            results[node] = getattr(self, f"_{node.op}")(node.target, arguments, keywords, module)
+            try:
+                results[node] = getattr(self, f"_{node.op}")(node.target, arguments, keywords, module)
+            except (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
+                name = getattr(node.target, "__name__", node.target)
+                raise UntracedError(f"has {name} in a form that the kernel does not know{self.place}") from error
             makers = [node] if len(self.layers) > before else makers
         raise UntracedError("returns nothing")
 
@@ -437,7 +446,7 @@ class _Calls:
         key = value.index, target
         if key not in self._arranged:
             self._arranged[key] = self._add(Arrange((self._read(value),), target))
-        return replace(self._arranged[key], shape=value.shape)
+        return replace(self._arranged[key], shape=value.shape, is_whole=value.is_whole)
 
     def _linear(self, value: _Value, weight: Tensor, bias: Tensor | None) -> _Value:
         if len(value.shape) == 2:
@@ -477,7 +486,8 @@ class _Calls:
         if sizes in (1, 2) and dimension in (1, -sizes) and len(others) == 1:
             found = self._concatenate(values)
             count = math.prod(found.shape) // math.prod(values[0].shape[1:])
-            return replace(found, shape=(count, *values[0].shape[1:]))
+            is_whole = all(value.is_whole for value in values)
+            return replace(found, shape=(count, *values[0].shape[1:]), is_whole=is_whole)
         if sizes != 2 or dimension not in (2, -1) or len({value.shape[0] for value in values}) != 1 or len(values) > 8:
             self._refuse("parts of different shapes, or more than 8 side by side")
         parts = tuple((0, value.shape[1]) for value in values)
@@ -624,7 +634,7 @@ class _Calls:
         # Rows of a table for the columns of an observation.
         are_integers = isinstance(value, _Value) and not self.dtype.is_floating_point and not self.is_normalized
         value = value.value if isinstance(value, _Integers) else value if are_integers else None
-        if value is None or value.divided:
+        if value is None or value.divided or self.is_normalized:
             self._refuse("categories that are not integers")
         row = self._row(value)
         columns = self._columns(row.index)
@@ -751,6 +761,8 @@ class _Calls:
         return None
 
     def _call_function(self, target: Callable, arguments: tuple, keywords: dict, module: nn.Module) -> Any:
+        if target in _ARITHMETIC and all(type(each) is int or getattr(each, "is_whole", False) for each in arguments):
+            self._refuse("arithmetic of integers, which may wrap,")
         if arguments and target in _OF_NUMBERS and all(type(each) in (int, float) for each in arguments):
             return target(*arguments)
         if arguments and isinstance(arguments[0], _Mask):
@@ -893,7 +905,7 @@ class _Calls:
                 self._refuse("an index that is not of columns")
             entities = replace(value, shape=(math.prod(value.shape[:dimension]), value.shape[dimension]))
             found = self._add(Concatenate((self._elementwise(self._entities(entities)),), (part,)))
-        return replace(found, shape=shape)
+        return replace(found, shape=shape, is_whole=value.is_whole)
 
     def _call_method(self, target: str, arguments: tuple, keywords: dict, module: nn.Module) -> Any:
         value, *others = arguments
@@ -941,7 +953,7 @@ class _Calls:
             if target in _METHODS and not others:
                 return self._activate(value, _METHODS[target])
             if target in _KEPT or (target == "to" and others in ([torch.float32], [torch.float])):
-                return value
+                return replace(value, is_whole=value.is_whole and target == "contiguous")
             if target in ("flatten", "unflatten", "view", "reshape", "squeeze", "unsqueeze", "size"):
                 return self._shape_of(target, value, others, keywords)
             if target in ("split", "chunk") and [*others, *keywords]:

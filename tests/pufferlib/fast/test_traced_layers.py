@@ -428,7 +428,8 @@ class Transformer(Base):
 
     def hidden(self, observations):
         hidden = self.norm(observations)
-        attended, _ = self.attention(hidden, hidden, hidden, need_weights=False)
+        mask = observations[:, :, 0] > 1
+        attended, _ = self.attention(hidden, hidden, hidden, key_padding_mask=mask, need_weights=False)
         return torch.relu(self.body((observations + attended).flatten(1)))
 
 
@@ -597,6 +598,19 @@ class Computed(Kinds):
         return self.kind((observations[:, 0].float() * 0.5).long())[:, :6]
 
 
+class Wraps256(Base):
+    spaces = Box(0, 255, (7,), np.uint8), CHOICES
+
+    def hidden(self, observations):
+        return self.body((observations + 1).float())
+
+
+class Maxima(Attends):
+    def hidden(self, observations):
+        hidden = self.body(observations)
+        return torch.maximum(hidden[:, 0], hidden[:, 1])
+
+
 class Padded(Kinds):
     def __init__(self):
         super().__init__()
@@ -688,6 +702,8 @@ class Scales(Cell):
         (Branches, "hidden.sum() > 0"),
         (Doubles, "double"),
         (Computed, "categories that are not numbers of the observation (test_traced_layers.py, line"),
+        (Wraps256, "arithmetic of integers, which may wrap"),
+        (Maxima, "the function maximum"),
         (Padded, "Embedding with other settings"),
         (Averages, "mean over something else than entities or pixels"),
         (Compares, "the method flatten, which the kernel does not know in this form"),
