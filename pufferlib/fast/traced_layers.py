@@ -870,29 +870,21 @@ class _Calls:
             keys[place : place + 1] = [slice(None)] * (count - sum(each is not None for each in keys) + 1)
         if keys[:1] != [slice(None)] or len(keys) - keys.count(None) > count:
             self._refuse("an index that is not of columns")
-        shape, dimension = list(value.shape), 0
+        dimension = 0
         for each in keys[1:]:
             if each is None:
-                shape.insert(dimension, 1)
-                value = replace(value, shape=tuple(shape))
-                dimension += 1
-            elif each == slice(None):
-                dimension += 1
-            else:
-                is_part = isinstance(each, slice) and each.step in (None, 1)
-                first, end, _ = each.indices(shape[dimension]) if is_part else (each, 0, 1)
-                if not is_part and not isinstance(each, int):
+                value = replace(value, shape=(*value.shape[:dimension], 1, *value.shape[dimension:]))
+            elif each != slice(None):
+                size = value.shape[dimension]
+                part = each if isinstance(each, slice) else slice(each % size, each % size + 1)
+                first, end, step = part.indices(size)
+                if step != 1 or first >= end:
                     self._refuse("an index that is not of columns")
-                if is_part and first >= end:
-                    self._refuse("an empty part")
-                chosen = (first, end - first) if is_part else (first % shape[dimension], 1)
-                value = self._select(value, dimension, chosen)
-                shape = list(value.shape)
-                dimension += 1
-                if not is_part:
+                value = self._select(value, dimension, (first, end - first))
+                if part is not each:
+                    value = replace(value, shape=(*value.shape[:dimension], *value.shape[dimension + 1 :]))
                     dimension -= 1
-                    del shape[dimension]
-                    value = replace(value, shape=tuple(shape))
+            dimension += 1
         return value
 
     def _select(self, value: _Value, dimension: int, part: tuple[int, int]) -> _Value:

@@ -23,7 +23,7 @@ from pufferlib.extensions import (
     OneHot,
     reference_mingru,
 )
-from pufferlib.extensions.network_layers import GRU, Activation, Add, Affine, Concatenate, Multiply, Norm
+from pufferlib.extensions.network_layers import GRU, Activation, Add, Affine, Concatenate, Multiply, Norm, Scale
 from pufferlib.ppo import losses
 
 COEFFICIENTS = {"clip_coef": 0.2, "vf_clip_coef": 0.3, "vf_coef": 1.2, "ent_coef": 0.01}
@@ -173,7 +173,9 @@ def random_graph(draw, inputs, num_layers, recurrence=None, units=6):
 
     add_linear(0, units, "tanh")
     for _ in range(num_layers):
-        kind = any_of(["linear", "norm", "activation", "add", "multiply", "affine", "concatenate", "recurrence"])
+        kind = any_of(
+            ["linear", "norm", "activation", "add", "multiply", "affine", "scale", "concatenate", "recurrence"]
+        )
         value = draw_integer(1, len(layers))
         size = sizes[value]
         if kind == "linear":
@@ -191,6 +193,10 @@ def random_graph(draw, inputs, num_layers, recurrence=None, units=6):
             add(Multiply((add(Activation((value,), "sigmoid"), size), squashed)), size)
         elif kind == "affine":
             add(Affine((value,), (-1.5, 0.25)), size)
+        elif kind == "scale":
+            given = [0.5 + torch.rand(size if draw_integer(0, 1) else 1), 0.3 * torch.randn(size)]
+            signs = any_of([1.0, -1.0]), any_of([1.0, -1.0])
+            add(Scale((value,), *(tensor if draw_integer(0, 1) else None for tensor in given), *signs), size)
         elif kind == "concatenate":
             values, parts = [draw_integer(0, len(layers)) for _ in range(draw_integer(1, 4))], []
             for each in values:
