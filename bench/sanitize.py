@@ -59,7 +59,10 @@ class Suite:
 
 OCEAN = ("binding", "binding_arguments", "binding_fuzz", "forged_snapshots", "shared", "final_observations", "contract")
 VECTOR = ("native", "bells", "in_order", "vector_snapshots", "vector_rollouts")
-KERNELS = ("advantage_kernel", "mingru_kernel", "matmul", "network", "optimizers", "adam", "orthogonalize", "threads")
+KERNELS = (
+    *("advantage_kernel", "mingru_kernel", "matmul", "network", "network_entities", "optimizers", "adam"),
+    *("orthogonalize", "threads"),
+)
 PRODUCTS = tuple(f"tests/extensions/test_{name}.py" for name in ("matmul", "network", "orthogonalize"))
 PROGRAMS = "tests/vector/test_thread_pool.py", "tests/vector/test_bells.py"
 ONE_VARIANT = "-DKERNEL_BASELINE"  # threads share out the work alike, whatever the registers
