@@ -259,10 +259,8 @@ class _Method:
             self._value(node.value)
         elif isinstance(node, ast.Attribute):
             self._require(self._is_kept_number(node), node)
-        elif isinstance(node, ast.Subscript) and self._part(node) is not None:
+        elif isinstance(node, ast.Subscript) and (self._part(node) is not None or self._is_size(node)):
             pass
-        elif isinstance(node, ast.Subscript) and ast.unparse(node.value) in self._row_counts("{}.shape"):
-            self._require(_number(node.slice) not in (None, 0), node)
         elif isinstance(node, ast.Subscript):
             self._require(_are_columns(node.slice) or _is_maximum(node.value) and _number(node.slice) == 0, node)
             if isinstance(node.slice, ast.Tuple) and ast.unparse(node.slice.elts[0]) == "...":
@@ -370,6 +368,11 @@ class _Method:
     def _is_size(self, node: ast.expr) -> bool:
         if isinstance(node, ast.BinOp):
             return self._is_size(node.left) and self._is_size(node.right)
+        if isinstance(node, ast.Subscript) and ast.unparse(node.value) in self._row_counts("{}.shape"):
+            place = _number(node.slice)
+            if place == -1:
+                self._may_mix(node)
+            return place is not None and (place > 0 or place == -1)
         is_local = isinstance(node, ast.Name) and node.id in self._locals
         is_kept = isinstance(node, ast.Attribute) and self._is_kept_number(node)
         return _number(node) is not None or is_local or is_kept

@@ -281,6 +281,8 @@ METHODS = {
 
 
 TEXT = """
+import math
+
 import torch
 import torch.nn.functional as F
 from torch import nn
@@ -290,6 +292,7 @@ class Policy(nn.Module):
     def __init__(self):
         super().__init__()
         self.body, self.scale = nn.Linear(3, 4), 2.0
+        self.weight, self.layers = nn.Parameter(torch.zeros(1)), nn.ModuleList([nn.Linear(3, 3)])
 
     def forward(self, x):
         return self.heads(self.body(EXPRESSION))
@@ -321,6 +324,37 @@ def test_what_cannot_be_read_is_in_one_call(case, imported):
 
 def test_a_method_is_read_from_its_file(imported):
     assert RowWise(imported("x * self.scale")).reason is None
+
+
+APART = [
+    *("x.mean(dim=1)", "x.sum((1, 2), keepdim=True)", "torch.softmax(x, 1)", "x.max(1)[0]", "x.max(dim=1).values"),
+    *("x.transpose(1, 2)", "x.unflatten(1, (2, -1))", "F.one_hot(x.long(), 4)", "F.one_hot(x, num_classes=4)"),
+    *("x * (x > 0)", "~(x == 1)", "x.masked_fill(x < 0, float('-inf'))", "x.to(torch.float32) / math.sqrt(8)"),
+    *("[layer(x) for layer in self.layers]", "x.view(x.shape[0], x.shape[1] * 2, self.scale)"),
+]
+TOGETHER = [
+    *("x @ x", "torch.matmul(x, x)", "x.softmax(dim=-1)", "x.mean(-1)", "x[..., 1:]", "x.mT", "x.transpose(-2, -1)"),
+    *("x / x.shape[-1]", "F.scaled_dot_product_attention(x, x, x)", "F.linear(x, self.weight)"),
+]
+UNREAD = [
+    *("x.mean()", "x.mean(0)", "x.mean(dim=(0, 1))", "x.max()", "x.max(1)[1]", "x.softmax(0)", "F.one_hot(x)", "x[0]"),
+    *(
+        "x.transpose(0, 1)",
+        "x.sum(1) / x.shape[0]",
+        "x / x.shape[-2]",
+        "x.view(x.shape[1], -1)",
+        "[layer(x) for layer in x]",
+        "print[0]",
+    ),
+    *("x.flatten(0)", "x.unflatten(0, (2, -1))", "[y for y in self.layers if y(x)]", "x.max(1).indices"),
+]
+
+
+@pytest.mark.parametrize("expression", [*APART, *TOGETHER, *UNREAD])
+def test_what_may_mix_rows_is_in_one_call_and_may_be_traced(expression, imported):
+    found = RowWise(imported(expression))
+    assert (found.reason is None) == (expression in APART), found.reason
+    assert (found.unread is None) == (expression not in UNREAD), found.unread
 
 
 def test_a_file_that_was_edited_since_is_not_believed(imported, tmp_path):
