@@ -85,6 +85,17 @@ _SETTINGS = (
     *("stride", "padding", "dilation", "groups", "padding_mode", "start_dim", "end_dim", "p", "inplace"),
     *("eps", "normalized_shape", "elementwise_affine", "negative_slope", "alpha", "beta", "threshold"),
     *("kernel_size", "ceil_mode", "return_indices", "count_include_pad", "divisor_override"),
+    *(
+        "num_heads",
+        "dropout",
+        "batch_first",
+        "add_zero_attn",
+        "padding_idx",
+        "max_norm",
+        "scale_grad_by_freq",
+        "sparse",
+        "dim",
+    ),
 )
 """Attributes beside tensors that the modules which kernels know compute by."""
 

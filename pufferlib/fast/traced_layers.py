@@ -542,8 +542,9 @@ class _Calls:
         if type(found) in (nn.LSTMCell, nn.GRUCell) and len(others) == 1 and not keywords:
             return self._cell(found, value, *others)
         if type(found) is nn.Embedding:
-            is_plain = found.max_norm is None and found.padding_idx is None and not found.scale_grad_by_freq
-            return self._embed(value, found.weight) if is_plain else self._refuse("Embedding with other settings")
+            if found.padding_idx is not None or found.scale_grad_by_freq or found.sparse:
+                self._refuse("Embedding with other settings than its defaults")
+            return self._embed(value, found.weight)
         if type(found) is nn.MultiheadAttention:
             return self._attend_to_itself(found, arguments, keywords)
         if type(found) is nn.Softmax and isinstance(value, _Scores) and not others:
@@ -675,7 +676,10 @@ class _Calls:
     def _part(self, leaf: Leaf, first: int) -> Any:
         index = 0 if self._layout is not None else self._read(_Value(0, self.shapes[0]))
         found = self._add(Concatenate((index,), ((first, math.prod(leaf.shape)),)), leaf.shape)
-        return _Integers(found) if leaf.dtype.kind in "iu" and leaf.dtype.itemsize > 1 else found
+        if leaf.dtype == bool:
+            self.counts.update(dict.fromkeys(range(first, first + math.prod(leaf.shape)), 2))
+        is_integer = leaf.dtype.kind in "iu"
+        return _Integers(found) if is_integer and leaf.dtype.itemsize > 1 else replace(found, is_whole=is_integer)
 
     def _turn(self, value: Any, order: Sequence[int]) -> Any:
         base, before = (value.value, value.order) if isinstance(value, _Turned) else (value, range(len(value.shape)))
@@ -787,7 +791,8 @@ class _Calls:
         is_softmax = target in (torch.softmax, functional.softmax) and isinstance(arguments[0], _Scores)
         if is_softmax and [*arguments[1:2], keywords.get("dim")][0] in (-1, len(arguments[0].shape)):
             return replace(arguments[0], is_softmax=True)
-        if target is functional.scaled_dot_product_attention and not {*keywords} - {"attn_mask", "scale"}:
+        is_plain = len(arguments) <= 4 and not {*keywords} - {"attn_mask", "scale"}
+        if target is functional.scaled_dot_product_attention and is_plain:
             return self._scaled_attention(*arguments, **keywords)
         if target in _REDUCTIONS and isinstance(arguments[0], _Value):
             return self._reduce(_REDUCTIONS[target], arguments[0], arguments[1:], keywords)

@@ -444,6 +444,7 @@ class Mixed(Base):
                 "kind": Discrete(4),
                 "kinds": MultiDiscrete([3, 2]),
                 "near": Box(-90, 90, (3,), np.int16),
+                "is_open": Box(0, 1, (2,), bool),
             }
         ),
         CHOICES,
@@ -453,14 +454,16 @@ class Mixed(Base):
         super().__init__()
         self.emulated = Layout.of(self.spaces[0])
         self.sees, self.kind = nn.Conv2d(2, 6, (4, 5)), nn.Embedding(4, 6)
-        self.turns, self.others, self.body = nn.Linear(3, 6), nn.Linear(7, 6), nn.Linear(6, 6)
+        self.turns, self.others, self.body = nn.Linear(3, 6), nn.Linear(9, 6), nn.Linear(6, 6)
 
     def hidden(self, observations):
         parts = nativize(observations, self.emulated)
         place, angle = parts["pose"][0], parts["pose"][1].squeeze(1).float()
         seen = self.sees(parts["camera"] / 255.0).flatten(1)
         hot = functional.one_hot(parts["kinds"][:, 0].long(), 3).float()
-        others = self.others(torch.cat([hot, angle.unsqueeze(1), parts["near"].float() / 90], dim=1))
+        others = self.others(
+            torch.cat([hot, angle.unsqueeze(1), parts["near"].float() / 90, parts["is_open"].float()], dim=1)
+        )
         hidden = seen + self.kind(parts["kind"]) + others
         return torch.tanh(hidden + self.turns(place).max(1)[0])
 
@@ -799,6 +802,15 @@ def test_a_parameter_that_is_frozen_or_freed_and_a_constant_that_is_replaced_cou
         results.append((trainer.rollout.values.clone(), policy.body.weight.detach().clone()))
         trainer.release()
     torch.testing.assert_close(*results, rtol=5e-3, atol=5e-3)
+
+
+def test_a_setting_of_a_module_that_is_changed_later_counts_at_once(tmp_path):
+    trainer = make_trainer(Transformer, tmp_path)
+    assert trainer.computed_by == "C kernel"
+    trainer.policy.attention.dropout = 0.5
+    trainer.evaluate()
+    assert trainer.computed_by.startswith("torch (the policy Transformer has MultiheadAttention")
+    trainer.release()
 
 
 @pytest.mark.parametrize("number", [5, -1])
