@@ -70,7 +70,7 @@ _FUNCTIONS = {
 _METHODS = {"relu": "relu", "tanh": "tanh", "sigmoid": "sigmoid"}
 _KEPT = {"float", "contiguous"}  # methods of a tensor that leave its numbers
 BYTES = "bytes of a packed observation beside its parts"
-_INTEGERS = {"long": torch.int64, "int": torch.int32, "to": None}
+_CASTS = {torch.float32: "float", torch.int64: "long", torch.int32: "int", torch.bool: "bool"}
 _COMPARISONS = {
     **{operator.gt: "GREATER", operator.ge: "GREATER_EQUAL", operator.lt: "LESS", operator.le: "LESS_EQUAL"},
     **{operator.eq: "EQUAL", operator.ne: "UNEQUAL"},
@@ -616,7 +616,7 @@ class _Calls:
         keeps = keywords.get("keepdim", False) or others[1:] == (True,)
         count = len(value.shape) + 1
         dimensions = {each % count for each in (dimension if isinstance(dimension, (tuple, list)) else [dimension])}
-        kind, shape, window = Pool, value.shape[-1:], (value.shape[0], 1)
+        shape, window = value.shape[-1:], (value.shape[0], 1)
         if count == 4 and dimensions == {2, 3}:
             value, shape, window = self._image(value), value.shape[:1], value.shape[1:]
         elif count == 3 and dimensions == {1}:
@@ -624,7 +624,7 @@ class _Calls:
         else:
             self._refuse(f"{target} over something else than entities or pixels")
         shape = ((1, *shape) if count == 3 else (*shape, 1, 1)) if keeps else shape
-        found = self._add(kind((self._elementwise(value),), window, 1, 0, target in ("max", "amax")), shape)
+        found = self._add(Pool((self._elementwise(value),), window, 1, 0, target in ("max", "amax")), shape)
         if target == "sum":
             return self._arithmetic(Multiply, found, float(math.prod(window)))
         return (found, None) if target == "max" else found
@@ -906,6 +906,8 @@ class _Calls:
 
     def _call_method(self, target: str, arguments: tuple, keywords: dict, module: nn.Module) -> Any:
         value, *others = arguments
+        if target == "to" and len(others) == 1 and isinstance(others[0], torch.dtype):
+            target, others = _CASTS.get(others[0], target), []
         if isinstance(value, _Deviation):
             if target == "exp":
                 return replace(value, is_exponential=True)
@@ -933,15 +935,13 @@ class _Calls:
             return value
         if isinstance(value, _Integers):
             is_kept = not self.dtype.is_floating_point or self._layout is not None
-            if target in ("float",) or (target == "to" and others == [torch.float32]):
+            if target == "float":
                 return value.value if is_kept else self._refuse("numbers without what stands behind the point")
-            if target in _INTEGERS or target in ("contiguous",):
+            if target in ("long", "int", "contiguous"):
                 return value
             return _Integers(self._shape_of(target, value.value, others, keywords))
         if isinstance(value, _Value):
-            if target in _INTEGERS and others == [each for each in [_INTEGERS[target]] if target == "to"]:
-                return _Integers(value)
-            if target == "to" and others in ([torch.int64], [torch.int32]):
+            if target in ("long", "int"):
                 return _Integers(value)
             if target == "bool" and not others:
                 return self._call_function(operator.ne, (value, 0), {}, module)
@@ -949,7 +949,7 @@ class _Calls:
                 return self._reduce(target, value, tuple(others), keywords)
             if target in _METHODS and not others:
                 return self._activate(value, _METHODS[target])
-            if target in _KEPT or (target == "to" and others in ([torch.float32], [torch.float])):
+            if target in _KEPT:
                 return replace(value, is_whole=value.is_whole and target == "contiguous")
             if target in ("flatten", "unflatten", "view", "reshape", "squeeze", "unsqueeze", "size"):
                 return self._shape_of(target, value, others, keywords)
@@ -969,8 +969,6 @@ class _Calls:
             shape = [*sizes[:first], *middle, *sizes[last + 1 :]]
         elif target in ("squeeze", "unsqueeze") and len(given) == 1:
             place = given[0] % (len(sizes) + (target == "unsqueeze"))
-            if place == len(sizes) == 1 and target == "squeeze":
-                return value
             if target == "unsqueeze" and place > 0:
                 shape = [*sizes[:place], 1, *sizes[place:]]
             elif place > 0 and target == "squeeze":
