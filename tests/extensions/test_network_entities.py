@@ -6,10 +6,19 @@ import math
 import pytest
 import torch
 from hypothesis import assume, given, reject, settings, strategies as st
-from network_truth import COEFFICIENTS, Truth, assert_learns_like_the_truth, random_minibatch
+from network_truth import (
+    COEFFICIENTS,
+    Truth,
+    assert_learns_like_the_truth,
+    assert_rounds_little,
+    random_layers,
+    random_minibatch,
+    random_observations,
+)
 
 from pufferlib.errors import APIUsageError
 from pufferlib.extensions import Convolution, Layers, Linear, Network
+from pufferlib.extensions.network import has_bfloat16
 from pufferlib.extensions.network_layers import (
     Activation,
     Add,
@@ -91,6 +100,18 @@ def test_attention_of_entities_matches_float64(
     layers.append(Pool((len(layers),), (entities, 1), 1, 0, is_largest))
     constants = [layers[7].weight] if mask == "pairs" else []  # behind which there is no gradient
     check(with_head(layers, (numbers,), constants=constants), torch.randn(segments, 2, numbers), segments)
+
+
+@pytest.mark.skipif(not has_bfloat16(), reason="needs a processor with AVX512-BF16")
+def test_entities_in_bfloat16_round_little():
+    torch.manual_seed(6)
+    layers = [
+        *(Arrange((0,), (6, 5)), Linear((1,), random(24, 6), torch.randn(24), "tanh", of_each=True)),
+        *(Linear((2,), random(24, 24), None, of_each=True), Attention((3, 3, 2), 3, 0.3)),
+        *(Linear((4,), random(33, 24), torch.randn(33), of_each=True), Pool((5,), (5, 1), 1, 0, False)),
+    ]
+    layers = with_head(layers, (30,))
+    assert_rounds_little(layers, torch.randn(40, 2, 30), random_minibatch(layers, 40, 40, 2))
 
 
 @pytest.mark.parametrize("is_safe", [False, True])
@@ -204,8 +225,6 @@ def test_constants_have_no_gradient_and_shared_parameters_have_the_sum_of_all():
 
 @pytest.mark.parametrize("kind", ["convolution", "image", "one_hot", "log_std"])
 def test_any_layer_may_be_a_constant(kind):
-    from network_truth import random_layers, random_observations
-
     torch.manual_seed(3)
     cases = {"image": {"image": (2, 5, 6), "convolutions": ((7, 2, 1),), "width": 9}, "one_hot": {"counts": (3, 2, 4)}}
     layers = random_layers(**{**cases, "convolution": cases["image"], "log_std": {"numbers": 3}}[kind])
