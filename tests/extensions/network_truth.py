@@ -304,9 +304,11 @@ def reference_lstm(inputs, hidden, memory, resets, *parameters):
 class Truth:
     """The same policy in plain torch and float64."""
 
-    def __init__(self, layers):
+    def __init__(self, layers, noise=0.0):
         self.layers = layers
-        self.doubles = {id(tensor): tensor.double().requires_grad_() for tensor in layers.parameters()}
+        doubles = {id(tensor): tensor.double() for tensor in layers.parameters()}
+        doubles = {name: tensor * (1 + noise * torch.randn_like(tensor)) for name, tensor in doubles.items()}
+        self.doubles = {name: tensor.requires_grad_() for name, tensor in doubles.items()}
         self.parameters = list(self.doubles.values())
         self.log_std = None if layers.log_std is None else self.doubles[id(layers.log_std)]
         self.kinks = []  # what has another slope on the other side of 0
@@ -457,6 +459,18 @@ def assert_rounds_little(layers, observations, minibatch, coefficients=COEFFICIE
         assert (gradient - expected).norm() <= 0.1 * expected.norm().clamp(min=1e-3)  # a ReLU near 0 may turn
     torch.testing.assert_close(learned.ratios.double(), loss.ratio, rtol=0.05, atol=0.01)
     torch.testing.assert_close(learned.values.double(), expected_values, rtol=0.02, atol=0.05)
+
+
+def is_well_conditioned(layers, observations, minibatch):
+    """Whether weights that differ as float32 rounds give the same gradients: else float32 cannot tell what is right."""
+    pairs = []
+    for noise in (0.0, 3e-7):
+        truth = Truth(layers, noise)
+        pairs.append(torch.autograd.grad(truth.loss(observations, minibatch)[0].total, truth.parameters))
+    return all(
+        (gradient - other).abs().max() <= 5e-6 * gradient.abs().max().clamp(min=1e-3)
+        for gradient, other in zip(*pairs, strict=True)
+    )
 
 
 def assert_learns_like_the_truth(layers, observations, minibatch, coefficients=COEFFICIENTS):
