@@ -144,7 +144,7 @@ def nvrtc_is_missing():
 @pytest.mark.parametrize("name", params(COMPILED))
 def test_nvrtc_compiles_every_header(name, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert b"puffer_env_step" in cuda_library.cubin(complete_program(name), "sm_90")
+    assert b"puffer_env_step" in cuda_library.machine_code(complete_program(name), "sm_90")
 
 
 def test_sources_that_are_not_there_are_told_of(tmp_path):
