@@ -206,7 +206,8 @@ def choose_backend(
         device: of the policy.
         loss: the loss that is minimised.
     """
-    is_captured = device.type == "cuda" and config.cuda_graphs and not config.compile
+    is_nvidia = device.type == "cuda" and torch.version.cuda is not None
+    is_captured = is_nvidia and config.cuda_graphs and not config.compile
     reason = _why_torch(config, device, loss)
     row_wise, layers = None, None
     if reason is None:
