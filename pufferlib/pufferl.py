@@ -182,11 +182,10 @@ class PuffeRL:
                 segments are drawn evenly, a minibatch is a quarter of the batch, but at most 1,024 steps, or a 128th of
                 a batch of more than 131,072, and every epoch is logged.
 
-        These numbers are for a full vector: a PufferEnv of 64 agents or more, whose default policy has a MinGRU layer
-        after two layers of 64. With fewer agents, what is not given follows from the spaces, the number of agents, and
-        whether the policy is recurrent: batches of 2,048 steps or more, minibatches of single steps, more epochs and
-        normalised rewards. `chosen` and the first lines of `learn` list the values; pufferlib/config/automatic.py is
-        the table.
+        These numbers are for a full vector: a PufferEnv of 64 agents or more. With fewer agents, what is not given
+        follows from the spaces, the number of agents, and whether the policy is recurrent: batches of 2,048 steps or
+        more, minibatches of single steps, more epochs and normalised rewards. `chosen` and the first lines of `learn`
+        list the values; pufferlib/config/automatic.py is the table.
 
         Raises:
             APIUsageError: if the arguments fit neither form, or an output of the policy does not fit the environment.

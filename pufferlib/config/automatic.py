@@ -203,18 +203,12 @@ LINES = (
     Line(
         "a full vector",
         lambda facts: facts.is_full_vector,
-        {
-            "train.minibatch_size": 1_024,
-            "policy.hidden_size": 64,
-            "policy.num_layers": 2,
-            "base.rnn_name": "MinGRU",
-        },
+        {"train.minibatch_size": 1_024, "policy.hidden_size": 64, "policy.num_layers": 2},
         "minibatches: puffer_cartpole 0.83 after 2 M steps, 0.21 by 8,192; bandit 0.92 after 1 M, 0.84; stochastic "
         "0.81 and 0.83; of batches of 131,072, where 4,096 would be as many as before: multiagent 0.81 and 0.41 after "
         "1 M, rware 35 and 14 after 4 M, trash_pickup 1.00 and 0.95 after 3 M. Layers: cartpole 0.34 after 0.6 M, 0.23 "
         "by one of 128; squared 0.26 after 1 M, 0.20; pong -15 and -21. After as many steps as their ini has or fewer: "
-        "pong 12.4 after 6 M, squared 0.68 after 5 M, password 0.99 after 3 M. MinGRU: memory 0.96 after 1 M, 0.26 "
-        "without; a step of training takes 1.7 to 2 times as long",
+        "pong 12.4 after 6 M, squared 0.68 after 5 M, password 0.99 after 3 M",
     ),
     # Choices keep the rewards as they are: squared 0.57 after 1 M steps, and 0.16 by normalised ones.
     Line(

@@ -35,7 +35,7 @@ from pufferlib.errors import APIUsageError, ConfigError
 from pufferlib.families import catalog
 from pufferlib.fast.device_collector import suits
 from pufferlib.loggers import Logger
-from pufferlib.models import Default, MinGRUWrapper
+from pufferlib.models import Default
 from pufferlib.policy import init_args, make_module, normalized
 from pufferlib.ppo.learner import Loss
 from pufferlib.ppo.losses import ppo_loss
@@ -429,29 +429,24 @@ def _check_fits(env: PufferEnv | vector.Vector, num_envs: int | str, num_workers
 
 
 def _default_policy(env: object, vecenv: vector.Vector, seed: int, choice: Choice) -> nn.Module:
-    base, settings = choice.settings("base"), choice.settings("policy")
-    policy_class = vars(models)[base.get("policy_name", Default.__name__)]
+    name, settings = choice.settings("base").get("policy_name", Default.__name__), choice.settings("policy")
+    policy_class = vars(models)[name]
     if isinstance(env, str):
         own_class = policy_classes(load_config(env))[0]
         if own_class not in (Default, policy_class):
-            policy_class, settings, base = own_class, {}, {}
+            policy_class, settings = own_class, {}
     with borrowed_generator(seed):
-        policy = make_module(policy_class, vecenv, **settings)
-        if "rnn_name" not in base:
-            return policy
-        sizes = {"input_size": policy.hidden_size, "hidden_size": policy.hidden_size}
-        return make_module(MinGRUWrapper, vecenv, policy, **sizes)
+        return make_module(policy_class, vecenv, **settings)
 
 
 def _chosen_texts(
     choice: Choice, config: Mapping[str, Any], given: Mapping[str, Any], policy: nn.Module
 ) -> Sequence[str]:
-    values = {f"train.{name}": value for name, value in config.items() if name not in given}
-    if not choice.facts.is_own_policy:
-        inner = policy
-        if isinstance(policy, MinGRUWrapper):
-            inner, values["base.rnn_name"] = policy.policy, "MinGRU"
-        values |= {f"policy.{name}": value for name, value in (init_args(inner) or {}).items()}
+    made_with = init_args(policy) or {}
+    values = {
+        **{f"train.{name}": value for name, value in config.items() if name not in given},
+        **({} if choice.facts.is_own_policy else {f"policy.{name}": value for name, value in made_with.items()}),
+    }
     left_out = [] if config["anneal_lr"] else ["lr_schedule"]  # which then means nothing
     decided = choice.reasons(without=[f"train.{name}" for name in (*given, *left_out)])
     texts = []

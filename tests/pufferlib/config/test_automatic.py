@@ -303,7 +303,7 @@ def test_the_first_lines_tell_what_was_chosen(capsys):
 
 def test_a_full_vector_says_little():
     trainer = trained_with(pufferlib.make("puffer_cartpole", num_envs=64))
-    assert trainer.chosen == ("a full vector: minibatch_size 1024, hidden_size 64, num_layers 2, rnn_name MinGRU",)
+    assert trainer.chosen == ("a full vector: minibatch_size 1024, hidden_size 64, num_layers 2",)
 
 
 @pytest.mark.slow
