@@ -11,7 +11,7 @@ import sysconfig
 
 import golden
 import pytest
-from contract import COMPILED
+from contract import COMPILED, OF_EACH_KIND
 from environments import CountingEnv
 from rollouts import digest, make_quietly, rollout
 
@@ -29,12 +29,21 @@ VARIANTS = [
 
 
 @pytest.mark.parametrize("name", COMPILED)
+def test_an_ocean_environment_gives_its_golden_rollout_on_any_number_of_threads(name):
+    reference = golden.fingerprint(name, backend="Serial")
+    for threads in (2, 7):
+        assert golden.fingerprint(name, backend="Native", num_workers=threads) == reference
+    if GOLDEN["library"] == golden.library_fingerprint() or not golden.calls_the_library(name):
+        assert GOLDEN["hashes"].get(name) == reference, f"where that is meant: python tests/vector/golden.py {name}"
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name in OF_EACH_KIND else pytest.mark.slow) for name in COMPILED]
+)
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_every_backend_gives_the_same_rollout_of_an_ocean_environment(name):
     reference = golden.fingerprint(name, backend="Serial")
     assert [golden.fingerprint(name, **variant) for variant in VARIANTS] == [reference] * len(VARIANTS)
-    if GOLDEN["library"] == golden.library_fingerprint() or not golden.calls_the_library(name):
-        assert GOLDEN["hashes"].get(name) == reference, f"where that is meant: python tests/vector/golden.py {name}"
 
 
 @pytest.mark.slow
