@@ -299,6 +299,7 @@ def test_what_a_failing_database_left_runs_again(tmp_path, scripted, monkeypatch
     with monkeypatch.context() as patches, pytest.raises(StorageError, match="the connection unexpectedly; restore"):
         monkeypatch = patches
         run_sweep(ENV, args, SPACE, on_change=break_off)
+    monkeypatch.setattr("pufferlib.sweep.driver.HEARTBEAT_SECONDS", 0.05)
     monkeypatch.setattr("pufferlib.sweep.study.GRACE_SECONDS", 1)
     state = run_sweep(ENV, args, SPACE)
     assert states(state.study) == [TrialState.FAIL, TrialState.COMPLETE]
