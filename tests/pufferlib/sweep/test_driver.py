@@ -101,14 +101,14 @@ def test_drivers_that_follow_each_other_do_not_propose_the_same(tmp_path, script
 
 
 @quiet
-@pytest.mark.parametrize("storage", ["{}/mine.db", "sqlite:///{}/mine.db"])
+@pytest.mark.parametrize("storage", ["{}/mine.db", pytest.param("sqlite:///{}/mine.db", marks=pytest.mark.slow)])
 def test_drivers_side_by_side_run_exactly_as_many_trials_as_asked_for(tmp_path, scripted, storage):
     args = sweep_args(tmp_path, num_trials=11, workers=2, storage=storage.format(tmp_path))
     threads = [threading.Thread(target=run_sweep, args=(ENV, args, SPACE)) for _ in range(3)]
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join(600)
     trials = Sweep(ENV, args, SPACE).state.trials
     uncounted = uncounted_numbers(trials)
     counted = [trial for trial in trials if trial.number not in uncounted]
@@ -375,7 +375,7 @@ def test_drivers_share_the_confirmations(tmp_path, scripted):
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join(600)
     confirmed = [(task.number, task.seed) for task in scripted.tasks if task.seed is not None]
     assert len(set(confirmed)) == 8
     assert len(confirmed) <= 12  # those that two drivers claim in the same moment run twice
