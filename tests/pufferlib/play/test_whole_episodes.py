@@ -16,6 +16,7 @@ from pufferlib.play.scores import final_episodes, play_whole_episodes
 
 pytestmark = pytest.mark.usefixtures("in_tmp_path")
 
+weekly = pytest.mark.weekly
 SHORT, LONG = 5, 100
 
 
@@ -150,8 +151,8 @@ def test_what_goes_wrong_in_the_last_play_costs_no_training(monkeypatch, capsys)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["puffer_maze", "puffer_cartpole", "puffer_freeway"])
-@pytest.mark.parametrize("steps", [150_000, 400_000, 1_000_000, 2_500_000])
+@pytest.mark.parametrize("name", ["puffer_maze", "puffer_cartpole", pytest.param("puffer_freeway", marks=weekly)])
+@pytest.mark.parametrize("steps", [150_000, *(pytest.param(n, marks=weekly) for n in (400_000, 1_000_000, 2_500_000))])
 def test_a_run_of_any_length_is_scored_like_a_thousand_evaluated_episodes(name, steps):
     args, logs = train(name, steps)
     args["load_model_path"] = "latest"
