@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from checked_headers import quick_params
+from checked_headers import params, quick_params
 
 from pufferlib import ocean
 
@@ -36,8 +36,17 @@ def is_gcc() -> bool:
 
 needs_gcc = pytest.mark.skipif(not is_gcc(), reason="needs GCC and nm")
 every_header = pytest.mark.parametrize("name", HEADERS)
-built = [*zip(HEADERS, quick_params(f"{ocean.PREFIX}{name}" for name in HEADERS), strict=True)]
-every_built_header = pytest.mark.parametrize("name", [pytest.param(name, marks=found.marks) for name, found in built])
+
+
+def headers_of(choose):
+    """The headers for `parametrize`, marked as `choose` marks their environments."""
+    marked = choose(f"{ocean.PREFIX}{name}" for name in HEADERS)
+    return pytest.mark.parametrize(
+        "name", [pytest.param(name, marks=each.marks) for name, each in zip(HEADERS, marked, strict=True)]
+    )
+
+
+every_built_header = headers_of(quick_params)
 
 
 def check(command, **kwargs):
@@ -74,7 +83,7 @@ def test_a_header_is_clean_cpp17(name, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("nvcc") is None, reason="needs nvcc; no GPU is needed")
-@every_header
+@headers_of(params)
 def test_a_header_is_cuda_device_code(name, tmp_path):
     env = struct_name(name)
     kernel = f"""
