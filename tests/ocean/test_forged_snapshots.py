@@ -73,7 +73,7 @@ def played(case: Case, num_envs: int = 1, steps: int = 100):
 def test_a_tampered_snapshot_is_refused_or_played(name):
     generator = np.random.default_rng(0)
     env, accepted, refused = played(Case(name)), 0, 0
-    for _ in range(400):
+    for _ in range(200):
         snapshot = env.snapshot()
         try:
             env.restore(tampered(snapshot, generator))
