@@ -113,6 +113,7 @@ def test_recurrent_policies_train(wrapper):
     assert not torch.equal(weights(trainer), before)
 
 
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")  # the start method that is quick to test
 def test_processes_give_the_serial_rollout():
     def history(**options):
         vecenv = vector.make(Steering, env_kwargs={"num_envs": 3}, num_envs=2, seed=5, **options)
@@ -125,7 +126,7 @@ def test_processes_give_the_serial_rollout():
         return steps
 
     expected = history(backend="Serial")
-    found = history(backend="Multiprocessing", num_workers=2)
+    found = history(backend="Multiprocessing", num_workers=2, context="fork")
     assert all(np.array_equal(*pair) for pair in zip(expected, found, strict=True))
     assert sum(step.sum() for step in expected[2::2]) > 0
 

@@ -63,7 +63,7 @@ def is_trial(process):
         return False
 
 
-def wait_until(holds, seconds=60):
+def wait_until(holds, seconds=600):
     """Waits for something; what it gives at last."""
     deadline = time.monotonic() + seconds
     while not (found := holds()):

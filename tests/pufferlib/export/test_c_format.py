@@ -27,6 +27,10 @@ from pufferlib.spaces import Layout
 
 pytestmark = pytest.mark.skipif(c_format.compiler() is None, reason="needs a C compiler")
 every_case = pytest.mark.parametrize("name", CASES)
+QUICK = ("mingru", "mixed", "images", "few categories")
+every_kind = pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in CASES]
+)
 TESTS_IN_C = Path(__file__).parents[2] / "c"
 INSTRUCTIONS = Path("/proc/cpuinfo")
 WARNINGS = ["-Wall", "-Wextra", "-Werror"]
@@ -90,7 +94,7 @@ def test_so_it_does_at_full_speed_for_any_number_of_agents(name, rows):
     assert_agrees(policy, env, drawn(env, steps=4, rows=rows), "-O3", "-march=native")
 
 
-@every_case
+@every_kind
 @pytest.mark.parametrize("optimization", ["-O1", pytest.param("-O3", marks=pytest.mark.slow)])
 def test_so_it_does_row_by_row_where_memory_is_scarce(name, optimization):
     policy, env = CASES[name]()
@@ -151,7 +155,7 @@ def test_actions_are_drawn_with_the_probabilities_of_torch():
 # --- the text
 
 
-@every_case
+@every_kind
 def test_it_is_clean_c11_and_cpp17_that_calls_nothing_but_math_and_memory(name, tmp_path):
     policy, env = CASES[name]()
     writer, files = written(policy, env)

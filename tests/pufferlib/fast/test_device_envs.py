@@ -38,6 +38,9 @@ def make(name, num_agents=golden.NUM_AGENTS, backend="Device"):
 QUICK = ("puffer_breakout", "puffer_g2048", "puffer_go", "puffer_target")  # one agent, a shared table, search, several
 
 
+OTHERS = [name for name in COMPILED if name not in QUICK]
+
+
 def played(name, device="cpu"):
     """The hash of the golden episodes, by the kernels."""
     vecenv = make(name)
@@ -58,7 +61,11 @@ def assert_golden(name, found):
 
 @needs_emulator
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in COMPILED]
+    "name",
+    [
+        *QUICK,
+        *(pytest.param(*param.values, marks=(*param.marks, pytest.mark.slow)) for param in params(OTHERS)),
+    ],
 )
 def test_the_kernels_play_the_golden_episodes(name, device_emulator):  # noqa: F811
     assert_golden(name, played(name))
