@@ -5,11 +5,6 @@ import os
 
 import hypothesis
 import pytest
-from hypothesis import settings
-
-# The same examples in every run; `--hypothesis-profile default` looks for others.
-settings.register_profile("same", derandomize=True)
-settings.load_profile("same")
 
 # One thread for torch: tests run side by side on few cores, where threads that wait for each other are very slow.
 os.environ["OMP_NUM_THREADS"] = "1"  # before torch is imported, and inherited by subprocesses
