@@ -12,7 +12,6 @@ import json
 import math
 import os
 import re
-import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -37,7 +36,7 @@ from pufferlib.runs.state_check import (
     compare,
     describe,
     expected_learning,
-    outline,
+    read_archive,
 )
 from pufferlib.runs.trainer_state import Progress, TrainerParts, learning_state, load_learning_state
 
@@ -63,21 +62,15 @@ def save(path: Path, content: object) -> None:
 def load(path: Path) -> Any:
     """Loads what `save` wrote, without running code from it."""
     with _opened(path) as file:
-        outline(file)
         if os.fstat(file.fileno()).st_size > usable_memory_bytes():
             raise CheckpointError(f"{path} is larger than the memory of this machine; use one that is smaller")
-        with zipfile.ZipFile(file) as archive:
-            damaged = archive.testzip()
-        if damaged is not None:
-            raise Refused(f"its part {describe(damaged)} fails the checksum")
-        file.seek(0)
-        return torch.load(file, map_location="cpu", weights_only=True)
+        return read_archive(file)
 
 
 def read_outline(path: Path) -> Any:
     """Returns what `load` would, with tensors on torch's `meta` device, which takes no memory for them."""
     with _opened(path) as file:
-        return outline(file)
+        return read_archive(file, has_numbers=False)
 
 
 @contextlib.contextmanager

@@ -5,7 +5,6 @@ import pickle
 import subprocess
 import sys
 import time
-import zipfile
 
 import pytest
 import torch
@@ -153,17 +152,6 @@ def test_a_truncated_file_is_refused(path, saved_bytes, length):
     path.write_bytes(saved_bytes[: int(length * len(saved_bytes)) if isinstance(length, float) else length])
     with pytest.raises(CheckpointError, match="is damaged"):
         load(path)
-
-
-def test_what_a_strangers_archive_calls_its_parts_is_told_in_one_line(tmp_path):
-    path = tmp_path / "strange.pt"
-    save(path, {})
-    with zipfile.ZipFile(path, "a") as archive:
-        archive.writestr("one\nline \x1b[2J" + "long" * 100, b"content")
-    path.write_bytes(path.read_bytes().replace(b"content", b"contend"))
-    with pytest.raises(CheckpointError, match=r"or no checkpoint \(its part 'one\\nline \\x1b\[2J") as raised:
-        load(path)
-    assert str(raised.value).isprintable() and len(str(raised.value)) < 400
 
 
 class Payload:
