@@ -22,6 +22,7 @@ from optuna.trial import FrozenTrial, TrialState
 
 from pufferlib.config import SweepConfig
 from pufferlib.errors import ConfigError
+from pufferlib.machine import usable_memory_bytes
 from pufferlib.runs.stopping import StopRequest
 from pufferlib.seeding import mix_seed
 from pufferlib.sweep.proposal import make_sampler
@@ -60,7 +61,7 @@ from pufferlib.sweep.study import (
     quiet_optuna,
     study_place,
 )
-from pufferlib.sweep.trial_config import TrialTask, memory_limit, trial_args, trial_settings
+from pufferlib.sweep.trial_config import TrialTask, trial_args, trial_settings
 from pufferlib.sweep.trial_process import Slots, TrialProcess
 
 TICK_SECONDS = 0.25  # between two looks at what runs
@@ -132,7 +133,8 @@ class Sweep:
         train = {**args["train"], "data_dir": str(place.folder)}
         log = {**args["log"], **dict.fromkeys(SERVICES, False)}  # the sweep has a run there, its trials have none
         self._args = {**args, "train": train, "log": log}
-        self._slots, self._memory_bytes = Slots(config), memory_limit(args["sweep"], "cpu")
+        self._slots, memory_gb = Slots(config), config.trial_memory_gb
+        self._memory_bytes = usable_memory_bytes() / config.workers if memory_gb is None else 1e9 * memory_gb
         self._trials: dict[int, optuna.Trial] = {}  # those that this driver runs, by number
         self._reported: dict[int, set[int]] = {}  # tenths of their runs that the study knows
         self._errors: list[str] = []  # of the trials of this driver so far

@@ -20,7 +20,7 @@ from pufferlib.pufferl import PuffeRL
 from pufferlib.runs.calls import AnyLogger
 from pufferlib.runs.loaders import resolve_device
 from pufferlib.runs.training import train_run
-from pufferlib.sweep.trial_config import TrialTask, fit_to_environments, memory_limit
+from pufferlib.sweep.trial_config import TrialTask, fit_sizes
 from pufferlib.vector import Vector
 
 LOGS = 50  # of a run at least: enough for a curve whose points are means over several
@@ -211,12 +211,12 @@ def train_watched(task: TrialTask, send: SendMessage) -> None:
     if count > 1:
         args["train"]["device"] = f"cuda:{task.slot % count}"
     device_type = resolve_device(args["train"]["device"]).type
-    limit = memory_limit({"trial_memory_gb": task.memory_bytes / 1e9}, device_type)
     search = MetricSearch(task.metric, task.env_name, bool(args["train"].get("evaluations")), task.is_metric_known)
     trainers: list[WatchedTrainer] = []
 
     def make_trainer(config: dict[str, Any], vecenv: Vector, policy: nn.Module, logger: AnyLogger) -> WatchedTrainer:
-        for note in fit_to_environments(args, vecenv, device_type, limit):  # where only the environments know them
+        args["train"], notes = fit_sizes(args["train"], vecenv.num_agents, device_type)
+        for note in notes:  # where only the environments know them
             say(note)
         changed = {name: value for name, value in args["train"].items() if config[name] != value}
         trainer = WatchedTrainer({**config, **changed}, vecenv, policy, logger)

@@ -28,7 +28,7 @@ class ScriptedProcess:
 
     def __init__(self, task, config, cores):
         self.task = task
-        self.curve, self.progress, self.cost, self.metric = LearningCurve(), 0.0, 0.0, None
+        self.curve, self.progress, self.found, self.metric = LearningCurve(), 0.0, Outcome(), None
         self.started, self.outcome, self.waitables = time.monotonic(), None, []
         self.tenth, self.stopped = 0, None
         ScriptedProcess.tasks.append(task)
@@ -44,13 +44,13 @@ class ScriptedProcess:
             self.end(**found)
         elif found is not None:
             self.tenth += 1
-            self.progress, self.cost, self.metric = self.tenth / 10, float(self.tenth), "environment/perf"
-            self.curve.add(self.progress, self.cost, found)
+            self.progress, self.found.cost, self.metric = self.tenth / 10, float(self.tenth), "environment/perf"
+            self.curve.add(self.progress, self.found.cost, found)
             if self.tenth == 10:
                 self.end()
 
     def end(self, **ending):
-        found = {"cost": self.cost, "curve": self.curve.rows(), "run_folder": "f", "fitted": {}}
+        found = {"cost": self.found.cost, "curve": self.curve.rows(), "run_folder": "f", "fitted": {}}
         self.outcome = Outcome(**{"score": self.curve.final_score, **found, **ending})
 
     def stop(self, reason):
