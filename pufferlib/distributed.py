@@ -205,8 +205,7 @@ class Ranks:
     def wait(self, work: dist.Work, tensor: Tensor) -> None:
         """Waits until an operation on a tensor has ended, or for two turns after a process was lost.
 
-        Raises:
-            RankError: if the message does not get through; it names the lost process.
+        Raises RankError if the message does not get through; it names the lost process.
         """
         is_any_lost = False
         with self._naming_the_lost():
@@ -242,8 +241,7 @@ class Ranks:
     def require_same(self, facts: Mapping[str, str]) -> None:
         """Compares facts, by name, with those of all other processes.
 
-        Raises:
-            RankError: if they differ; it names a fact and its value in each process.
+        Raises RankError if they differ; it names a fact and its value in each process.
         """
         found = self.gather(dict(facts))
         differing = [name for name in dict.fromkeys(itertools.chain(*found)) if len({f.get(name) for f in found}) > 1]
@@ -396,9 +394,7 @@ def connect() -> Ranks:
 
     The first call connects all of them. A torch process group that exists already is used. On a machine that several
     processes share, torch gets this process's share of the cores, in place of the single thread that torchrun sets.
-
-    Raises:
-        RankError: if the processes cannot be connected, or WORLD_SIZE is no number.
+    Raises RankError if the processes cannot be connected, or WORLD_SIZE is no number.
     """
     return _connected() if dist.is_initialized() or _is_started_with_others() else Ranks()
 

@@ -61,11 +61,7 @@ SHELLS = ("bash", "zsh", "fish")
 
 
 def script(shell: str) -> str:
-    """Returns the script of a shell, whose first lines say how to install it.
-
-    Raises:
-        APIUsageError: if there is none for it.
-    """
+    """Returns the script of a shell, whose first lines say how to install it; APIUsageError if there is none for it."""
     if shell not in SHELLS:
         remedy = nearest(shell, SHELLS) or f"; there are {', '.join(SHELLS)}"
         raise APIUsageError(f"there is no completion for the shell {shell!r}{remedy}")

@@ -130,11 +130,7 @@ def environment_in_files(tokens: Sequence[str]) -> str | None:
 
 
 def read_ini(path: Path) -> dict[str, dict[str, str]]:
-    """Returns the texts of an ini file, by section and key.
-
-    Raises:
-        ConfigError: if it is no ini file.
-    """
+    """Returns the texts of an ini file, by section and key; ConfigError if it is no ini file."""
     parser = configparser.ConfigParser(interpolation=None, inline_comment_prefixes=("#", ";"))
     parser.optionxform = str  # keys keep their case
     try:
@@ -200,13 +196,11 @@ def _described(path: Path) -> dict[str, dict[str, Any]]:
 def policy_classes(args: Mapping[str, Any]) -> tuple[type, type | None]:
     """Returns the policy's class, and that of the recurrent layer around it or None.
 
-    Both are looked for in an Ocean environment's own `torch.py`, where it has one, then in `pufferlib.models`.
+    Both are looked for in an Ocean environment's own `torch.py`, where it has one, then in `pufferlib.models`. Raises
+    ConfigError if there is no class of that name.
 
     Args:
         args: the nested dict of `load_config`; `env_name`, `policy_name` and `rnn_name` count.
-
-    Raises:
-        ConfigError: if there is no class of that name.
     """
     modules = _policy_modules(args["env_name"])
     rnn_name = args["rnn_name"]
@@ -231,15 +225,12 @@ def policy_arguments(args: Mapping[str, Any], section: str, cls: type) -> dict[s
     """Returns the keyword arguments of the policy's class, or the recurrent layer's, as the types that it declares.
 
     The environment's inis speak of the class that they name: where another one was chosen, what they say and it does
-    not have is left out.
+    not have is left out. Raises ConfigError if a name is unknown or a value has the wrong type.
 
     Args:
         args: the nested dict of `load_config`.
         section: `policy` or `rnn`.
         cls: the class that `<section>_name` chose.
-
-    Raises:
-        ConfigError: if a name is unknown or a value has the wrong type.
     """
     given, known = args[section], class_settings(section, cls)
     if any(name not in known for name in given):
@@ -283,11 +274,8 @@ def _find(modules: list[ModuleType], setting: str, name: str, suffix: str) -> ty
 def check_config(args: Mapping[str, Any]) -> None:
     """Checks every setting, those of the environment's and the policy's classes included.
 
-    It imports torch, for the policy's class.
-
-    Raises:
-        ConfigError: naming the first setting that is unknown, of the wrong type or out of bounds.
-        UnknownEnvironmentError: if there is no such environment.
+    It imports torch, for the policy's class. Raises ConfigError, naming the first setting that is unknown, of the wrong
+    type or out of bounds, and UnknownEnvironmentError if there is no such environment.
     """
     require_sections(args)
     BaseConfig.from_dict({name: value for name, value in args.items() if not isinstance(value, Mapping)})

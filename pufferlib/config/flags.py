@@ -219,8 +219,7 @@ class FlagTable:
     def parse(self, tokens: Iterable[str]) -> Found:
         """Returns the settings and checked values that a command line holds, in its order.
 
-        Raises:
-            ConfigError: if a flag is unknown, its value is missing or does not fit, or something is no flag at all.
+        Raises ConfigError if a flag is unknown, its value is missing or does not fit, or something is no flag at all.
         """
         waiting = list(tokens)
         found = []
@@ -279,13 +278,10 @@ def parse_options(tokens: Iterable[str], options: type[Section]) -> tuple[list[s
     """Reads what follows a command that takes no environment: words, and its own options anywhere among them.
 
     A yes-or-no option takes no word that is neither: `--terminal latest` is an option and a word; `--no-video` is
-    `--video False`.
+    `--video False`. Raises ConfigError if a flag is unknown, its value is missing or does not fit.
 
     Returns:
         The words, and the values of all options by name.
-
-    Raises:
-        ConfigError: if a flag is unknown, its value is missing or does not fit.
     """
     known = options.settings()
     values = {name: one.default for name, one in known.items()}

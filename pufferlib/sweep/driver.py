@@ -91,7 +91,9 @@ def run_sweep(
 ) -> SweepState:
     """Searches until the trials of the study or the minutes are used up, and runs the best again on fresh seeds.
 
-    Ctrl-C, SIGTERM and SIGHUP end it: trials that run are stopped, and run again when the sweep continues.
+    Ctrl-C, SIGTERM and SIGHUP end it: trials that run are stopped, and run again when the sweep continues. Raises
+    ConfigError if the settings are wrong, the metric does not exist, the study is of another sweep, or the first trials
+    all fail for the same reason, StorageError if the database fails, and KeyboardInterrupt if it was asked to stop.
 
     Args:
         env_name: the environment.
@@ -102,12 +104,6 @@ def run_sweep(
 
     Returns:
         The final state: the study with all its trials, and confirmations.
-
-    Raises:
-        ConfigError: if the settings are wrong, the metric does not exist, the study is of another sweep, or the first
-            trials all fail for the same reason.
-        StorageError: if the database fails.
-        KeyboardInterrupt: if it was asked to stop.
     """
     sweep = Sweep(env_name, args, space, sampler)
     sweep.run(on_change)

@@ -236,8 +236,7 @@ _SEARCH_ORDER = ("train", "env", "policy", "rnn", "vec", "base")  # where a name
 def space_of(args: Mapping[str, Any]) -> SearchSpace:
     """Returns the space of the `[sweep.SECTION.SETTING]` sections of a configuration.
 
-    Raises:
-        ConfigError: if there is no such setting, its range does not fit it, or nothing is varied.
+    Raises ConfigError if there is no such setting, its range does not fit it, or nothing is varied.
     """
     dimensions: list[Dimension | Categorical] = []
     for name, given in dimensions_of(args["sweep"]).items():
@@ -279,10 +278,7 @@ def resolved_name(args: Mapping[str, Any], name: str) -> str:
     """Returns the full name of a setting, such as `train.learning_rate` for `learning_rate`.
 
     Without its section it is looked for in `train`, `env`, `policy`, `rnn`, `vec`; `n_epochs` and `num_steps`, as
-    keywords of PuffeRL, are known too.
-
-    Raises:
-        ConfigError: if there is no such setting; the message names the nearest.
+    keywords of PuffeRL, are known too. Raises ConfigError if there is no such setting; the message names the nearest.
     """
     if "." in name:
         return name

@@ -38,15 +38,13 @@ def trial_args(args: Mapping[str, Any], values: Mapping[str, Any], cores: int) -
     """Returns the configuration of a trial without `[sweep]`, and a sentence for each setting that was repaired.
 
     Sizes that do not fit each other are repaired where the number of agents is known before the environments are made:
-    for those in C and those of Gymnasium. For others the trial calls `fit_sizes` once it has made them.
+    for those in C and those of Gymnasium. For others the trial calls `fit_sizes` once it has made them. Raises
+    ConfigError if it cannot run.
 
     Args:
         args: the nested dict of `load_config` of the sweep; it stays as it is.
         values: the proposal, by names such as `train.learning_rate`.
         cores: that the trial may use.
-
-    Raises:
-        ConfigError: if it cannot run.
     """
     if args.get("resume") is not None:
         raise ConfigError(f"the trials of a sweep are new runs, got --resume {args['resume']}; leave it out")
@@ -103,8 +101,7 @@ def trial_args(args: Mapping[str, Any], values: Mapping[str, Any], cores: int) -
 def fit_sizes(train: Mapping[str, Any], num_agents: int, device_type: str) -> tuple[dict[str, Any], list[str]]:
     """Returns the `[train]` settings with the nearest sizes that are possible, and a sentence for each repaired one.
 
-    Raises:
-        ConfigError: if the sizes still do not fit each other.
+    Raises ConfigError if the sizes still do not fit each other.
     """
     fitted, horizon, minibatch = dict(train), train["bptt_horizon"], train["minibatch_size"]
     unit = num_agents * horizon

@@ -123,8 +123,7 @@ class WatchedTrainer(PuffeRL):
     def print_dashboard(self) -> None:
         """Reports to the driver as well; the trainer calls this after every iteration.
 
-        Raises:
-            MissingMetricError: if enough was logged to tell that the metric does not exist.
+        Raises MissingMetricError if enough was logged to tell that the metric does not exist.
         """
         if self.is_logged and self._sent_epoch != self.epoch:
             self._sent_epoch = self.epoch
@@ -201,10 +200,8 @@ class WatchedTrainer(PuffeRL):
 def train_watched(task: TrialTask, send: SendMessage) -> None:
     """Trains from the first step to the last.
 
-    Raises:
-        MissingMetricError: if the metric does not exist.
-        UnscoredError: if no log had the metric, which may exist.
-        KeyboardInterrupt: if it was asked to stop, after it saved.
+    Raises MissingMetricError if the metric does not exist, UnscoredError if no log had the metric, which may exist, and
+    KeyboardInterrupt if it was asked to stop, after it saved.
     """
     args = {**task.args, "train": dict(task.args["train"])}
     count = torch.cuda.device_count() if args["train"]["device"] in ("auto", "cuda") else 0
