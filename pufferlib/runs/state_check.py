@@ -69,8 +69,10 @@ def read_archive(file: BinaryIO, has_numbers: bool = True) -> Any:
             raise Refused(f"it must have a part data.pkl of at most {MAX_PICKLE_BYTES:,} bytes")
         try:
             found = _Unpickler(archive, folder, sizes, has_numbers).load()
-        except (Refused, zipfile.BadZipFile, OSError):
+        except (Refused, OSError):
             raise
+        except zipfile.BadZipFile as error:
+            raise Refused("a part of it fails the checksum") from error
         except Exception as error:  # an instruction was given something of another type
             raise Refused("its data.pkl was not written by torch.save") from error
     _check_content(found)
