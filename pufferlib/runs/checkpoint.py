@@ -152,7 +152,7 @@ def _models(data_dir: str | Path, env_name: str) -> list[Path]:
 def save_named(folder: Path, name: str, weights: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
     """Writes weights into a run's folder under one of the names of NAMED, with a note of facts, see `note`."""
     save(folder / f"{name}.pt", dict(weights))
-    _write_note(folder, name, facts)
+    write_atomically(folder / f"{name}.json", (json.dumps(dict(facts), indent=2) + "\n").encode())
 
 
 def keep_best(folder: Path, metric: str, weights: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
@@ -162,24 +162,6 @@ def keep_best(folder: Path, metric: str, weights: Mapping[str, Tensor], facts: M
     """
     if facts.get(metric, math.nan) > read_note(folder, "best").get(metric, -math.inf):
         save_named(folder, "best", weights, facts)
-
-
-def link_last(model: Path, facts: Mapping[str, Any]) -> None:
-    """Makes `last.pt` a second link to weights that were just saved, or a copy where links fail, with a note."""
-    target, temporary = model.with_name("last.pt"), model.with_name(f".last.pt.{os.getpid()}.tmp")
-    temporary.unlink(missing_ok=True)
-    try:
-        os.link(model, temporary)
-        os.replace(temporary, target)
-    except OSError:  # the file system has no links
-        write_atomically(target, model.read_bytes())
-    temporary.unlink(missing_ok=True)  # where it was a link to the same file already, nothing was replaced
-    _write_note(model.parent, "last", facts)
-
-
-def _write_note(folder: Path, name: str, facts: Mapping[str, Any]) -> None:
-    text = json.dumps(dict(facts), indent=2) + "\n"
-    write_atomically(folder / f"{name}.json", text.encode())
 
 
 def resolve_model(data_dir: str | Path, env_name: str, model: str | Path) -> Path:
@@ -254,7 +236,7 @@ def save_checkpoint_folder(
         **{"learning": learning_state(parts), "ranks": ranks, "metadata": metadata},
     }
     save(folder / TRAINER_STATE, state)
-    link_last(model, note(env_name, progress))
+    save_named(folder, "last", parts.policy.state_dict(), note(env_name, progress))
 
 
 def read_checkpoint_folder(

@@ -6,13 +6,11 @@ import html
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from importlib import resources
 from typing import Any
 
-import jinja2
 from plotly import graph_objects as go
 
-from pufferlib.dashboard.output import printable, printable_lines
+from pufferlib.dashboard.output import page_template, printable
 from pufferlib.dashboard.panel import cost_text, duration_text, number_text
 from pufferlib.sweep.results import FoundTrial, Results, SweepState, importance, trial_columns
 
@@ -29,16 +27,7 @@ def report_html(state: SweepState) -> str:
     """Returns the page, which includes plotly's script once."""
     from plotly.offline import get_plotlyjs
 
-    environment = jinja2.Environment(
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-        undefined=jinja2.StrictUndefined,
-        # What comes from the template and plotly stays as it is.
-        finalize=lambda value: value if hasattr(value, "__html__") else printable_lines(str(value)),
-    )
-    template = environment.from_string(resources.files("pufferlib.sweep").joinpath("report.html").read_text())
+    template = page_template("pufferlib.sweep", "report.html")
     results = state.results()
     settings = results.winner.settings if results.winner else {}
     return template.render(

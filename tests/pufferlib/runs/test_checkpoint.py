@@ -290,24 +290,6 @@ def test_a_note_that_cannot_be_read_says_nothing(tmp_path, content):
     assert checkpoint.read_note(tmp_path, "best") == {}
 
 
-@pytest.mark.parametrize("has_links", [True, False])
-def test_the_newest_weights_are_the_last_ones(tmp_path, monkeypatch, has_links):
-    if not has_links:
-        monkeypatch.setattr(os, "link", raise_os_error)
-    for epoch in (1, 2, 2):
-        model = tmp_path / f"model_puffer_pong_{epoch:06d}.pt"
-        save(model, {"weight": torch.full((2,), float(epoch))})
-        checkpoint.link_last(model, {"epoch": epoch})
-        assert checkpoint.load(tmp_path / "last.pt")["weight"].tolist() == [epoch, epoch]
-        assert checkpoint.read_note(tmp_path, "last") == {"epoch": epoch}
-    assert checkpoint.load(tmp_path / "model_puffer_pong_000001.pt")["weight"].tolist() == [1, 1]
-    assert not list(tmp_path.glob(".*"))
-
-
-def raise_os_error(*_):
-    raise OSError("no links here")
-
-
 def test_best_and_last_are_found_by_the_environment_of_their_notes(tmp_path):
     for age, run, env_name in ((300, "1", "ALE/Pong-v5"), (200, "2", "ALE/Pong-v5"), (100, "3", "CartPole-v1")):
         folder = tmp_path / f"{env_name.replace('/', '_')}_{run}"
