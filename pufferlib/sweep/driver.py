@@ -82,36 +82,8 @@ CurveRows = Sequence[Sequence[float]]
 OnChange = Callable[[SweepState], None]
 
 
-def run_sweep(
-    env_name: str,
-    args: Mapping[str, Any],
-    space: SearchSpace | None = None,
-    sampler: BaseSampler | None = None,
-    on_change: OnChange | None = None,
-) -> SweepState:
-    """Searches until the trials of the study or the minutes are used up, and runs the best again on fresh seeds.
-
-    Ctrl-C, SIGTERM and SIGHUP end it: trials that run are stopped, and run again when the sweep continues. Raises
-    ConfigError if the settings are wrong, the metric does not exist, the study is of another sweep, or the first trials
-    all fail for the same reason, StorageError if the database fails, and KeyboardInterrupt if it was asked to stop.
-
-    Args:
-        env_name: the environment.
-        args: its settings with those of the search, as `load_config` returns them.
-        space: what may vary; None is what `[sweep.SECTION.SETTING]` say.
-        sampler: proposes trials; None is what `[sweep] method` says.
-        on_change: called some times a second with the state of the sweep.
-
-    Returns:
-        The final state: the study with all its trials, and confirmations.
-    """
-    sweep = Sweep(env_name, args, space, sampler)
-    sweep.run(on_change)
-    return sweep.state
-
-
 class Sweep:
-    """One driver of a study; takes what `run_sweep` takes, and runs nothing before `run`."""
+    """One driver of a study; nothing runs before `run`."""
 
     def __init__(
         self,
@@ -120,6 +92,17 @@ class Sweep:
         space: SearchSpace | None = None,
         sampler: BaseSampler | None = None,
     ):
+        """Opens the study.
+
+        Args:
+            env_name: the environment.
+            args: its settings with those of the search, as `load_config` returns them.
+            space: what may vary; None is what `[sweep.SECTION.SETTING]` say.
+            sampler: proposes trials; None is what `[sweep] method` says.
+
+        Raises:
+            ConfigError: if the settings are wrong, or the study is of another sweep.
+        """
         self.config = config = SweepConfig.from_dict(args["sweep"])
         self.space = space_of(args) if space is None else space
         self._distributions = optuna_distributions(self.space)
@@ -147,7 +130,18 @@ class Sweep:
         study.sampler = sampler or make_sampler(config.method, self.space, seed, config.max_suggestion_cost)
 
     def run(self, on_change: OnChange | None = None) -> None:
-        """Does what `run_sweep` describes; may be called once."""
+        """Searches until the trials or the minutes are used up, and runs the best again on fresh seeds; only once.
+
+        Ctrl-C, SIGTERM and SIGHUP end it: trials that run are stopped, and run again when the sweep continues.
+
+        Args:
+            on_change: called some times a second with the state of the sweep.
+
+        Raises:
+            ConfigError: if the metric does not exist, or the first trials all fail for the same reason.
+            StorageError: if the database fails.
+            KeyboardInterrupt: if it was asked to stop.
+        """
         state, minutes = self.state, self.config.max_minutes
         self._on_change = on_change
         state.started = time.monotonic()

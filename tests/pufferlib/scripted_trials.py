@@ -7,6 +7,7 @@ import time
 from optuna.samplers import BaseSampler
 
 from pufferlib.config import load_config
+from pufferlib.sweep.driver import Sweep
 from pufferlib.sweep.space import Dimension, SearchSpace
 from pufferlib.sweep.trial_process import LearningCurve, Outcome
 
@@ -93,3 +94,10 @@ def sweep_args(folder, **settings):
     args = load_config(ENV, ["--train.data-dir", str(folder), "--train.device", "cpu"])
     plain = {name: value for name, value in args["sweep"].items() if not isinstance(value, dict)}
     return {**args, "sweep": {**plain, "method": "Random", "confirm_best": 0, "metric": "perf", **settings}}
+
+
+def run_sweep(env_name, args, space=None, sampler=None, on_change=None):
+    """The final state of a whole sweep."""
+    sweep = Sweep(env_name, args, space, sampler)
+    sweep.run(on_change)
+    return sweep.state
