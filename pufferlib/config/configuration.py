@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import configparser
 import contextlib
+import dataclasses
 import importlib
 import inspect
 import itertools
@@ -17,6 +18,7 @@ from pufferlib.config.flags import CONFIG_FILE, FIXED, FlagTable, Found, apply_f
 from pufferlib.config.schema import AUTO_SINGLE_ENVS, BaseConfig, LogConfig, SweepConfig, TrainConfig, VecConfig
 from pufferlib.config.sections import (
     ARGUMENTS,
+    DEFAULT_DIMENSIONS,
     PREFIX,
     check_dimensions,
     check_env,
@@ -30,12 +32,11 @@ from pufferlib.families.catalog import Entry, find
 from pufferlib.reading import read_bytes, read_json
 from pufferlib.setting import Setting, check_arguments, class_settings
 
-DEFAULTS = Path(__file__).with_name("default.ini")
 _WRAPPER = "Wrapper"  # the recurrent layer LSTM is the class LSTMWrapper
 
 
 def load_config(env_name: str, argv: Sequence[str] | None = None, config: str | Path | None = None) -> dict[str, Any]:
-    """Returns the settings of an environment: default.ini, then its family's ini and its own, a file's, and flags.
+    """Returns the settings of an environment: the defaults, then its family's ini and its own, a file's, and flags.
 
     The result depends on nothing else: not on the program's command line, not on the working directory.
 
@@ -60,7 +61,11 @@ def load_config(env_name: str, argv: Sequence[str] | None = None, config: str | 
     """
     entry = find(env_name)
     args: dict[str, Any] = {name: {} for name in ("vec", *ARGUMENTS, "train", "log", "sweep")}
-    for source in (DEFAULTS, *entry.ini_files):
+    for config_class in (BaseConfig, VecConfig, TrainConfig, LogConfig, SweepConfig):
+        merge(args, config_class.section, dataclasses.asdict(config_class()))
+    for name, given in DEFAULT_DIMENSIONS.items():
+        merge(args, f"{PREFIX}{name}", given)
+    for source in entry.ini_files:
         for section, texts in read_ini(source).items():
             with _naming(source):
                 merge(args, section, check_section(section, texts, entry, are_texts=True))
@@ -78,7 +83,7 @@ def load_config(env_name: str, argv: Sequence[str] | None = None, config: str | 
 
 def _merge_chosen(args: dict[str, Any], entry: Entry) -> None:
     # The settings of an environment without an ini follow from its spaces, so it is made once. An environment that
-    # takes `num_envs` is a full vector, and keeps those of default.ini; so does one that takes other arguments.
+    # takes `num_envs` is a full vector, and keeps the defaults; so does one that takes other arguments.
     # Not before: they import Gymnasium, which takes longer than all else on the way to --help.
     from pufferlib.config.automatic import PPO_DEFAULTS, Facts, choose
     from pufferlib.vector.recipe import EnvRecipe

@@ -1,6 +1,6 @@
 """Every setting of the base, vec, train, log, solve and sweep sections: type, default, bounds and help, written once.
 
-`default.ini` is made from this file (`python -m pufferlib.config.defaults`), and so is the command line's help.
+The command line's help is made from this file.
 """
 
 from __future__ import annotations
