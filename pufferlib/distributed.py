@@ -278,10 +278,10 @@ class Ranks:
             self.require_same(facts)
 
     def check_same(self, tensors: Sequence[Tensor], name: str, tolerance: float = 0.0) -> None:
-        """Compares tensors with those of all other processes, by a hash.
+        """Compares tensors with those of the first process.
 
         Args:
-            tensors: in the same order in all processes.
+            tensors: in the same order and of the same shapes in all processes.
             name: of all of them, for the error.
             tolerance: how far numbers may be from those of the first process, as a part of the largest in a tensor.
 
@@ -290,29 +290,19 @@ class Ranks:
         """
         if self.world_size == 1:
             return
-        digest = hashlib.sha256()
-        for tensor in tensors:
-            digest.update(tensor.detach().cpu().flatten().view(torch.uint8).numpy())
-        forms = [(tuple(tensor.shape), tensor.dtype) for tensor in tensors]
-        found = self.gather((forms, digest.hexdigest()))
-        differing = [rank for rank, other in enumerate(found) if other != found[0]]
-        if differing and tolerance and all(of_all == forms for of_all, _ in found):
-            are_close = self.gather(self._are_close_to_first(tensors, tolerance))
-            differing = [rank for rank, is_close in enumerate(are_close) if not is_close]
+        firsts = [tensor.detach().clone(memory_format=torch.contiguous_format) for tensor in tensors]
+        self.broadcast(firsts)
+        are_close = True
+        for own, first in zip(tensors, firsts, strict=True):
+            if own.numel():
+                most = tolerance * float(first.float().abs().max()) if tolerance else 0.0
+                are_close &= torch.allclose(own.detach().float(), first.float(), rtol=0.0, atol=most, equal_nan=True)
+        differing = [rank for rank, is_close in enumerate(self.gather(are_close)) if not is_close]
         if differing:
             raise RankError(
                 f"the {name} of all ranks must be the same, those of rank {', '.join(map(str, differing))} differ from "
                 "rank 0's; change them in every process alike, and go on from the last checkpoint"
             )
-
-    def _are_close_to_first(self, tensors: Sequence[Tensor], tolerance: float) -> bool:
-        # False where a number is NaN.
-        firsts = [tensor.detach().clone(memory_format=torch.contiguous_format) for tensor in tensors]
-        self.broadcast(firsts)
-        pairs = [(own.detach().float(), first.float()) for own, first in zip(tensors, firsts, strict=True)]
-        return all(
-            bool((own - first).abs().max() <= tolerance * first.abs().max()) for own, first in pairs if own.numel()
-        )
 
     def announce(self, error: BaseException) -> None:
         """Records the error that ends this process, for the others to report."""
