@@ -300,7 +300,7 @@ class Sweep:
         if process.metric is not None and self.state.metric != process.metric:
             claim_metric(self._study, self._wanted_metric)
             self.state.metric = process.metric
-        tenths = process.curve.full_windows(process.progress)
+        tenths = process.curve.full_windows(process.view.progress)
         new = sorted(tenths.keys() - self._reported[number])
         self._reported[number].update(new)
         try:

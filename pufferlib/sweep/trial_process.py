@@ -119,7 +119,7 @@ class TrialProcess:
         self.task, self._config = task, config
         self.curve = LearningCurve()  # its scores so far
         self.found = Outcome()  # so far
-        self.progress = 0.0  # the part of the run that is done
+        self.view = RunningTrial(task.number, task.values, time.monotonic(), seed=task.seed)  # for the display
         self.metric: str | None = None  # the whole name of the metric; None before the first score
         self.outcome: Outcome | None = None  # None while it runs
         self._last_message: dict[str, Any] = {}
@@ -131,7 +131,7 @@ class TrialProcess:
         self._connection, theirs = multiprocessing.Pipe()
         with theirs:
             self._process = _start(theirs.fileno(), cores, task.log_path)
-        self.started = self._heard = self._looked = time.monotonic()
+        self._heard = self._looked = self.view.started
         self._sentinel: int | None = None
         with contextlib.suppress(AttributeError, OSError):  # not on macOS, not in every container
             self._sentinel = os.pidfd_open(self._process.pid)
@@ -191,19 +191,20 @@ class TrialProcess:
             self.found.run_folder, self.found.fitted = message["folder"], message["fitted"]
         if "log" in message:
             log = message["log"]
-            self.progress, self.found.cost = log["progress"], log["cost"]
+            self.view.progress, self.view.cost = log["progress"], log["cost"]
             if "episode_steps" in log:
                 self.found.episode_steps = min(log["episode_steps"], self.found.episode_steps or math.inf)
             if "score" in log:
                 self.metric = log["metric"]
-                self.curve.add(self.progress, log["cost"], log["score"], log["weight"])
+                self.curve.add(log["progress"], log["cost"], log["score"], log["weight"])
+                self.view.curve = self.curve.rows()
 
     def _hold_to_limits(self, now: float) -> None:
         config, silent_seconds = self._config, 60 * self._config.silent_minutes
         minutes = 3 * config.max_suggestion_cost / 60 if config.trial_minutes is None else config.trial_minutes
         if self.found.run_folder is None:
             silent_seconds = max(silent_seconds, START_SECONDS)
-        if now - self.started > 60 * minutes:
+        if now - self.view.started > 60 * minutes:
             self._limit_text = f"it took longer than its {minutes:g} minutes ([sweep] trial_minutes)"
             self._process.terminate()  # so that it saves
             self._kill_time = now + STOP_SECONDS
@@ -246,7 +247,7 @@ class TrialProcess:
     def _outcome(self, exit_code: int) -> Outcome:
         found, rows, kind = self.found, self.curve.rows(), self._last_message.get("end")
         if rows:
-            rows[-1][:2] = self.progress, found.cost  # no episode may have ended since the last score
+            rows[-1][:2] = self.view.progress, self.view.cost  # no episode may have ended since the last score
         if self._limit_text is not None and kind != "done":
             kind, found.error = None, self._limit_text
         elif kind in ("failed", "metric", "unscored"):
@@ -263,7 +264,7 @@ class TrialProcess:
             found.error = f"its {self.metric} was infinite or NaN"
         if self.metric is not None and is_mean_over_episodes(self.metric):
             found.episodes = round(self.curve.final_weight)
-        found.curve, found.score = rows, self.curve.final_score
+        found.cost, found.curve, found.score = self.view.cost, rows, self.curve.final_score
         found.ends_sweep, found.is_unscored = kind == "metric", kind == "unscored"
         return found
 
@@ -341,15 +342,4 @@ class Slots:
 
     def described(self) -> list[RunningTrial]:
         """Returns the trainings that run, for the display."""
-        return [
-            RunningTrial(
-                number=process.task.number,
-                values=process.task.values,
-                started=process.started,
-                progress=process.progress,
-                cost=process.found.cost,
-                curve=process.curve.rows(),
-                seed=process.task.seed,
-            )
-            for _, process in sorted(self.running.items())
-        ]
+        return [process.view for _, process in sorted(self.running.items())]

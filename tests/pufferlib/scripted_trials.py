@@ -8,6 +8,7 @@ from optuna.samplers import BaseSampler
 
 from pufferlib.config import load_config
 from pufferlib.sweep.driver import Sweep
+from pufferlib.sweep.results import RunningTrial
 from pufferlib.sweep.space import Dimension, SearchSpace
 from pufferlib.sweep.trial_process import LearningCurve, Outcome
 
@@ -29,8 +30,9 @@ class ScriptedProcess:
 
     def __init__(self, task, config, cores):
         self.task = task
-        self.curve, self.progress, self.found, self.metric = LearningCurve(), 0.0, Outcome(), None
-        self.started, self.outcome, self.waitables = time.monotonic(), None, []
+        self.curve, self.metric = LearningCurve(), None
+        self.view = RunningTrial(task.number, task.values, time.monotonic(), seed=task.seed)
+        self.outcome, self.waitables = None, []
         self.tenth, self.stopped = 0, None
         ScriptedProcess.tasks.append(task)
 
@@ -45,13 +47,14 @@ class ScriptedProcess:
             self.end(**found)
         elif found is not None:
             self.tenth += 1
-            self.progress, self.found.cost, self.metric = self.tenth / 10, float(self.tenth), "environment/perf"
-            self.curve.add(self.progress, self.found.cost, found)
+            self.view.progress, self.view.cost, self.metric = self.tenth / 10, float(self.tenth), "environment/perf"
+            self.curve.add(self.view.progress, self.view.cost, found)
+            self.view.curve = self.curve.rows()
             if self.tenth == 10:
                 self.end()
 
     def end(self, **ending):
-        found = {"cost": self.found.cost, "curve": self.curve.rows(), "run_folder": "f", "fitted": {}}
+        found = {"cost": self.view.cost, "curve": self.curve.rows(), "run_folder": "f", "fitted": {}}
         self.outcome = Outcome(**{"score": self.curve.final_score, **found, **ending})
 
     def stop(self, reason):
