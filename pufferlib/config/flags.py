@@ -246,10 +246,6 @@ class FlagTable:
         raise ConfigError(f"there is no flag {flag}{self._remedy(key)}")
 
     def _dimension_setting(self, flag: str, name: str, which: str) -> Setting:
-        if "." not in name:
-            raise ConfigError(
-                f"there is no flag {flag}; a range is set by --sweep.train.learning-rate.max and the like"
-            )
         try:
             settings = section_settings(f"{PREFIX}{name}", self._entry)
         except ConfigError as error:
