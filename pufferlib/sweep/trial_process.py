@@ -132,17 +132,13 @@ class TrialProcess:
         with theirs:
             self._process = _start(theirs.fileno(), cores, task.log_path)
         self._heard = self._looked = self.view.started
-        self._sentinel: int | None = None
-        with contextlib.suppress(AttributeError, OSError):  # not on macOS, not in every container
-            self._sentinel = os.pidfd_open(self._process.pid)
         with contextlib.suppress(OSError):  # it died already, which its exit code says
             self._connection.send_bytes(cloudpickle.dumps(task))
 
     @property
-    def waitables(self) -> list[Connection | int]:
-        """For `multiprocessing.connection.wait`: they become ready when there is something to `look` at."""
-        found: list[Connection | int] = [] if self._is_eof else [self._connection]
-        return found if self._sentinel is None else [*found, self._sentinel]
+    def waitables(self) -> list[Connection]:
+        """For `multiprocessing.connection.wait`: ready when there is a message, or the process has ended."""
+        return [] if self._is_eof else [self._connection]
 
     def stop(self, reason: str) -> None:
         """Asks it to end after its iteration, and kills it if it does not."""
@@ -181,9 +177,6 @@ class TrialProcess:
             self._process.wait()
             self.look()
         self._connection.close()
-        if self._sentinel is not None:
-            os.close(self._sentinel)
-            self._sentinel = None
 
     def _take(self, message: dict[str, Any]) -> None:
         self._heard, self._last_message = time.monotonic(), message
