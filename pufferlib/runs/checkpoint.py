@@ -152,6 +152,10 @@ def _models(data_dir: str | Path, env_name: str) -> list[Path]:
 def save_named(folder: Path, name: str, weights: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
     """Writes weights into a run's folder under one of the names of NAMED, with a note of facts, see `note`."""
     save(folder / f"{name}.pt", dict(weights))
+    _write_note(folder, name, facts)
+
+
+def _write_note(folder: Path, name: str, facts: Mapping[str, Any]) -> None:
     write_atomically(folder / f"{name}.json", (json.dumps(dict(facts), indent=2) + "\n").encode())
 
 
@@ -236,7 +240,8 @@ def save_checkpoint_folder(
         **{"learning": learning_state(parts), "ranks": ranks, "metadata": metadata},
     }
     save(folder / TRAINER_STATE, state)
-    save_named(folder, "last", parts.policy.state_dict(), note(env_name, progress))
+    write_atomically(folder / "last.pt", model.read_bytes())
+    _write_note(folder, "last", note(env_name, progress))
 
 
 def read_checkpoint_folder(
