@@ -32,8 +32,8 @@ def trouble_args(folder, *flags, level=True):
 DRIVER = """
 import sys
 from trouble import NAME, trouble_args
-from pufferlib.sweep.driver import run_sweep
-run_sweep(NAME, trouble_args(*sys.argv[1:]))
+from pufferlib.sweep.driver import Sweep
+Sweep(NAME, trouble_args(*sys.argv[1:])).run()
 """
 
 

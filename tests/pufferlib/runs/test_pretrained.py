@@ -12,7 +12,7 @@ from pufferlib.config import check_config, check_env
 from pufferlib.errors import CheckpointError, UnknownEnvironmentError
 from pufferlib.families import catalog
 from pufferlib.play.scores import counts_by_agent
-from pufferlib.runs.description import model_settings, pretrained_facts, pretrained_names, pretrained_path
+from pufferlib.runs.description import model_settings, pretrained_names, pretrained_path
 from pufferlib.runs.loaders import load_policy
 
 QUICK = ("puffer_breakout", "puffer_cartpole", "puffer_memory", "puffer_multiagent", "puffer_spaces")
@@ -23,6 +23,10 @@ MAX_SHORTFALL = 0.02  # of the recorded mean: floats that are summed in another 
 
 def remake(name):
     return f"the trained agent of {name} does not fit any more; run `python bench/pretrain.py {name}`"
+
+
+def pretrained_facts(name):
+    return json.loads(pretrained_path(name).with_suffix(".json").read_text())
 
 
 def loaded(name):

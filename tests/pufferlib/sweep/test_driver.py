@@ -12,14 +12,14 @@ import optuna
 import pytest
 from optuna.storages import RetryHeartbeatStaleTrialCallback
 from optuna.trial import TrialState
-from scripted_trials import ENV, SPACE, Proposed, sweep_args, use_scripted_trials
+from scripted_trials import ENV, SPACE, Proposed, run_sweep, sweep_args, use_scripted_trials
 from sqlalchemy import text
 from sqlalchemy.exc import OperationalError
 
 from pufferlib import evaluate, load_agent
 from pufferlib.config import load_config
 from pufferlib.errors import ConfigError, StorageError
-from pufferlib.sweep.driver import Sweep, run_sweep
+from pufferlib.sweep.driver import Sweep
 from pufferlib.sweep.proposal import read_history
 from pufferlib.sweep.results import (
     CONFIG,

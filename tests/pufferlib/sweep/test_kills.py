@@ -5,9 +5,9 @@ from __future__ import annotations
 import psutil
 import pytest
 from optuna.trial import TrialState
+from scripted_trials import run_sweep
 from trouble import NAME, start_driver, the_study, trial_processes, trouble_args, wait_until
 
-from pufferlib.sweep.driver import run_sweep
 from pufferlib.sweep.results import ERROR, RUN_FOLDER, uncounted_numbers
 
 

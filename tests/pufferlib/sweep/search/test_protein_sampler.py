@@ -102,17 +102,6 @@ def test_who_goes_on_with_a_study_does_not_repeat_what_was_tried(done):
     assert len(points) == 12
 
 
-def test_reseeding_draws_something_else():
-    made = []
-    for is_reseeded in (False, True):
-        study = new_study(PLANE)
-        make_trials(study, PLANE, bowl, 2)
-        if is_reseeded:
-            study.sampler.reseed_rng()
-        made.append(ask(study, PLANE)[1])
-    assert made[0] != made[1]
-
-
 @pytest.mark.parametrize("done", [0, 3, 15])
 def test_workers_side_by_side_try_different_things(done):
     study, noise = new_study(PLANE), np.random.default_rng(0)
@@ -187,58 +176,6 @@ def test_stopped_trials_teach_by_their_curves_and_are_not_made_again():
     assert study.best_value > 0.999
     assert len(stopped) < 11
     assert (np.diff(sorted(stopped)) < 1e-3).sum() <= 2
-
-
-def test_a_plain_objective_of_optuna():
-    study = optuna.create_study(sampler=ProteinSampler(seed=0))
-
-    def objective(trial):
-        x = trial.suggest_float("x", -5.0, 5.0)
-        rate = trial.suggest_float("rate", 1e-4, 1.0, log=True)
-        count, kind = trial.suggest_int("count", 1, 9), trial.suggest_categorical("kind", ["a", "b"])
-        return (x - 1) ** 2 + (np.log10(rate) + 1) ** 2 + abs(count - 7) + (kind == "a")
-
-    study.optimize(objective, n_trials=35)
-    assert study.best_value < 0.1
-    assert study.best_params["kind"] == "b" and study.best_params["count"] == 7
-
-
-@pytest.mark.slow
-def test_steps_of_optuna_are_searched_and_not_only_drawn():
-    study = optuna.create_study(sampler=ProteinSampler(seed=0))
-
-    def objective(trial):
-        x, count = trial.suggest_float("x", 0.0, 0.9, step=0.3), trial.suggest_int("count", 2, 98, step=8)
-        return abs(x - 0.9) + abs(count - 74)
-
-    study.optimize(objective, n_trials=24)
-    late = [trial.params["count"] for trial in study.trials[15:]]
-    assert study.best_value < 1e-9
-    assert np.mean([abs(count - 74) <= 16 for count in late]) > 0.6
-
-
-@pytest.mark.slow
-def test_parameters_that_depend_on_others():
-    study = optuna.create_study(sampler=ProteinSampler(seed=0))
-
-    def objective(trial):
-        if trial.suggest_categorical("kind", ["line", "plane"]) == "line":
-            return 1 + abs(trial.suggest_float("x", 0.0, 1.0))
-        return (trial.suggest_float("y", 0.0, 1.0) - 0.2) ** 2
-
-    study.optimize(objective, n_trials=25)
-    kinds = [trial.params["kind"] for trial in study.trials]
-    assert study.best_value < 0.01
-    assert kinds[15:].count("plane") > 5
-
-
-def test_objectives_without_anything_to_choose():
-    study = optuna.create_study(sampler=ProteinSampler(seed=0))
-    study.optimize(lambda trial: 1.0, n_trials=10)
-    study.optimize(
-        lambda trial: trial.suggest_float("x", 2.0, 2.0) + trial.suggest_categorical("one", [3]), n_trials=10
-    )
-    assert study.best_value == 1.0 and len(study.trials) == 20
 
 
 @pytest.mark.slow
