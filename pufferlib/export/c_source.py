@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from pufferlib.errors import ExportError
-from pufferlib.export.c_layers import LSTM, CNetwork, Convolution, Layer, Linear, MinGRU
+from pufferlib.export.c_layers import CNetwork, floats, products, row_of
+from pufferlib.extensions.network_layers import Layer, Shape
 
 TEMPLATE = Path(__file__).with_name("policy.h")
 WIDTH = 120  # of a line
@@ -26,6 +27,7 @@ class HeaderWriter:
     Attributes:
         name: the prefix of all functions and tables, such as `breakout_policy`.
         type_name: of the struct, such as `BreakoutPolicy`.
+        network: is written.
         observation_type: in C.
         action_type: in C.
         states: the recurrent state by name: floats of one agent in memory, and those of them that torch has.
@@ -49,12 +51,9 @@ class HeaderWriter:
         self.network = network
         self.observation_type = C_TYPES[str(dtype)]
         self.action_type = "float" if any(part.choices is None for part in network.parts) else "int32_t"
-        self.states = dict(_states(network.layers))
-        self._is_image = isinstance(network.layers[0], Convolution)
-        self._is_one_hot = isinstance(network.layers[0], Linear) and network.layers[0].cells is not None
-        is_float = self.observation_type == "float"
-        are_categories = self._is_one_hot or network.planes is not None
-        self._is_converted = not are_categories and not (is_float and network.normalization is None)
+        sizes = network.layers.state_sizes()
+        self.states = {state: (row_of((n,)), n) for state, n in zip(network.states, sizes, strict=True)}
+        self._program = _Program(self)
 
     @property
     def constants(self) -> dict[str, int]:
@@ -81,10 +80,10 @@ class HeaderWriter:
                 f"typedef {self.action_type} {self.type_name}Action;",
             ],
             "CONSTANTS": self._constants(),
-            "TABLES": self._tables(),
+            "TABLES": self._program.tables,
             "MEMBERS": self._members(),
             "FORGET": self._forget(),
-            "BLOCK": self._block(),
+            "BLOCK": self._program.lines,
             "DECISIONS": self._decisions(),
         }
         slot = re.compile(r"^ *// @([A-Z]+)\n", re.MULTILINE)
@@ -108,71 +107,16 @@ class HeaderWriter:
         ]
         return ", ".join(words) if len(words) < 5 else f"{len(words)} choices or numbers"
 
-    def _tables(self) -> Iterator[str]:
-        if self.network.normalization is not None:
-            mean, scale, _ = self.network.normalization
-            yield from _table(f"{self.name}_observation_mean", mean)
-            yield from _table(f"{self.name}_observation_scale", scale)
-        if len(self.network.deviations):
-            yield from _table(f"{self.name}_deviations", self.network.deviations)
-        if self.network.planes is not None:
-            for name, numbers in zip(("lowest", "first_planes"), self.network.planes, strict=True):
-                yield from _table(f"{self.name}_{name}", numbers)
-        for layer in (*self.network.layers, *self.network.critic):
-            for part in _products(layer):
-                yield from self._product(part)
-
-    def _product(self, layer: Linear | Convolution) -> Iterator[str]:
-        name, activation = f"{self.name}_{layer.name}", f"PUFFERNET_{(layer.activation or 'identity').upper()}"
-        yield from _table(f"{name}_weights", layer.weights)
-        yield from _table(f"{name}_bias", layer.bias)
-        if isinstance(layer, Linear) and layer.cells is not None:
-            lowest, first_inputs = layer.cells
-            yield from _table(f"{name}_lowest", lowest)
-            yield from _table(f"{name}_first_inputs", first_inputs)
-            values = [len(lowest), layer.outputs, activation, f"{name}_weights", f"{name}_bias"]
-            yield f"static const PuffernetOneHot {name} = {{"
-            yield from (f"    {', '.join(map(str, values))},", f"    {name}_lowest, {name}_first_inputs,", "};", "")
-            return
-        if isinstance(layer, Linear):
-            kind, sizes = "PuffernetLinear", (layer.inputs, layer.outputs)
-        else:
-            size, _, channels, filters = layer.weights.shape
-            kind, sizes = "PuffernetConvolution", (layer.height, layer.width, channels, filters, size, layer.stride)
-        values = ", ".join([*map(str, sizes), activation, f"{name}_weights"])
-        yield from (f"static const {kind} {name} = {{", f"    {values}, {name}_bias,", "};", "")
-
     def _members(self) -> Iterator[str]:
-        agents, logits = f"{self.name.upper()}_AGENTS", self.network.layers[-1].outputs
-        yield f"    float logits[{agents}][{logits}];  // the first {self.constants['LOGITS']} of each agent's"
+        agents, program, row = f"{self.name.upper()}_AGENTS", self._program, self._program.logits_row
+        yield f"    float logits[{agents}][{row}];  // the first {self.constants['LOGITS']} of each agent's"
         yield f"    float values[{agents}];"
         for state, (width, _) in self.states.items():
             yield f"    float {state}[{agents}][{width}];  // recurrent state"
         yield "    PuffernetRandom random;"
-        for buffer, comment in self._buffers().items():
+        for buffer, comment in program.buffers().items():
             kind = "int32_t" if buffer.startswith("inputs[") else "float"
             yield f"    {kind} {buffer};{comment}"
-
-    def _buffers(self) -> dict[str, str]:
-        linear = [layer for layer in (*self.network.layers, *self.network.critic) if isinstance(layer, Linear)]
-        images = [layer for layer in self.network.layers if isinstance(layer, Convolution)]
-        recurrent = [layer for layer in self.network.layers if isinstance(layer, (MinGRU, LSTM))]
-        buffers = {}
-        if self._is_converted:
-            buffers[f"seen[PUFFERNET_BLOCK * {self.constants['OBSERVATION']}]"] = "  // the rest: scratch of a block"
-        if self._is_one_hot:
-            buffers[f"inputs[PUFFERNET_BLOCK * {self.constants['OBSERVATION']}]"] = "  // the rest: scratch of a block"
-        if images:
-            sizes = [layer.height * layer.width * layer.weights.shape[2] for layer in images]
-            buffers[f"image[2][{max(sizes)}]"] = ""
-            buffers[f"features[PUFFERNET_BLOCK * {int(np.prod(images[-1].output_shape))}]"] = ""
-        buffers[f"hidden[2][PUFFERNET_BLOCK * {max(layer.outputs for layer in linear)}]"] = ""
-        if self.network.critic:
-            buffers[f"critic[PUFFERNET_BLOCK * {self.network.critic[-1].outputs}]"] = ""
-        if recurrent:
-            widths = [next(iter(_products(layer))).outputs for layer in recurrent]
-            buffers[f"gates[PUFFERNET_BLOCK * {max(widths)}]"] = ""
-        return buffers
 
     # ---------------------------------------------------------------------------------------------------- functions
 
@@ -181,86 +125,6 @@ class HeaderWriter:
             yield f"    memset(policy->{state}[agent], 0, sizeof(policy->{state}[agent]));"
         if not self.states:
             yield "    (void)policy, (void)agent;  // it has none"
-
-    def _block(self) -> Iterator[str]:
-        size = f"{self.name.upper()}_OBSERVATION"
-        current, width = "observations", size
-        if self._is_one_hot:
-            yield "    for (int row = 0; row < rows; row++) {"
-            yield f"        for (int cell = 0, i = row * {size}; cell < {size}; cell++, i++) {{"
-            layer = f"&{self.name}_{self.network.layers[0].name}"
-            yield f"            policy->inputs[i] = puffernet_category({layer}, cell, (int64_t)observations[i]);"
-            yield from ("        }", "    }")
-            current = "policy->inputs"
-        if self._is_converted:
-            yield f"    for (int i = 0; i < rows * {size}; i++) policy->seen[i] = (float)observations[i];"
-            current = "policy->seen"
-        if self.network.normalization is not None:
-            clip = _number(self.network.normalization[2])
-            mean, scale = f"{self.name}_observation_mean", f"{self.name}_observation_scale"
-            yield from _call("    puffernet_normalize", [mean, scale, clip, "policy->seen", size, "rows"])
-        if self._is_image:
-            yield from self._images(current)
-            current, width = "policy->features", str(self.network.layers[_num_images(self.network)].inputs)
-        after = self.network.layers[_num_images(self.network) :]
-        yield from self._chain(after, current, width, "policy->logits[first]")
-        if self.network.critic:
-            yield from self._chain(self.network.critic, current, width, "policy->critic")
-            value = f"policy->critic[row * {self.network.critic[-1].outputs}]"
-        else:
-            value = f"policy->logits[first + row][{self.constants['LOGITS']}]"
-        yield f"    for (int row = 0; row < rows; row++) policy->values[first + row] = {value};"
-
-    def _images(self, source: str) -> Iterator[str]:
-        layers = [layer for layer in self.network.layers if isinstance(layer, Convolution)]
-        channels, height, width = self.network.image_shape
-        scale = "" if self.network.image_scale == 1.0 else f" / {_number(self.network.image_scale)}"
-        yield "    for (int row = 0; row < rows; row++) {"
-        pixel_type = "float" if self.network.planes is None else f"{self.type_name}Observation"
-        yield f"        const {pixel_type}* pixels = {source} + row * {self.name.upper()}_OBSERVATION;"
-        if self.network.planes is not None:
-            planes = layers[0].weights.shape[2]
-            yield f"        memset(policy->image[0], 0, {height * width * planes} * sizeof(float));"
-        yield f"        for (int pixel = 0; pixel < {height * width}; pixel++) {{"
-        yield f"            for (int channel = 0; channel < {channels}; channel++) {{"
-        place = f"pixels[channel * {height * width} + pixel]"
-        if self.network.planes is None:
-            yield f"                policy->image[0][pixel * {channels} + channel] = {place}{scale};"
-        else:
-            table = f"{self.name}_first_planes"
-            yield f"                int64_t first = {table}[channel], last = {table}[channel + 1] - 1;"
-            yield f"                int64_t plane = first + (int64_t){place} - {self.name}_lowest[channel];"
-            yield "                plane = plane < first ? first : plane > last ? last : plane;"
-            yield f"                policy->image[0][pixel * {planes} + plane] = 1.0f;"
-        yield from ("            }", "        }")
-        for index, layer in enumerate(layers):
-            features = f"policy->features + row * {int(np.prod(layer.output_shape))}"
-            target = features if layer is layers[-1] else f"policy->image[{(index + 1) % 2}]"
-            source = f"policy->image[{index % 2}]"
-            yield from _call("        puffernet_convolution", [f"&{self.name}_{layer.name}", source, target])
-        yield "    }"
-
-    def _chain(self, layers: Iterable[Layer], current: str, width: str, result: str) -> Iterator[str]:
-        layers, free = tuple(layers), 0
-        for index, layer in enumerate(layers):
-            if isinstance(layer, Linear):
-                target = result if index == len(layers) - 1 else f"policy->hidden[{free}]"
-                if layer.cells is not None:
-                    yield from _call("    puffernet_one_hot", [f"&{self.name}_{layer.name}", current, target, "rows"])
-                else:
-                    arguments = [f"&{self.name}_{layer.name}", current, width, target, "rows"]
-                    yield from _call("    puffernet_linear", arguments)
-                current, width, free = target, str(layer.outputs), 1 - free
-            elif isinstance(layer, MinGRU):
-                state = f"policy->{layer.name}[first]"
-                arguments = [f"&{self.name}_{layer.gates.name}", current, state, "policy->gates", "rows"]
-                yield from _call("    puffernet_mingru", arguments)
-            elif isinstance(layer, LSTM):
-                hidden, memory = f"policy->{layer.hidden_name}[first]", f"policy->{layer.memory_name}[first]"
-                products = [f"&{self.name}_{product.name}" for product in _products(layer)]
-                arguments = [*products, current, width, hidden, memory, "policy->gates", "rows"]
-                yield from _call("    puffernet_lstm", arguments)
-                current, width = hidden, str(self.states[layer.hidden_name][0])
 
     def _decisions(self) -> Iterator[str]:
         place = deviation = 0
@@ -276,6 +140,320 @@ class HeaderWriter:
                 yield "        }"
                 deviation += part.width
             place += part.outputs
+
+
+class _Program:
+    # The tables, buffers and lines that compute a block of rows: layer after layer, images row by row.
+
+    def __init__(self, writer: HeaderWriter):
+        self.writer, self.name, self.network = writer, writer.name, writer.network
+        self.layers = self.network.layers
+        self.shapes: list[Shape] = self.layers.shapes()
+        self.last = {value: index for index, layer in enumerate(self.layers.layers) for value in layer.inputs}
+        self.kept = self.layers.decision, self.layers.value
+        self.tables, self.lines = list(self._own_tables()), []
+        self.places: dict[int, tuple[str, int | str]] = {}  # of values: a pointer, and floats from row to row
+        self.sizes = {"image": 0, "hidden": 0, "gates": 0}  # the largest of each kind of buffer
+        self.used: dict[str, set[int]] = {"image": set(), "hidden": set()}  # buffers by number
+        self.most = {"image": 2, "hidden": 2}
+        self.features = [
+            value
+            for value in range(1, len(self.shapes))
+            if len(self.shapes[value]) == 3
+            and any(
+                value in layer.inputs and len(self.shapes[i + 1]) == 1 for i, layer in enumerate(self.layers.layers)
+            )
+        ]
+        self.logits_row = self._row(self.layers.decision)
+        states = iter(writer.states)
+        self.states = [tuple(next(states) for _ in range(layer.num_states)) for layer in self.layers.layers]
+        self._observe()
+        images = [i for i in range(len(self.layers.layers)) if len(self.shapes[i + 1]) == 3]
+        if images:
+            self._rows_of_images(images)
+        for index in range(len(self.layers.layers)):
+            if index not in images:
+                self._layer(index, "    ", "rows")
+        self._results()
+
+    def _row(self, value: int) -> int:
+        return row_of(self.shapes[value])
+
+    def _call(self, indent: str, function: str, *arguments: object) -> None:
+        self.lines += _call(f"{indent}puffernet_{function}", map(str, arguments))
+
+    # ------------------------------------------------------------------------------------------------ tables, buffers
+
+    def _own_tables(self) -> Iterator[str]:
+        normalizer, categories = self.layers.normalizer, self.layers.categories
+        if normalizer is not None:
+            scale = (normalizer.variance + normalizer.epsilon).rsqrt()
+            yield from _table(f"{self.name}_observation_mean", floats(normalizer.mean).reshape(-1))
+            yield from _table(f"{self.name}_observation_scale", floats(scale).reshape(-1))
+        if len(self.network.deviations):
+            yield from _table(f"{self.name}_deviations", self.network.deviations)
+        if categories is not None and len(self.shapes[0]) == 3:
+            yield from _table(f"{self.name}_lowest", categories.lowest.numpy())
+            yield from _table(f"{self.name}_first_planes", self._first_columns())
+
+    def _first_columns(self) -> np.ndarray:
+        return np.concatenate([[0], self.layers.categories.counts.numpy().cumsum()]).astype(np.int32)
+
+    def _products(self, index: int) -> list[str]:
+        # Writes the tables of a layer's products; their names.
+        layer, name, state = self.layers.layers[index], self.network.names[index], self.states[index]
+        shape = self.shapes[layer.inputs[0]]
+        names = {"MINGRU": [f"{state[0]}_gates"]} if layer.kind == "MINGRU" else {}
+        if layer.kind in ("LSTM", "GRU"):
+            names[layer.kind] = [f"{state[0]}_input", f"{state[0]}_recurrent"]
+        found = [f"{self.name}_{each}" for each in names.get(layer.kind, [name])]
+        activation = getattr(layer, "activation", "relu" if getattr(layer, "is_rectified", False) else "linear")
+        activation = f"PUFFERNET_{'IDENTITY' if activation == 'linear' else activation.upper()}"
+        for each, (weights, bias) in zip(found, products(layer, shape, layer.inputs[0] == 0), strict=True):
+            self.tables += [*_table(f"{each}_weights", weights), *_table(f"{each}_bias", bias)]
+            kind, ends = "Linear", f"{activation}, {each}_weights, {each}_bias,"
+            sizes, more = list(map(str, weights.shape)), []
+            if layer.kind == "ONE_HOT":
+                self.tables += _table(f"{each}_lowest", self.layers.categories.lowest.numpy())
+                self.tables += _table(f"{each}_first_inputs", self._first_columns())
+                kind, sizes, more = "OneHot", [str(layer.cells), sizes[1]], [f"    {each}_lowest, {each}_first_inputs,"]
+            elif layer.kind == "CONVOLUTION":
+                size, _, channels, filters = sizes
+                edges = [str(edge + 2 * layer.padding) for edge in shape[1:]]
+                kind, sizes = "Convolution", [*edges, channels, filters, size, str(layer.stride)]
+            self.tables += [
+                f"static const Puffernet{kind} {each} = {{",
+                f"    {', '.join(sizes)}, {ends}",
+                *more,
+                "};",
+                "",
+            ]
+        return [f"&{each}" for each in found]
+
+    def buffers(self) -> dict[str, str]:
+        """Declarations of the members that are scratch, with comments."""
+        size, buffers, comment = self.writer.constants["OBSERVATION"], {}, "  // the rest: scratch of a block"
+        for name in ("seen", "inputs"):
+            if any(f"policy->{name}" in line for line in self.lines):
+                buffers[f"{name}[PUFFERNET_BLOCK * {size}]"] = comment
+        if self.sizes["image"]:
+            buffers[f"image[{self.most['image']}][{self.sizes['image']}]"] = ""
+        for value in self.features:
+            buffers[f"{self._features(value)}[PUFFERNET_BLOCK * {self._row(value)}]"] = ""
+        buffers[f"hidden[{self.most['hidden']}][PUFFERNET_BLOCK * {max(self.sizes['hidden'], self.logits_row)}]"] = ""
+        if self.layers.value != self.layers.decision:
+            buffers[f"critic[PUFFERNET_BLOCK * {self._row(self.layers.value)}]"] = ""
+        if self.sizes["gates"]:
+            buffers[f"gates[PUFFERNET_BLOCK * {self.sizes['gates']}]"] = ""
+        return buffers
+
+    def _features(self, value: int) -> str:
+        return "features" if len(self.features) == 1 else f"features_{value}"
+
+    def _take(self, kind: str, size: int) -> tuple[str, int]:
+        # The first buffer that holds nothing that is still read.
+        number = next(number for number in range(len(self.used[kind]) + 1) if number not in self.used[kind])
+        self.used[kind].add(number)
+        self.most[kind] = max(self.most[kind], number + 1)
+        self.sizes[kind] = max(self.sizes[kind], size)
+        return f"policy->{kind}[{number}]", number
+
+    def _target(self, value: int) -> str:
+        # Where a value goes: it is remembered as its place.
+        row, is_image = self._row(value), len(self.shapes[value]) == 3
+        if is_image and value in self.features:
+            pointer = f"policy->{self._features(value)} + row * {row}"
+        elif value in self.kept:
+            pointer = "policy->logits[first]" if value == self.layers.decision else "policy->critic"
+            self.sizes["hidden"] = max(self.sizes["hidden"], row)
+        else:
+            pointer, _ = self._take("image" if is_image else "hidden", row)
+        self.places[value] = pointer, row
+        return pointer
+
+    def _free(self, index: int) -> None:
+        # Frees the buffers of values that no layer after this one reads, and those of results that none reads.
+        for value in self.layers.layers[index].inputs:
+            found = re.fullmatch(r"policy->(image|hidden)\[(\d+)\]", self.places[value][0])
+            if found and self.last[value] == index:
+                self.used[found[1]].discard(int(found[2]))
+
+    # --------------------------------------------------------------------------------------------------------- lines
+
+    def _observe(self) -> None:
+        size, (first, *_) = f"{self.name.upper()}_OBSERVATION", self.layers.layers
+        normalizer, pointer = self.layers.normalizer, "observations"
+        if first.kind == "ONE_HOT":
+            layer = f"&{self.name}_{self.network.names[0]}"
+            self.lines += [
+                "    for (int row = 0; row < rows; row++) {",
+                f"        for (int cell = 0, i = row * {size}; cell < {size}; cell++, i++) {{",
+                f"            policy->inputs[i] = puffernet_category({layer}, cell, (int64_t)observations[i]);",
+                "        }",
+                "    }",
+            ]
+            pointer = "policy->inputs"
+        elif self.layers.categories is None and (self.writer.observation_type != "float" or normalizer is not None):
+            scale = self._scale() if len(self.shapes[0]) == 1 else ""
+            line = f"    for (int i = 0; i < rows * {size}; i++) policy->seen[i] = (float)observations[i]{scale};"
+            self.lines.append(line)
+            pointer = "policy->seen"
+        if normalizer is not None:
+            tables = f"{self.name}_observation_mean", f"{self.name}_observation_scale"
+            self._call("    ", "normalize", *tables, _number(normalizer.clip), pointer, size, "rows")
+        self.places[0] = pointer, size
+
+    def _scale(self) -> str:
+        return "" if self.network.image_scale == 1.0 else f" / {_number(self.network.image_scale)}"
+
+    def _rows_of_images(self, images: Iterable[int]) -> None:
+        source, size = self.places[0]
+        is_of_planes = self.layers.categories is not None
+        pixel_type = f"{self.writer.type_name}Observation" if is_of_planes else "float"
+        self.lines.append("    for (int row = 0; row < rows; row++) {")
+        self.lines.append(f"        const {pixel_type}* pixels = {source} + row * {size};")
+        planes, height, width = self.shapes[0]
+        channels, area = self.layers.shape[0], height * width
+        target, _ = self._take("image", planes * area)
+        if is_of_planes:
+            self.lines.append(f"        memset({target}, 0, {planes * area} * sizeof(float));")
+        self.lines.append(f"        for (int pixel = 0; pixel < {area}; pixel++) {{")
+        self.lines.append(f"            for (int channel = 0; channel < {channels}; channel++) {{")
+        place, table = f"pixels[channel * {area} + pixel]", f"{self.name}_first_planes"
+        if is_of_planes:
+            lines = (
+                f"int64_t first = {table}[channel], last = {table}[channel + 1] - 1;",
+                f"int64_t plane = first + (int64_t){place} - {self.name}_lowest[channel];",
+                "plane = plane < first ? first : plane > last ? last : plane;",
+                f"{target}[pixel * {planes} + plane] = 1.0f;",
+            )
+        else:
+            lines = (f"{target}[pixel * {channels} + channel] = {place}{self._scale()};",)
+        self.lines += [f"                {line}" for line in lines]
+        self.lines += ["            }", "        }"]
+        self.places[0] = target, planes
+        for index in images:
+            self._layer(index, "        ", "1")
+        self.lines.append("    }")
+        for value in self.features:
+            self.places[value] = f"policy->{self._features(value)}", self._row(value)
+
+    def _layer(self, index: int, indent: str, rows: str) -> None:
+        layer = self.layers.layers[index]
+        getattr(self, f"_{layer.kind.lower()}")(index, layer, indent, rows)
+        self._free(index)
+
+    def _linear(self, index: int, layer: Layer, indent: str, rows: str) -> None:
+        (product,), (source, row) = self._products(index), self.places[layer.inputs[0]]
+        self._call(indent, "linear", product, source, row, self._target(index + 1), rows)
+
+    def _one_hot(self, index: int, layer: Layer, indent: str, rows: str) -> None:
+        (product,) = self._products(index)
+        self._call(indent, "one_hot", product, "policy->inputs", self._target(index + 1), rows)
+
+    def _convolution(self, index: int, layer: Layer, indent: str, rows: str) -> None:
+        (product,), (source, _), taken = self._products(index), self.places[layer.inputs[0]], None
+        (channels, height, width), padding = self.shapes[layer.inputs[0]], layer.padding
+        if padding:
+            channels = channels if layer.inputs[0] == 0 else row_of((channels,))
+            area = (height + 2 * padding) * (width + 2 * padding)
+            padded, taken = self._take("image", area * channels)
+            self._call(indent, "pad", source, height, width, channels, padding, padded)
+            source = padded
+        self._call(indent, "convolution", product, source, self._target(index + 1))
+        self.used["image"].discard(taken)
+
+    def _pool(self, index: int, layer: Layer, indent: str, rows: str) -> None:
+        (source, _), (channels, height, width) = self.places[layer.inputs[0]], self.shapes[layer.inputs[0]]
+        window = layer.size, layer.stride, layer.padding, str(layer.is_largest).lower()
+        self._call(indent, "pool", source, height, width, row_of((channels,)), *window, self._target(index + 1))
+
+    def _mingru(self, index: int, layer: Layer, indent: str, rows: str) -> None:
+        (product,), (value,) = self._products(index), layer.inputs
+        source, row = self.places[value]
+        if source.startswith("policy->hidden") and self.last[value] == index and index + 1 not in self.kept:
+            self.places[index + 1], self.places[value] = (source, row), ("", 0)
+        else:
+            self._copy(indent, source, row, self._target(index + 1), self._row(index + 1), self.shapes[value][0], rows)
+        self.sizes["gates"] = max(self.sizes["gates"], 3 * self._row(index + 1))
+        state = f"policy->{self.states[index][0]}[first]"
+        self._call(indent, "mingru", product, self.places[index + 1][0], state, "policy->gates", rows)
+
+    def _lstm(self, index: int, layer: Layer, indent: str, rows: str) -> None:
+        source, row = self.places[layer.inputs[0]]
+        states = [f"policy->{state}[first]" for state in self.states[index]]
+        gates = 4 if layer.kind == "LSTM" else 6
+        self.sizes["gates"] = max(self.sizes["gates"], gates * self._row(index + 1))
+        function, arguments = layer.kind.lower(), [*self._products(index), source, row, *states, "policy->gates", rows]
+        self._call(indent, function, *arguments)
+        self.places[index + 1] = states[0], self._row(index + 1)
+
+    _gru = _lstm
+
+    def _norm(self, index: int, layer: Layer, indent: str, rows: str) -> None:
+        tables = []
+        for name, tensor in zip(("weights", "bias"), layer.parameters(), strict=True):
+            tables.append("NULL" if tensor is None else f"{self.name}_{self.network.names[index]}_{name}")
+            self.tables += [] if tensor is None else _table(tables[-1], floats(tensor))
+        flags = _number(layer.epsilon), str(layer.is_centered).lower()
+        self._call(indent, "norm", *tables, *flags, *self._each(index, layer), rows)
+
+    def _activation(self, index: int, layer: Layer, indent: str, rows: str) -> None:
+        source, row, target, target_row, count = self._each(index, layer)
+        self._copy(indent, source, row, target, target_row, count, rows)
+        count = f"rows * {target_row}" if rows == "rows" else target_row
+        self._call(indent, "activate", f"PUFFERNET_{layer.activation.upper()}", target, count)
+
+    def _affine(self, index: int, layer: Layer, indent: str, rows: str) -> None:
+        self._call(indent, "affine", *map(_number, layer.numbers), *self._each(index, layer), rows)
+
+    def _add(self, index: int, layer: Layer, indent: str, rows: str) -> None:
+        source, row, *result = self._each(index, layer)
+        for value in layer.inputs[1:]:
+            self._call(
+                indent, layer.kind.lower().replace("multiply", "times"), source, row, *self.places[value], *result, rows
+            )
+            source, row = result[:2]
+
+    _multiply = _add
+
+    def _concatenate(self, index: int, layer: Layer, indent: str, rows: str) -> None:
+        shape, first = self.shapes[index + 1], 0
+        is_image = len(shape) == 3
+        target, row = self._target(index + 1), row_of(shape[:1])
+        for value, (begin, count) in zip(layer.inputs, layer.parts, strict=True):
+            source, source_row = self.places[value]
+            source_row = row_of(self.shapes[value][:1]) if is_image else source_row
+            pixels = shape[1] * shape[2] if is_image else rows
+            self._copy(indent, _moved(source, begin), source_row, _moved(target, first), row, count, pixels)
+            first += count
+
+    def _each(self, index: int, layer: Layer) -> tuple[str, int | str, str, int, int]:
+        # Source, target, and how many numbers of each row are computed one by one.
+        source, row = self.places[layer.inputs[0]]
+        shape = self.shapes[index + 1]
+        count = self._row(index + 1) if len(shape) == 3 else shape[0]
+        return source, row, self._target(index + 1), self._row(index + 1), count
+
+    def _copy(self, indent: str, *arguments: object) -> None:
+        self._call(indent, "copy", *arguments)
+
+    def _results(self) -> None:
+        layers = self.layers
+        for value in dict.fromkeys(self.kept):
+            source, row = self.places[value]
+            target = self._target(value)
+            if source != target:
+                self._copy("    ", source, row, target, self._row(value), self.shapes[value][0], "rows")
+        result = f"policy->logits[first + row][{layers.value_place}]"
+        if layers.value != layers.decision:
+            place = f" + {layers.value_place}" if layers.value_place else ""
+            result = f"policy->critic[row * {self._row(layers.value)}{place}]"
+        self.lines.append(f"    for (int row = 0; row < rows; row++) policy->values[first + row] = {result};")
+
+
+def _moved(pointer: str, count: int) -> str:
+    return f"{pointer} + {count}" if count else pointer
 
 
 def _comment(text: str) -> str:
@@ -294,25 +472,6 @@ def _call(function: str, arguments: Iterable[str], end: str = ");") -> Iterator[
             yield f"{line},"
             line = f"{' ' * (len(function) + 1)}{argument}"
     yield line + end
-
-
-def _products(layer: Layer) -> tuple[Linear | Convolution, ...]:
-    if isinstance(layer, MinGRU):
-        return (layer.gates,)
-    return (layer.input, layer.recurrent) if isinstance(layer, LSTM) else (layer,)
-
-
-def _states(layers: Iterable[Layer]) -> Iterator[tuple[str, tuple[int, int]]]:
-    for layer in layers:
-        if isinstance(layer, MinGRU):
-            yield layer.name, (layer.gates.outputs // 3, layer.gates.inputs)
-        elif isinstance(layer, LSTM):
-            sizes = layer.recurrent.outputs // 4, layer.recurrent.inputs
-            yield from ((layer.hidden_name, sizes), (layer.memory_name, sizes))
-
-
-def _num_images(network: CNetwork) -> int:
-    return sum(isinstance(layer, Convolution) for layer in network.layers)
 
 
 def _table(name: str, values: np.ndarray) -> Iterator[str]:
