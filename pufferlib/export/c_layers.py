@@ -59,7 +59,7 @@ class CNetwork:
     def deviations(self) -> np.ndarray:
         """`(numbers,)` float32, one for each number of the action that is no choice."""
         log_std = self.layers.log_std
-        return np.zeros(0, np.float32) if log_std is None else floats(log_std.detach().exp())
+        return np.zeros(0, np.float32) if log_std is None else floats(log_std.detach().exp()).reshape(-1)
 
     @property
     def image_scale(self) -> float:
@@ -86,6 +86,8 @@ def network_of(policy: nn.Module, env: PufferEnv) -> CNetwork:
     layers = find_layers(policy)
     if layers is None or None in layers.shapes():
         layers = _traced(policy, env, states)
+    if any(len(layers.shapes()[value]) > 1 for value in (layers.decision, layers.value)):
+        raise ExportError(f"C has no layers whose image is a result, got such a {type(policy).__name__}; {_REMEDY}")
     names = tuple(_layer_names(policy, layers))
     state_names = tuple(
         name if re.fullmatch(r"[A-Za-z]\w*", name, re.ASCII) and name not in _MEMBERS else f"state_{index}"
@@ -101,14 +103,12 @@ def _acting(policy: nn.Module) -> nn.Module:
     for parameter in policy.parameters():
         parameter.data = parameter.data.float()
     for parent in list(policy.modules()):
-        dropped = [name for name, part in parent.named_children() if type(part) in _DROPOUT]
         if type(parent) is nn.Sequential:
             kept = [part for part in parent if type(part) not in _DROPOUT]
             parent._modules.clear()
             parent.extend(kept)
-        else:
-            for name in dropped:
-                setattr(parent, name, nn.Identity())
+        for name in [name for name, part in parent.named_children() if type(part) in _DROPOUT]:
+            setattr(parent, name, nn.Identity())
     return policy
 
 
@@ -147,6 +147,7 @@ def _layer_names(policy: nn.Module, layers: Layers) -> Iterator[str]:
         if isinstance(layer, Convolution) or (is_in_list and len(shapes[layer.inputs[0]]) == 1):
             counts[name] += 1
             name += f"_{counts[name] - 1}"
+        name = re.sub(r"\W", "_", name, flags=re.ASCII)
         while name in taken:
             name += "_layer"
         taken.add(name)

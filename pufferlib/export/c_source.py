@@ -108,7 +108,11 @@ class HeaderWriter:
         return ", ".join(words) if len(words) < 5 else f"{len(words)} choices or numbers"
 
     def _members(self) -> Iterator[str]:
-        agents, program, row = f"{self.name.upper()}_AGENTS", self._program, self._program.logits_row
+        agents, program, row = (
+            f"{self.name.upper()}_AGENTS",
+            self._program,
+            self._program.rows[self.network.layers.decision],
+        )
         yield f"    float logits[{agents}][{row}];  // the first {self.constants['LOGITS']} of each agent's"
         yield f"    float values[{agents}];"
         for state, (width, _) in self.states.items():
@@ -143,46 +147,54 @@ class HeaderWriter:
 
 
 class _Program:
-    # The tables, buffers and lines that compute a block of rows: layer after layer, images row by row.
+    # The tables, buffers and lines that compute a block of rows: layer after layer, those of images row by row.
 
     def __init__(self, writer: HeaderWriter):
         self.writer, self.name, self.network = writer, writer.name, writer.network
-        self.layers = self.network.layers
+        self.layers, self.size = writer.network.layers, f"{writer.name.upper()}_OBSERVATION"
         self.shapes: list[Shape] = self.layers.shapes()
+        self.rows = [row_of(shape) for shape in self.shapes]
         self.last = {value: index for index, layer in enumerate(self.layers.layers) for value in layer.inputs}
-        self.kept = self.layers.decision, self.layers.value
-        self.tables, self.lines = list(self._own_tables()), []
+        self.kept = {self.layers.value: "policy->critic", self.layers.decision: "policy->logits[first]"}
         self.places: dict[int, tuple[str, int | str]] = {}  # of values: a pointer, and floats from row to row
-        self.sizes = {"image": 0, "hidden": 0, "gates": 0}  # the largest of each kind of buffer
-        self.used: dict[str, set[int]] = {"image": set(), "hidden": set()}  # buffers by number
-        self.most = {"image": 2, "hidden": 2}
-        self.features = [
-            value
-            for value in range(1, len(self.shapes))
-            if len(self.shapes[value]) == 3
-            and any(
-                value in layer.inputs and len(self.shapes[i + 1]) == 1 for i, layer in enumerate(self.layers.layers)
-            )
-        ]
-        self.logits_row = self._row(self.layers.decision)
+        self.used: dict[str, list[bool]] = {"image": [False] * 2, "hidden": [False] * 2}  # buffers, by number
+        self.sizes = {"image": 0, "hidden": self.rows[self.layers.decision], "gates": 0}  # the largest of each kind
+        images = [index for index in range(len(self.layers.layers)) if len(self.shapes[index + 1]) == 3]
+        flat = [index for index in range(len(self.layers.layers)) if index not in images]
+        read = dict.fromkeys(
+            value for index in flat for value in self.layers.layers[index].inputs if value - 1 in images
+        )
+        self.features = {value: "features" if len(read) == 1 else f"features_{value}" for value in read}
         states = iter(writer.states)
-        self.states = [tuple(next(states) for _ in range(layer.num_states)) for layer in self.layers.layers]
+        self.states = [[next(states) for _ in range(layer.num_states)] for layer in self.layers.layers]
+        self.indent, self.count = "    ", "rows"  # of the lines, and of the rows that a call computes
+        self.tables, self.lines = list(self._own_tables()), []
         self._observe()
-        images = [i for i in range(len(self.layers.layers)) if len(self.shapes[i + 1]) == 3]
         if images:
-            self._rows_of_images(images)
-        for index in range(len(self.layers.layers)):
-            if index not in images:
-                self._layer(index, "    ", "rows")
+            self._images(images)
+        for index in flat:
+            self._layer(index)
         self._results()
 
-    def _row(self, value: int) -> int:
-        return row_of(self.shapes[value])
+    def buffers(self) -> dict[str, str]:
+        """Declarations of the members that are scratch, with comments."""
+        lines, observation = "\n".join(self.lines), self.writer.constants["OBSERVATION"]
+        seen = [name for name in ("seen", "inputs") if f"policy->{name}" in lines]
+        buffers = {f"{name}[PUFFERNET_BLOCK * {observation}]": "  // the rest: scratch of a block" for name in seen}
+        sizes = {name: self.rows[value] for value, name in self.features.items()}
+        sizes[f"hidden[{len(self.used['hidden'])}]"] = self.sizes["hidden"]
+        if self.layers.value != self.layers.decision:
+            sizes["critic"] = self.rows[self.layers.value]
+        if self.sizes["gates"]:
+            sizes["gates"] = self.sizes["gates"]
+        if self.sizes["image"]:
+            buffers[f"image[{len(self.used['image'])}][{self.sizes['image']}]"] = ""
+        return buffers | {f"{name}[PUFFERNET_BLOCK * {size}]": "" for name, size in sizes.items()}
 
-    def _call(self, indent: str, function: str, *arguments: object) -> None:
-        self.lines += _call(f"{indent}puffernet_{function}", map(str, arguments))
+    def _call(self, function: str, *arguments: object) -> None:
+        self.lines += _call(f"{self.indent}puffernet_{function}", map(str, arguments))
 
-    # ------------------------------------------------------------------------------------------------ tables, buffers
+    # ----------------------------------------------------------------------------------------------------- tables
 
     def _own_tables(self) -> Iterator[str]:
         normalizer, categories = self.layers.normalizer, self.layers.categories
@@ -193,267 +205,207 @@ class _Program:
         if len(self.network.deviations):
             yield from _table(f"{self.name}_deviations", self.network.deviations)
         if categories is not None and len(self.shapes[0]) == 3:
-            yield from _table(f"{self.name}_lowest", categories.lowest.numpy())
-            yield from _table(f"{self.name}_first_planes", self._first_columns())
+            yield from self._categories(self.name, "first_planes")
 
-    def _first_columns(self) -> np.ndarray:
-        return np.concatenate([[0], self.layers.categories.counts.numpy().cumsum()]).astype(np.int32)
+    def _categories(self, name: str, firsts: str) -> Iterator[str]:
+        categories = self.layers.categories
+        columns = np.concatenate([[0], categories.counts.numpy().cumsum()]).astype(np.int32)
+        yield from (*_table(f"{name}_lowest", categories.lowest.numpy()), *_table(f"{name}_{firsts}", columns))
 
     def _products(self, index: int) -> list[str]:
         # Writes the tables of a layer's products; their names.
-        layer, name, state = self.layers.layers[index], self.network.names[index], self.states[index]
-        shape = self.shapes[layer.inputs[0]]
-        names = {"MINGRU": [f"{state[0]}_gates"]} if layer.kind == "MINGRU" else {}
-        if layer.kind in ("LSTM", "GRU"):
-            names[layer.kind] = [f"{state[0]}_input", f"{state[0]}_recurrent"]
-        found = [f"{self.name}_{each}" for each in names.get(layer.kind, [name])]
-        activation = getattr(layer, "activation", "relu" if getattr(layer, "is_rectified", False) else "linear")
+        layer, states, value = self.layers.layers[index], self.states[index], self.layers.layers[index].inputs[0]
+        ends = {"MINGRU": ["gates"], "LSTM": ["input", "recurrent"], "GRU": ["input", "recurrent"]}.get(layer.kind)
+        names = [self.network.names[index]] if ends is None else [f"{states[0]}_{end}" for end in ends]
+        activation = "relu" if getattr(layer, "is_rectified", False) else getattr(layer, "activation", "linear")
         activation = f"PUFFERNET_{'IDENTITY' if activation == 'linear' else activation.upper()}"
-        for each, (weights, bias) in zip(found, products(layer, shape, layer.inputs[0] == 0), strict=True):
-            self.tables += [*_table(f"{each}_weights", weights), *_table(f"{each}_bias", bias)]
-            kind, ends = "Linear", f"{activation}, {each}_weights, {each}_bias,"
-            sizes, more = list(map(str, weights.shape)), []
+        for short, (weights, bias) in zip(names, products(layer, self.shapes[value], value == 0), strict=True):
+            name, kind, sizes, more = f"{self.name}_{short}", "Linear", weights.shape, []
+            self.tables += [*_table(f"{name}_weights", weights), *_table(f"{name}_bias", bias)]
             if layer.kind == "ONE_HOT":
-                self.tables += _table(f"{each}_lowest", self.layers.categories.lowest.numpy())
-                self.tables += _table(f"{each}_first_inputs", self._first_columns())
-                kind, sizes, more = "OneHot", [str(layer.cells), sizes[1]], [f"    {each}_lowest, {each}_first_inputs,"]
+                self.tables += self._categories(name, "first_inputs")
+                kind, sizes, more = "OneHot", (layer.cells, sizes[1]), [f"    {name}_lowest, {name}_first_inputs,"]
             elif layer.kind == "CONVOLUTION":
                 size, _, channels, filters = sizes
-                edges = [str(edge + 2 * layer.padding) for edge in shape[1:]]
-                kind, sizes = "Convolution", [*edges, channels, filters, size, str(layer.stride)]
-            self.tables += [
-                f"static const Puffernet{kind} {each} = {{",
-                f"    {', '.join(sizes)}, {ends}",
-                *more,
-                "};",
-                "",
-            ]
-        return [f"&{each}" for each in found]
+                edges = (edge + 2 * layer.padding for edge in self.shapes[value][1:])
+                kind, sizes = "Convolution", (*edges, channels, filters, size, layer.stride)
+            numbers = f"{', '.join(map(str, sizes))}, {activation}, {name}_weights, {name}_bias,"
+            self.tables += [f"static const Puffernet{kind} {name} = {{", f"    {numbers}", *more, "};", ""]
+        return [f"&{self.name}_{name}" for name in names]
 
-    def buffers(self) -> dict[str, str]:
-        """Declarations of the members that are scratch, with comments."""
-        size, buffers, comment = self.writer.constants["OBSERVATION"], {}, "  // the rest: scratch of a block"
-        for name in ("seen", "inputs"):
-            if any(f"policy->{name}" in line for line in self.lines):
-                buffers[f"{name}[PUFFERNET_BLOCK * {size}]"] = comment
-        if self.sizes["image"]:
-            buffers[f"image[{self.most['image']}][{self.sizes['image']}]"] = ""
-        for value in self.features:
-            buffers[f"{self._features(value)}[PUFFERNET_BLOCK * {self._row(value)}]"] = ""
-        buffers[f"hidden[{self.most['hidden']}][PUFFERNET_BLOCK * {max(self.sizes['hidden'], self.logits_row)}]"] = ""
-        if self.layers.value != self.layers.decision:
-            buffers[f"critic[PUFFERNET_BLOCK * {self._row(self.layers.value)}]"] = ""
-        if self.sizes["gates"]:
-            buffers[f"gates[PUFFERNET_BLOCK * {self.sizes['gates']}]"] = ""
-        return buffers
-
-    def _features(self, value: int) -> str:
-        return "features" if len(self.features) == 1 else f"features_{value}"
+    # ---------------------------------------------------------------------------------------------------- buffers
 
     def _take(self, kind: str, size: int) -> tuple[str, int]:
         # The first buffer that holds nothing that is still read.
-        number = next(number for number in range(len(self.used[kind]) + 1) if number not in self.used[kind])
-        self.used[kind].add(number)
-        self.most[kind] = max(self.most[kind], number + 1)
+        used = [*self.used[kind], False]
+        number = used.index(False)
+        used[number] = True
+        self.used[kind] = used if number == len(used) - 1 else used[:-1]
         self.sizes[kind] = max(self.sizes[kind], size)
         return f"policy->{kind}[{number}]", number
 
     def _target(self, value: int) -> str:
         # Where a value goes: it is remembered as its place.
-        row, is_image = self._row(value), len(self.shapes[value]) == 3
-        if is_image and value in self.features:
-            pointer = f"policy->{self._features(value)} + row * {row}"
+        row, is_image = self.rows[value], len(self.shapes[value]) == 3
+        if value in self.features:
+            pointer = f"policy->{self.features[value]} + row * {row}"
         elif value in self.kept:
-            pointer = "policy->logits[first]" if value == self.layers.decision else "policy->critic"
-            self.sizes["hidden"] = max(self.sizes["hidden"], row)
+            pointer, self.sizes["hidden"] = self.kept[value], max(self.sizes["hidden"], row)
         else:
             pointer, _ = self._take("image" if is_image else "hidden", row)
         self.places[value] = pointer, row
         return pointer
 
-    def _free(self, index: int) -> None:
-        # Frees the buffers of values that no layer after this one reads, and those of results that none reads.
-        for value in self.layers.layers[index].inputs:
+    def _layer(self, index: int) -> None:
+        # Writes its lines, then frees the buffers that no later layer reads.
+        layer = self.layers.layers[index]
+        getattr(self, f"_{layer.kind.lower()}")(index, layer)
+        for value in layer.inputs:
             found = re.fullmatch(r"policy->(image|hidden)\[(\d+)\]", self.places[value][0])
             if found and self.last[value] == index:
-                self.used[found[1]].discard(int(found[2]))
+                self.used[found[1]][int(found[2])] = False
 
-    # --------------------------------------------------------------------------------------------------------- lines
+    # ------------------------------------------------------------------------------------------------------ lines
 
     def _observe(self) -> None:
-        size, (first, *_) = f"{self.name.upper()}_OBSERVATION", self.layers.layers
-        normalizer, pointer = self.layers.normalizer, "observations"
-        if first.kind == "ONE_HOT":
-            layer = f"&{self.name}_{self.network.names[0]}"
+        normalizer, pointer, size = self.layers.normalizer, "observations", self.size
+        if self.layers.layers[0].kind == "ONE_HOT":
+            layer, pointer = f"&{self.name}_{self.network.names[0]}", "policy->inputs"
             self.lines += [
                 "    for (int row = 0; row < rows; row++) {",
                 f"        for (int cell = 0, i = row * {size}; cell < {size}; cell++, i++) {{",
                 f"            policy->inputs[i] = puffernet_category({layer}, cell, (int64_t)observations[i]);",
-                "        }",
-                "    }",
+                *("        }", "    }"),
             ]
-            pointer = "policy->inputs"
         elif self.layers.categories is None and (self.writer.observation_type != "float" or normalizer is not None):
-            scale = self._scale() if len(self.shapes[0]) == 1 else ""
-            line = f"    for (int i = 0; i < rows * {size}; i++) policy->seen[i] = (float)observations[i]{scale};"
-            self.lines.append(line)
-            pointer = "policy->seen"
+            pointer, number = "policy->seen", f"(float)observations[i]{self._scale(len(self.shapes[0]) == 1)}"
+            self.lines.append(f"    for (int i = 0; i < rows * {size}; i++) policy->seen[i] = {number};")
         if normalizer is not None:
             tables = f"{self.name}_observation_mean", f"{self.name}_observation_scale"
-            self._call("    ", "normalize", *tables, _number(normalizer.clip), pointer, size, "rows")
+            self._call("normalize", *tables, _number(normalizer.clip), pointer, size, "rows")
         self.places[0] = pointer, size
 
-    def _scale(self) -> str:
-        return "" if self.network.image_scale == 1.0 else f" / {_number(self.network.image_scale)}"
+    def _scale(self, is_here: bool) -> str:
+        return f" / {_number(self.network.image_scale)}" if is_here and self.network.image_scale != 1.0 else ""
 
-    def _rows_of_images(self, images: Iterable[int]) -> None:
-        source, size = self.places[0]
-        is_of_planes = self.layers.categories is not None
-        pixel_type = f"{self.writer.type_name}Observation" if is_of_planes else "float"
-        self.lines.append("    for (int row = 0; row < rows; row++) {")
-        self.lines.append(f"        const {pixel_type}* pixels = {source} + row * {size};")
-        planes, height, width = self.shapes[0]
-        channels, area = self.layers.shape[0], height * width
-        target, _ = self._take("image", planes * area)
-        if is_of_planes:
-            self.lines.append(f"        memset({target}, 0, {planes * area} * sizeof(float));")
-        self.lines.append(f"        for (int pixel = 0; pixel < {area}; pixel++) {{")
-        self.lines.append(f"            for (int channel = 0; channel < {channels}; channel++) {{")
-        place, table = f"pixels[channel * {area} + pixel]", f"{self.name}_first_planes"
-        if is_of_planes:
-            lines = (
-                f"int64_t first = {table}[channel], last = {table}[channel + 1] - 1;",
-                f"int64_t plane = first + (int64_t){place} - {self.name}_lowest[channel];",
+    def _images(self, images: Iterable[int]) -> None:
+        (planes, height, width), channels = self.shapes[0], self.layers.shape[0]
+        area, are_planes = height * width, self.layers.categories is not None
+        pixel_type = f"{self.writer.type_name}Observation" if are_planes else "float"
+        pixel, table, (image, _) = f"pixels[channel * {area} + pixel]", self.name, self._take("image", planes * area)
+        lines = [f"{image}[pixel * {channels} + channel] = {pixel}{self._scale(True)};"]
+        if are_planes:
+            lines = [
+                f"int64_t first = {table}_first_planes[channel], last = {table}_first_planes[channel + 1] - 1;",
+                f"int64_t plane = first + (int64_t){pixel} - {table}_lowest[channel];",
                 "plane = plane < first ? first : plane > last ? last : plane;",
-                f"{target}[pixel * {planes} + plane] = 1.0f;",
-            )
-        else:
-            lines = (f"{target}[pixel * {channels} + channel] = {place}{self._scale()};",)
-        self.lines += [f"                {line}" for line in lines]
-        self.lines += ["            }", "        }"]
-        self.places[0] = target, planes
+                f"{image}[pixel * {planes} + plane] = 1.0f;",
+            ]
+        self.lines += [
+            "    for (int row = 0; row < rows; row++) {",
+            f"        const {pixel_type}* pixels = {self.places[0][0]} + row * {self.size};",
+            *([f"        memset({image}, 0, {planes * area} * sizeof(float));"] if are_planes else []),
+            f"        for (int pixel = 0; pixel < {area}; pixel++) {{",
+            f"            for (int channel = 0; channel < {channels}; channel++) {{",
+            *(f"                {line}" for line in lines),
+            *("            }", "        }"),
+        ]
+        self.places[0], self.indent, self.count = (image, planes), "        ", "1"
         for index in images:
-            self._layer(index, "        ", "1")
+            self._layer(index)
         self.lines.append("    }")
-        for value in self.features:
-            self.places[value] = f"policy->{self._features(value)}", self._row(value)
+        self.indent, self.count = "    ", "rows"
+        self.places |= {value: (f"policy->{name}", self.rows[value]) for value, name in self.features.items()}
 
-    def _layer(self, index: int, indent: str, rows: str) -> None:
-        layer = self.layers.layers[index]
-        getattr(self, f"_{layer.kind.lower()}")(index, layer, indent, rows)
-        self._free(index)
+    def _linear(self, index: int, layer: Layer) -> None:
+        place = self.places[layer.inputs[0]][: 1 if layer.kind == "ONE_HOT" else 2]
+        self._call(layer.kind.lower(), *self._products(index), *place, self._target(index + 1), self.count)
 
-    def _linear(self, index: int, layer: Layer, indent: str, rows: str) -> None:
-        (product,), (source, row) = self._products(index), self.places[layer.inputs[0]]
-        self._call(indent, "linear", product, source, row, self._target(index + 1), rows)
-
-    def _one_hot(self, index: int, layer: Layer, indent: str, rows: str) -> None:
-        (product,) = self._products(index)
-        self._call(indent, "one_hot", product, "policy->inputs", self._target(index + 1), rows)
-
-    def _convolution(self, index: int, layer: Layer, indent: str, rows: str) -> None:
-        (product,), (source, _), taken = self._products(index), self.places[layer.inputs[0]], None
-        (channels, height, width), padding = self.shapes[layer.inputs[0]], layer.padding
+    def _convolution(self, index: int, layer: Layer) -> None:
+        (value,), padding, number = layer.inputs, layer.padding, None
+        source, (channels, height, width) = self.places[value][0], self.shapes[value]
         if padding:
-            channels = channels if layer.inputs[0] == 0 else row_of((channels,))
-            area = (height + 2 * padding) * (width + 2 * padding)
-            padded, taken = self._take("image", area * channels)
-            self._call(indent, "pad", source, height, width, channels, padding, padded)
+            channels = row_of((channels,)) if value else channels
+            padded, number = self._take("image", (height + 2 * padding) * (width + 2 * padding) * channels)
+            self._call("pad", source, height, width, channels, padding, padded)
             source = padded
-        self._call(indent, "convolution", product, source, self._target(index + 1))
-        self.used["image"].discard(taken)
+        self._call("convolution", *self._products(index), source, self._target(index + 1))
+        if number is not None:
+            self.used["image"][number] = False
 
-    def _pool(self, index: int, layer: Layer, indent: str, rows: str) -> None:
-        (source, _), (channels, height, width) = self.places[layer.inputs[0]], self.shapes[layer.inputs[0]]
-        window = layer.size, layer.stride, layer.padding, str(layer.is_largest).lower()
-        self._call(indent, "pool", source, height, width, row_of((channels,)), *window, self._target(index + 1))
+    def _pool(self, index: int, layer: Layer) -> None:
+        channels, height, width = self.shapes[layer.inputs[0]]
+        sizes = height, width, row_of((channels,)), layer.size, layer.stride, layer.padding
+        flag, source = str(layer.is_largest).lower(), self.places[layer.inputs[0]][0]
+        self._call("pool", source, *sizes, flag, self._target(index + 1))
 
-    def _mingru(self, index: int, layer: Layer, indent: str, rows: str) -> None:
-        (product,), (value,) = self._products(index), layer.inputs
-        source, row = self.places[value]
-        if source.startswith("policy->hidden") and self.last[value] == index and index + 1 not in self.kept:
-            self.places[index + 1], self.places[value] = (source, row), ("", 0)
+    def _mingru(self, index: int, layer: Layer) -> None:
+        (value,), row = layer.inputs, self.rows[index + 1]
+        place, is_last = self.places[value], self.last[value] == index
+        if place[0].startswith("policy->hidden") and is_last and index + 1 not in self.kept:  # in its place
+            self.places[index + 1], self.places[value] = place, ("", 0)
         else:
-            self._copy(indent, source, row, self._target(index + 1), self._row(index + 1), self.shapes[value][0], rows)
-        self.sizes["gates"] = max(self.sizes["gates"], 3 * self._row(index + 1))
+            self._call("copy", *self._each(index, layer), self.count)
+        self.sizes["gates"] = max(self.sizes["gates"], 3 * row)
         state = f"policy->{self.states[index][0]}[first]"
-        self._call(indent, "mingru", product, self.places[index + 1][0], state, "policy->gates", rows)
+        self._call("mingru", *self._products(index), self.places[index + 1][0], state, "policy->gates", self.count)
 
-    def _lstm(self, index: int, layer: Layer, indent: str, rows: str) -> None:
-        source, row = self.places[layer.inputs[0]]
-        states = [f"policy->{state}[first]" for state in self.states[index]]
-        gates = 4 if layer.kind == "LSTM" else 6
-        self.sizes["gates"] = max(self.sizes["gates"], gates * self._row(index + 1))
-        function, arguments = layer.kind.lower(), [*self._products(index), source, row, *states, "policy->gates", rows]
-        self._call(indent, function, *arguments)
-        self.places[index + 1] = states[0], self._row(index + 1)
+    def _lstm(self, index: int, layer: Layer) -> None:
+        states, row = [f"policy->{state}[first]" for state in self.states[index]], self.rows[index + 1]
+        self.sizes["gates"] = max(self.sizes["gates"], {"LSTM": 4, "GRU": 6}[layer.kind] * row)
+        arguments = *self._products(index), *self.places[layer.inputs[0]], *states, "policy->gates", self.count
+        self._call(layer.kind.lower(), *arguments)
+        self.places[index + 1] = states[0], row
 
-    _gru = _lstm
-
-    def _norm(self, index: int, layer: Layer, indent: str, rows: str) -> None:
+    def _norm(self, index: int, layer: Layer) -> None:
         tables = []
         for name, tensor in zip(("weights", "bias"), layer.parameters(), strict=True):
             tables.append("NULL" if tensor is None else f"{self.name}_{self.network.names[index]}_{name}")
             self.tables += [] if tensor is None else _table(tables[-1], floats(tensor))
         flags = _number(layer.epsilon), str(layer.is_centered).lower()
-        self._call(indent, "norm", *tables, *flags, *self._each(index, layer), rows)
+        self._call("norm", *tables, *flags, *self._each(index, layer), self.count)
 
-    def _activation(self, index: int, layer: Layer, indent: str, rows: str) -> None:
-        source, row, target, target_row, count = self._each(index, layer)
-        self._copy(indent, source, row, target, target_row, count, rows)
-        count = f"rows * {target_row}" if rows == "rows" else target_row
-        self._call(indent, "activate", f"PUFFERNET_{layer.activation.upper()}", target, count)
+    def _activation(self, index: int, layer: Layer) -> None:
+        self._call("copy", *self._each(index, layer), self.count)
+        target, row = self.places[index + 1]
+        self._call("activate", f"PUFFERNET_{layer.activation.upper()}", target, f"{self.count} * {row}")
 
-    def _affine(self, index: int, layer: Layer, indent: str, rows: str) -> None:
-        self._call(indent, "affine", *map(_number, layer.numbers), *self._each(index, layer), rows)
+    def _affine(self, index: int, layer: Layer) -> None:
+        self._call("affine", *map(_number, layer.numbers), *self._each(index, layer), self.count)
 
-    def _add(self, index: int, layer: Layer, indent: str, rows: str) -> None:
+    def _add(self, index: int, layer: Layer) -> None:
+        function = {"ADD": "add", "MULTIPLY": "times"}[layer.kind]
         source, row, *result = self._each(index, layer)
         for value in layer.inputs[1:]:
-            self._call(
-                indent, layer.kind.lower().replace("multiply", "times"), source, row, *self.places[value], *result, rows
-            )
+            self._call(function, source, row, *self.places[value], *result, self.count)
             source, row = result[:2]
 
-    _multiply = _add
-
-    def _concatenate(self, index: int, layer: Layer, indent: str, rows: str) -> None:
-        shape, first = self.shapes[index + 1], 0
-        is_image = len(shape) == 3
-        target, row = self._target(index + 1), row_of(shape[:1])
+    def _concatenate(self, index: int, layer: Layer) -> None:
+        (channels, *edges), first, target = self.shapes[index + 1], 0, self._target(index + 1)
         for value, (begin, count) in zip(layer.inputs, layer.parts, strict=True):
-            source, source_row = self.places[value]
-            source_row = row_of(self.shapes[value][:1]) if is_image else source_row
-            pixels = shape[1] * shape[2] if is_image else rows
-            self._copy(indent, _moved(source, begin), source_row, _moved(target, first), row, count, pixels)
+            (source, row), moved = self.places[value], f"{target} + {first}" if first else target
+            row = row_of(self.shapes[value][:1]) if edges else row  # then its pixels are the rows
+            source = f"{source} + {begin}" if begin else source
+            rows = edges[0] * edges[1] if edges else self.count
+            self._call("copy", source, row, moved, row_of((channels,)), count, rows)
             first += count
 
-    def _each(self, index: int, layer: Layer) -> tuple[str, int | str, str, int, int]:
-        # Source, target, and how many numbers of each row are computed one by one.
-        source, row = self.places[layer.inputs[0]]
-        shape = self.shapes[index + 1]
-        count = self._row(index + 1) if len(shape) == 3 else shape[0]
-        return source, row, self._target(index + 1), self._row(index + 1), count
+    _one_hot, _gru, _multiply = _linear, _lstm, _add
 
-    def _copy(self, indent: str, *arguments: object) -> None:
-        self._call(indent, "copy", *arguments)
+    def _each(self, index: int, layer: Layer) -> tuple[str, int | str, str, int, int]:
+        # Source and target with their rows, and how many numbers of a row are computed one by one.
+        shape, row = self.shapes[index + 1], self.rows[index + 1]
+        return *self.places[layer.inputs[0]], self._target(index + 1), row, row if len(shape) == 3 else shape[0]
 
     def _results(self) -> None:
-        layers = self.layers
-        for value in dict.fromkeys(self.kept):
-            source, row = self.places[value]
-            target = self._target(value)
-            if source != target:
-                self._copy("    ", source, row, target, self._row(value), self.shapes[value][0], "rows")
-        result = f"policy->logits[first + row][{layers.value_place}]"
-        if layers.value != layers.decision:
-            place = f" + {layers.value_place}" if layers.value_place else ""
-            result = f"policy->critic[row * {self._row(layers.value)}{place}]"
+        for value, target in self.kept.items():
+            if self.places[value][0] != target:
+                self._call("copy", *self.places[value], target, self.rows[value], self.shapes[value][0], "rows")
+        value, place = self.layers.value, self.layers.value_place
+        result = f"policy->critic[row * {self.rows[value]}{f' + {place}' if place else ''}]"
+        if value == self.layers.decision:
+            result = f"policy->logits[first + row][{place}]"
         self.lines.append(f"    for (int row = 0; row < rows; row++) policy->values[first + row] = {result};")
-
-
-def _moved(pointer: str, count: int) -> str:
-    return f"{pointer} + {count}" if count else pointer
 
 
 def _comment(text: str) -> str:

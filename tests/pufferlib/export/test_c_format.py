@@ -135,6 +135,14 @@ def test_policies_of_ones_own_stay_the_same_over_a_thousand_steps(name):
     assert_agrees(policy, env, drawn(env, steps=1000, rows=3))
 
 
+def test_layers_may_be_called_as_functions_of_the_header_are():
+    policy, env = OWN["residual"]()
+    names = network_of(policy, env).names
+    assert len(set(names) - {""}) == len([name for name in names if name]) and {"up", "act_layer"} <= set(names)
+    policy, env = OWN["cells"]()
+    assert network_of(policy, env).states == ("state_0", "memory", "state_2", "state_3")
+
+
 def test_channels_of_images_side_by_side():
     torch.manual_seed(0)
     first, second, head = torch.randn(5, 2, 3, 3), torch.randn(20, 2, 3, 3), torch.randn(4, 7 * 2 * 3)
@@ -290,6 +298,23 @@ def test_an_operation_that_c_does_not_have_is_named_with_its_line(tmp_path):
     with pytest.raises(ExportError, match=expected):
         export_policy(Own(), spaces_of(VECTOR, CHOICE), tmp_path / "c", "c")
     assert not list(tmp_path.iterdir())
+
+
+class Picturesque(nn.Module):
+    """Whose logits are what a convolution gives."""
+
+    def __init__(self):
+        super().__init__()
+        self.filters, self.value = nn.Conv2d(1, 3, 3), nn.Linear(3, 1)
+
+    def forward(self, observations):
+        logits = self.filters(observations).flatten(1)
+        return logits, self.value(logits)
+
+
+def test_logits_that_are_an_image_are_refused():
+    with pytest.raises(ExportError, match="image is a result, got such a Picturesque; use --format onnx"):
+        network_of(Picturesque(), spaces_of(Box(-1.0, 1.0, (1, 3, 3)), CHOICE))
 
 
 def test_observations_that_the_kernel_does_not_see_are_refused():
