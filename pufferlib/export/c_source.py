@@ -15,6 +15,11 @@ from pufferlib.extensions.network_layers import Layer, Shape
 TEMPLATE = Path(__file__).with_name("policy.h")
 WIDTH = 120  # of a line
 
+ACTIVATIONS = {
+    "linear": "PUFFERNET_IDENTITY",
+    **{name: f"PUFFERNET_{name.upper()}" for name in ("relu", "tanh", "gelu", "sigmoid", "silu", "elu", "leaky_relu")},
+    **{"softplus": "PUFFERNET_SOFTPLUS", "gelu_tanh": "PUFFERNET_GELU_TANH"},
+}
 C_TYPES = {
     **{"float32": "float", "float64": "double", "bool": "bool"},
     **{f"{sign}int{bits}": f"{sign}int{bits}_t" for sign in ("", "u") for bits in (8, 16, 32, 64)},
@@ -218,7 +223,7 @@ class _Program:
         ends = {"MINGRU": ["gates"], "LSTM": ["input", "recurrent"], "GRU": ["input", "recurrent"]}.get(layer.kind)
         names = [self.network.names[index]] if ends is None else [f"{states[0]}_{end}" for end in ends]
         activation = "relu" if getattr(layer, "is_rectified", False) else getattr(layer, "activation", "linear")
-        activation = f"PUFFERNET_{'IDENTITY' if activation == 'linear' else activation.upper()}"
+        activation = ACTIVATIONS[activation]
         for short, (weights, bias) in zip(names, products(layer, self.shapes[value], value == 0), strict=True):
             name, kind, sizes, more = f"{self.name}_{short}", "Linear", weights.shape, []
             self.tables += [*_table(f"{name}_weights", weights), *_table(f"{name}_bias", bias)]
@@ -259,7 +264,11 @@ class _Program:
     def _layer(self, index: int) -> None:
         # Writes its lines, then frees the buffers that no later layer reads.
         layer = self.layers.layers[index]
-        getattr(self, f"_{layer.kind.lower()}")(index, layer)
+        write = getattr(self, f"_{layer.kind.lower()}", None)
+        if write is None or getattr(layer, "activation", "linear") not in ACTIVATIONS:
+            found = f"{type(layer).__name__} {getattr(layer, 'activation', '')}".strip()
+            raise ExportError(f"C has no layer for {found}; use --format onnx or torchscript")
+        write(index, layer)
         for value in layer.inputs:
             found = re.fullmatch(r"policy->(image|hidden)\[(\d+)\]", self.places[value][0])
             if found and self.last[value] == index:
@@ -368,7 +377,7 @@ class _Program:
     def _activation(self, index: int, layer: Layer) -> None:
         self._call("copy", *self._each(index, layer), self.count)
         target, row = self.places[index + 1]
-        self._call("activate", f"PUFFERNET_{layer.activation.upper()}", target, f"{self.count} * {row}")
+        self._call("activate", ACTIVATIONS[layer.activation], target, f"{self.count} * {row}")
 
     def _affine(self, index: int, layer: Layer) -> None:
         self._call("affine", *map(_number, layer.numbers), *self._each(index, layer), self.count)

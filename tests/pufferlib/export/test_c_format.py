@@ -5,6 +5,7 @@ import platform
 import re
 import shutil
 import subprocess
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -21,7 +22,7 @@ from pufferlib.export import c_format, export_policy
 from pufferlib.export.c_layers import CNetwork, network_of
 from pufferlib.export.c_source import HeaderWriter
 from pufferlib.extensions import Layers
-from pufferlib.extensions.network_layers import Concatenate, Convolution, Linear
+from pufferlib.extensions.network_layers import Activation, Concatenate, Convolution, Linear
 from pufferlib.models import Convolutional, Default, LSTMWrapper, MinGRUWrapper
 from pufferlib.policy import acting_forward
 from pufferlib.ppo.sampling import greedy_action, sample_logits
@@ -315,6 +316,19 @@ class Picturesque(nn.Module):
 def test_logits_that_are_an_image_are_refused():
     with pytest.raises(ExportError, match="image is a result, got such a Picturesque; use --format onnx"):
         network_of(Picturesque(), spaces_of(Box(-1.0, 1.0, (1, 3, 3)), CHOICE))
+
+
+@dataclass(frozen=True)
+class Cubes(Activation):
+    kind = "CUBES"
+
+
+@pytest.mark.parametrize(("layer", "named"), [(Cubes((1,), "relu"), "Cubes relu"), (Activation((1,), "cube"), "cube")])
+def test_a_kind_of_layer_that_is_newer_than_the_header_is_refused(layer, named):
+    network = network_of(*CASES["choices"]())
+    newer = replace(network, layers=replace(network.layers, layers=[network.layers.layers[0], layer]))
+    with pytest.raises(ExportError, match=f"C has no layer for .*{named}; use --format onnx"):
+        HeaderWriter("own", newer)
 
 
 def test_observations_that_the_kernel_does_not_see_are_refused():
