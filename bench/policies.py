@@ -16,7 +16,7 @@ from torch.nn import functional
 
 import pufferlib
 from pufferlib import NoLogger, PuffeRL
-from pufferlib.models import LSTMWrapper, MinGRUWrapper
+from pufferlib.models import LSTMWrapper, MinGRUWrapper, recur
 
 INPUTS, ACTIONS = 118, 3  # of breakout
 
@@ -125,8 +125,42 @@ class Encoder(nn.Module):
         return self.decode_actions(self.encode_observations(observations))
 
 
+class Cell(Encoder):
+    """A GRU cell of torch, which runs over segments step by step, as people write it."""
+
+    def __init__(self):
+        super().__init__()
+        self.cell = nn.GRUCell(128, 128)
+
+    def initial_state(self, batch, device="cpu"):
+        return {"memory": torch.zeros(batch, 128, device=device)}
+
+    def forward_eval(self, observations, state):
+        state["memory"] = self.cell(self.encode_observations(observations), state["memory"])
+        return self.decode_actions(state["memory"])
+
+    def forward(self, observations, state):
+        return self.decode_actions(self.recur(self.encode_observations(observations), **state))
+
+    def recur(self, inputs, memory, resets):
+        outputs = []
+        for step in range(inputs.shape[1]):
+            memory = self.cell(inputs[:, step], memory * ~resets[:, step, None])
+            outputs.append(memory)
+        return torch.stack(outputs, 1)
+
+
+class Recur(Cell):
+    """The same by the library's function."""
+
+    def forward(self, observations, state):
+        hidden, _ = recur(self.cell, self.encode_observations(observations), state["memory"], state["resets"])
+        return self.decode_actions(hidden)
+
+
+_OWN = CleanRL, Trunk, Wide, Normed, Residual, Parts, Cell, Recur
 POLICIES = {
-    **{kind.__name__: lambda env, kind=kind: kind() for kind in (CleanRL, Trunk, Wide, Normed, Residual, Parts)},
+    **{kind.__name__: lambda env, kind=kind: kind() for kind in _OWN},
     "LSTM": lambda env: LSTMWrapper(env, Encoder(), 128, 128),
     "MinGRU": lambda env: MinGRUWrapper(env, Encoder(), 128, 128),
 }

@@ -21,7 +21,7 @@ from torch.distributions import Normal
 from torch.nn import functional
 
 from pufferlib.fast.policy_layers import are_as_written, is_altered, surroundings
-from pufferlib.models import ActionHead, Continuous, Convolutional, Default, LSTMWrapper, MinGRUWrapper
+from pufferlib.models import ActionHead, Continuous, Convolutional, Default, LSTMWrapper, MinGRUWrapper, recur
 from pufferlib.policy import NormalizedObservations, OneHot, OneHotPlanes
 
 _POLICIES = ActionHead, Continuous, Convolutional, Default, LSTMWrapper, MinGRUWrapper, NormalizedObservations
@@ -228,9 +228,12 @@ class _Method:
         return getattr(owner, node.attr, None) if is_of_torch else None
 
     def _call(self, node: ast.Call) -> None:
-        called, found = node.func, self._object(node.func)
+        called, found, arguments = node.func, self._object(node.func), node.args
         is_module = isinstance(found, nn.Module) and found is not self.module
-        if not is_module and found is not Normal:
+        if found is recur:
+            self._require(bool(arguments) and isinstance(self._object(arguments[0]), nn.RNNCellBase), node)
+            arguments = arguments[1:]
+        elif not is_module and found is not Normal:
             self._require(isinstance(called, ast.Attribute), node)
             owner = self._object(called.value)
             if owner is self.module:
@@ -243,7 +246,7 @@ class _Method:
                     return self._require(self._keeps_rows(node.args) and not node.keywords, node)
                 self._require(_is_method(called.attr, node), node)
         self._require(all(keyword.arg is not None for keyword in node.keywords), node)
-        for argument in (*node.args, *(keyword.value for keyword in node.keywords)):
+        for argument in (*arguments, *(keyword.value for keyword in node.keywords)):
             self._value(argument)
 
     def _keeps_rows(self, sizes: list[ast.expr]) -> bool:

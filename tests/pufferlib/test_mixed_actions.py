@@ -11,6 +11,7 @@ from torch.distributions import Categorical, Normal
 
 from pufferlib import PuffeRL, spaces, vector
 from pufferlib.environment import PufferEnv
+from pufferlib.fast.device_network import can_be_in_a_rollout
 from pufferlib.fast.policy_layers import find_layers
 from pufferlib.models import Default, LSTMWrapper, MinGRUWrapper
 from pufferlib.play.environments import space_text
@@ -136,8 +137,9 @@ def test_processes_give_the_serial_rollout():
 
 def test_the_kernels_leave_them_to_torch():
     env = Steering()
-    assert find_layers(Default(env, 8)) is None
-    assert find_layers(MinGRUWrapper(env, Default(env, 8), 8, 8)) is None
+    for policy in (Default(env, 8), MinGRUWrapper(env, Default(env, 8), 8, 8)):
+        layers = find_layers(policy)
+        assert not layers.fit() and not can_be_in_a_rollout(layers, torch.float32)
 
 
 def mixed_logits(rows=(5,), seed=0):
