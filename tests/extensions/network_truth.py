@@ -23,7 +23,7 @@ from pufferlib.extensions import (
     OneHot,
     reference_mingru,
 )
-from pufferlib.extensions.network_layers import GRU, Activation, Add, Affine, Concatenate, Multiply, Norm
+from pufferlib.extensions.network_layers import GRU, Activation, Add, Affine, Concatenate, Multiply, Norm, State
 from pufferlib.ppo import losses
 
 COEFFICIENTS = {"clip_coef": 0.2, "vf_clip_coef": 0.3, "vf_coef": 1.2, "ent_coef": 0.01}
@@ -172,6 +172,11 @@ def random_graph(draw, inputs, num_layers, recurrence=None, units=6):
         return any_of([other for other in range(1, len(sizes)) if sizes[other] == sizes[value]])
 
     add_linear(0, units, "tanh")
+    states = [
+        add(State((0,), size), size)
+        for size in ([units, draw_integer(1, 20)] if recurrence == "state" else [])
+        for _ in range(draw_integer(1, 2))
+    ]
     for _ in range(num_layers):
         kind = any_of(["linear", "norm", "activation", "add", "multiply", "affine", "concatenate", "recurrence"])
         value = draw_integer(1, len(layers))
@@ -199,19 +204,24 @@ def random_graph(draw, inputs, num_layers, recurrence=None, units=6):
             add(Concatenate(tuple(values), tuple(parts)), sum(count for _, count in parts))
         elif recurrence == "mingru":
             add(MinGRU((value,), weight(3 * size, size)), size)
-        elif recurrence is not None:
+        elif recurrence in ("lstm", "gru"):
             outputs, gates = draw_integer(1, 20), 3 if recurrence == "gru" else 4
             kind = GRU if recurrence == "gru" else LSTM
             tensors = weight(gates * outputs, size), weight(gates * outputs, outputs)
             biases = (0.3 * torch.randn(gates * outputs) if draw_integer(0, 1) else None for _ in range(2))
             add(kind((value,), *tensors, *biases), outputs)
+    for state in states:
+        given = draw_integer(0, len(layers))
+        left = add(Activation((add_linear(given, sizes[state]),), any_of(["tanh", "sigmoid", "relu"])), sizes[state])
+        left = any_of([left, like(state)])
+        layers[state - 1] = State((left,), sizes[state])
     read = {value for layer in layers for value in layer.inputs}
     ends = [add_linear(value, units) for value in range(1, len(sizes)) if value not in read]
     while len(ends) > 1:
         ends = [add(Add(tuple(ends[:8])), units), *ends[8:]]
     decision = add_linear(ends[0], 5)
     value = add_linear(draw_integer(1, ends[0]), 1) if draw_integer(0, 1) else decision
-    return Layers(layers, (inputs,), (3, 1), decision, value, 0 if value != decision else 4)
+    return Layers(layers, (inputs,), (3, 1), decision, value, 0 if value != decision else 4).in_loops()
 
 
 def changed(layers, index, **change):
@@ -313,18 +323,34 @@ class Truth:
 
     def forward(self, observations, states, resets):
         """Logits of every part or means, values, and the state after every layer's last step."""
-        values, states, finals = [self.see(observations)], [state.double() for state in states], []
-        for layer in self.layers.layers:
-            parameters = [self.doubles.get(id(tensor)) for tensor in layer.parameters()]
-            first, states = states[: layer.num_states], states[layer.num_states :]
-            inputs = [values[value] for value in layer.inputs]
-            output, last = getattr(self, layer.kind.lower())(layer, inputs, parameters, first, resets)
-            values.append(output)
-            finals += last
+        seen, states = self.see(observations), [state.double() for state in states]
+        if not any(isinstance(layer, State) for layer in self.layers.layers):
+            values, finals = self.compute(seen, states, resets)
+        else:
+            steps, finals = [], states
+            for step in range(seen.shape[1]):
+                values, finals = self.compute(seen[:, step, None], finals, resets[:, step, None])
+                steps.append(values)
+            values = [torch.cat(each, 1) for each in zip(*steps, strict=True)]
         decision = values[self.layers.decision][..., : sum(self.layers.parts)]
         if self.log_std is None:
             decision = decision.split(tuple(self.layers.parts), -1)
         return decision, values[self.layers.value][..., self.layers.value_place], finals
+
+    def compute(self, seen, states, resets):
+        """Of all layers the values, and the states after the last step."""
+        values, finals = [seen], []
+        for layer in self.layers.layers:
+            parameters = [self.doubles.get(id(tensor)) for tensor in layer.parameters()]
+            first, states = states[: layer.num_states], states[layer.num_states :]
+            inputs = [] if isinstance(layer, State) else [values[value] for value in layer.inputs]
+            output, last = getattr(self, layer.kind.lower())(layer, inputs, parameters, first, resets)
+            values.append(output)
+            finals += last or [layer] * layer.num_states
+        return values, [values[each.inputs[0]][:, -1] if isinstance(each, State) else each for each in finals]
+
+    def state(self, layer, inputs, parameters, states, resets):
+        return (states[0] * ~resets)[:, None], []
 
     def see(self, observations):
         """Numbers of a row, or the planes of its categories."""

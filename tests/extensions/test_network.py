@@ -24,7 +24,7 @@ from network_truth import (
 
 from pufferlib.errors import APIUsageError
 from pufferlib.extensions import Convolution, Linear, MinGRU, Network, network, network_layers
-from pufferlib.extensions.network_layers import Activation, Add, Pool
+from pufferlib.extensions.network_layers import Activation, Add, Pool, State
 
 needs_bfloat16 = pytest.mark.skipif(not network.has_bfloat16(), reason="needs a processor with AVX512-BF16")
 
@@ -92,7 +92,7 @@ def test_the_gradients_match_for_any_shape(
     data=st.data(),
     inputs=st.integers(1, 40),
     num_layers=st.integers(1, 12),
-    recurrence=st.sampled_from([None, "mingru", "lstm", "gru"]),
+    recurrence=st.sampled_from([None, "mingru", "lstm", "gru", "state"]),
     segments=st.integers(1, 20),
     steps=st.integers(1, 12),
     seed=st.integers(0, 2**31),
@@ -108,7 +108,7 @@ def test_the_gradients_of_any_graph_match_float64(data, inputs, num_layers, recu
     assert_learns_like_the_truth(layers, observations, minibatch)
 
 
-@pytest.mark.parametrize("recurrence", ["mingru", "lstm", "gru"])
+@pytest.mark.parametrize("recurrence", ["mingru", "lstm", "gru", "state"])
 @pytest.mark.parametrize("rows", [1, 65])
 def test_a_step_of_any_graph_matches_float64(recurrence, rows):
     torch.manual_seed(30)
