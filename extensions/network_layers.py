@@ -603,8 +603,12 @@ class Layers:
             left = [each for each in left if each not in group]
         places = {0: 0, **{index + 1: place + 1 for place, index in enumerate(order)}}
         layers = [self.layers[index] for index in order]
+        all_places, of_layers = iter(self.state_places or ()), []
+        for layer in self.layers:
+            of_layers.append([next(all_places) for _ in range(layer.num_states if self.state_places else 0)])
         return replace(
             self,
+            state_places=[place for index in order for place in of_layers[index]] if self.state_places else None,
             layers=[replace(layer, inputs=tuple(places[value] for value in layer.inputs)) for layer in layers],
             decision=places[self.decision],
             value=places[self.value],
@@ -616,7 +620,8 @@ class Layers:
         if self.state_places is None:
             return entries
         places = zip(self.state_places, self.state_sizes(), strict=True)
-        return [entries[entry].flatten(1).narrow(1, first, size) for (entry, first), size in places]
+        rows = [entry.unsqueeze(1).flatten(1) for entry in entries]
+        return [rows[entry].narrow(1, first, size) for (entry, first), size in places]
 
     def state_sizes(self) -> list[int]:
         """Numbers of each state, in the order of the layers."""

@@ -2,8 +2,8 @@
 //
 //     output_t = 0 where an episode begins, else input_{t-1}    output_0 = the state before the first step, likewise
 //
-// The input may be of a layer that comes later in the list, and reads this one: then all layers between them are a loop,
-// which network.h computes step by step. Rows lie step by step.
+// The input may be of a layer that comes later in the list, and reads this one: then all layers between them are a
+// loop, which network.h computes step by step. Rows lie step by step.
 #pragma once
 
 #include <string.h>

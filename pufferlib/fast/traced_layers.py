@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import operator
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,9 +19,8 @@ from torch import Tensor, fx, nn
 from torch.distributions import Normal
 from torch.nn import functional
 
-from pufferlib.extensions import LSTM, Convolution, Layers, Linear, Network, NetworkBatch, Normalizer
+from pufferlib.extensions import Convolution, Layers, Linear, Network, NetworkBatch, Normalizer
 from pufferlib.extensions.network_layers import (
-    GRU,
     Activation,
     Add,
     Affine,
@@ -33,6 +32,7 @@ from pufferlib.extensions.network_layers import (
     Shape,
 )
 from pufferlib.fast.policy_layers import are_as_written, is_altered, recurrent_layer, surroundings
+from pufferlib.fast.traced_states import SharedCellError, StepStates, TracedState, UntracedError
 from pufferlib.metrics.finished_episodes import EPSILON
 from pufferlib.models import LSTMWrapper, MinGRUWrapper
 from pufferlib.policy import Logits, NormalizedObservations, training_forward
@@ -61,10 +61,6 @@ _METHODS = {"relu": "relu", "tanh": "tanh", "sigmoid": "sigmoid"}
 _KEPT = {"float", "contiguous"}  # methods of a tensor that leave its numbers
 
 
-class UntracedError(Exception):
-    """Its text says which operation the kernel does not know, and where it stands."""
-
-
 @dataclass(frozen=True)
 class _Value:
     # Numbers of every row: a value of the layers, and the shape that torch gives it without rows.
@@ -87,32 +83,6 @@ class _Rows:
 
 
 ROWS = _Rows()
-
-
-def state_of(name: str) -> Tensor:
-    """Stands for an entry of the recurrent state in a graph; it is never called."""
-    raise NotImplementedError(name)
-
-
-@dataclass(frozen=True)
-class _State:
-    # An entry of the recurrent state: as it was before the step, or as a layer leaves it.
-    name: str
-    layer: int = -1  # which leaves it
-
-
-class _States(dict):
-    # The recurrent state of a policy while it is traced: entries are what the policy puts there, or stand for those
-    # before the step.
-
-    def __init__(self, tracer: fx.Tracer, names: Sequence[str]):
-        super().__init__()
-        self._tracer, self._names = tracer, names
-
-    def __missing__(self, name: str) -> fx.Proxy:
-        if name not in self._names:
-            raise KeyError(name)
-        return self._tracer.create_proxy("call_function", state_of, (name,), {})
 
 
 class _Tracer(fx.Tracer):
@@ -169,32 +139,38 @@ def trace(policy: nn.Module, rollout: Rollout) -> Layers:
     Raises:
         UntracedError: if it has an operation that the kernel does not know, or the kernel's results differ.
     """
-    normalizer, inner, recurrent = None, policy, ()
+    normalizer, inner = None, policy
     if type(inner) is NormalizedObservations:
         normalizer = Normalizer(inner.mean, inner.variance, EPSILON, inner.clip)
         inner = inner.policy
     own = inner.policy if type(inner) in (MinGRUWrapper, LSTMWrapper) else inner
     if type(own).__module__.startswith("pufferlib."):  # else its layers would have been found
         raise UntracedError("has parts, hooks or methods that the kernel does not know, or is frozen")
-    observations = rollout.observations
-    calls = _Calls(tuple(observations.shape[2:]), observations.dtype, normalizer is not None)
-    if type(inner) in (MinGRUWrapper, LSTMWrapper):
-        recurrent = inner.layers if type(inner) is MinGRUWrapper else inner.cells
-        hidden = calls.follow(inner.policy, "encode_observations", calls.observation)
-        outputs = calls.follow(inner.policy, "decode_actions", calls.recur(hidden, recurrent))
-    elif hasattr(inner, "initial_state"):
-        names = list(rollout.states)
-        outputs = calls.follow(inner, "forward_eval", calls.observation, names)
-        if list(calls.state_names()) != names:
-            raise UntracedError("has entries of its state in another order than its layers")
-    else:
-        outputs = calls.follow(inner, "forward", calls.observation)
-    layers = calls.finish(outputs, normalizer)
+    own_states = rollout.states if hasattr(inner, "forward_eval") and inner is own else {}
+    given = tuple(rollout.observations.shape[2:]), rollout.observations.dtype, normalizer is not None, own_states
+    try:
+        layers = _follow(inner, _Calls(*given, are_cells_layers=True), normalizer)
+        is_shared = not layers.fit()
+    except SharedCellError:
+        is_shared = True
+    if is_shared and own_states:
+        layers = _follow(inner, _Calls(*given, are_cells_layers=False), normalizer)
     _check_parameters(policy, layers)
     if not layers.fit():
         raise UntracedError("has layers that are not of the sizes and types that the kernel takes")
     _compare(policy, layers, rollout)
     return layers
+
+
+def _follow(inner: nn.Module, calls: _Calls, normalizer: Normalizer | None) -> Layers:
+    if type(inner) in (MinGRUWrapper, LSTMWrapper):
+        recurrent = inner.layers if type(inner) is MinGRUWrapper else inner.cells
+        hidden = calls.follow(inner.policy, "encode_observations", calls.observation)
+        outputs = calls.follow(inner.policy, "decode_actions", calls.recur(hidden, recurrent))
+    else:
+        name = "forward_eval" if hasattr(inner, "forward_eval") else "forward"
+        outputs = calls.follow(inner, name, calls.observation)
+    return calls.finish(outputs, normalizer)
 
 
 def _check_parameters(policy: nn.Module, layers: Layers) -> None:
@@ -206,27 +182,35 @@ def _check_parameters(policy: nn.Module, layers: Layers) -> None:
             raise UntracedError(f"{'shares' if id(parameter) in found else 'does not use'} its parameter {name}")
 
 
-class _Calls:
+class _Calls(StepStates):
     # The layers of all calls of a policy, one after the other.
 
-    def __init__(self, shape: Shape, dtype: torch.dtype, is_normalized: bool):
+    def __init__(
+        self,
+        shape: Shape,
+        dtype: torch.dtype,
+        is_normalized: bool,
+        states: Mapping[str, Tensor],
+        are_cells_layers: bool,
+    ):
+        super().__init__(states, are_cells_layers)
         self.dtype, self.is_normalized = dtype, is_normalized
         self.layers: list[Layer] = []
         self.shapes: list[Shape] = [shape if len(shape) == 3 else (math.prod(shape),)]  # as the layers have them
         self.observation = _Value(0, shape)
         self._seen: set[bool] = set()  # whether readers of the observation want it divided
         self.place = ""
-        self._names: dict[tuple[int, int], str] = {}  # of the states of layers
         self._is_only_user = True  # whether what the operation reads is read by nothing else
 
-    def follow(self, module: nn.Module, name: str, given: _Value, states: Sequence[str] = ()) -> Any:
+    def follow(self, module: nn.Module, name: str, given: _Value) -> Any:
         """The results of a method for a value, which may read and replace entries of a recurrent state."""
         tracer = _Tracer()
         tracer.traced_func_name = name
         function = getattr(type(module), name)
         others = {each: None for each in function.__code__.co_varnames[2 : function.__code__.co_argcount]}
-        if states:
-            others = {each: _States(tracer, states) for each in others}
+        state = TracedState(tracer, self._entries)
+        if self._entries:
+            others = dict.fromkeys(others, state)
         validates = torch.distributions.Distribution._validate_args
         torch.distributions.Distribution.set_default_validate_args(False)
         kept = [dict(vars(part)) for part in module.modules()]
@@ -242,29 +226,23 @@ class _Calls:
         if [dict(vars(part)) for part in module.modules()] != kept:
             raise UntracedError("keeps something in a call")
         results: dict[fx.Node, Any] = {}
+        left = {name: getattr(value, "node", None) for name, value in state.items()}
         for node in graph.nodes:
             self.place = _place(node)
-            self._is_only_user = all(len(each.users) == 1 for each in node.all_input_nodes)
+            self._is_only_user = all(
+                len(each.users) == 1 and each not in left.values() for each in node.all_input_nodes
+            )
             if node.op == "placeholder":
                 results[node] = given if not any(each.op == "placeholder" for each in results) else None
                 continue
             arguments = fx.map_arg(node.args, results.__getitem__)
             keywords = fx.map_arg(node.kwargs, results.__getitem__)
             if node.op == "output":
-                for state in states:
-                    self._check_state(state, others, results)
+                for each in self._entries:
+                    self.leave(each, results.get(left[each]) if each in left else self._entry(each))
                 return arguments[0]
-            results[node] = getattr(self, f"_{node.op}")(node.target, arguments, keywords, module)
+            results[node] = self.operate(node.op, node.target, arguments, keywords, module)
         raise UntracedError("returns nothing")
-
-    def _check_state(self, name: str, others: dict[str, _States], results: dict[fx.Node, Any]) -> None:
-        # Whether an entry is replaced by what the layer that read it left.
-        (state,) = others.values()
-        found = results[state[name].node] if name in state else None
-        if isinstance(found, _Value) and found.index > 0 and self.layers[found.index - 1].num_states:
-            found = _State(self._names.get((found.index, 0), ""), found.index)
-        if not isinstance(found, _State) or found.layer < 0 or found.name != name:
-            raise UntracedError(f"leaves something else than a layer's state in state[{name!r}]")
 
     def finish(self, outputs: Any, normalizer: Normalizer | None) -> Layers:
         """The layers, of which `outputs` are the logits and the values."""
@@ -298,7 +276,8 @@ class _Calls:
             log_std=log_std,
             normalizer=normalizer,
             divides_bytes=self._seen == {True},
-        )
+            state_places=self.state_places(),
+        ).in_loops()
 
     def recur(self, value: Any, modules: Sequence[nn.Module]) -> _Value:
         """Recurrent layers of the library's wrappers."""
@@ -310,10 +289,6 @@ class _Calls:
                 raise UntracedError(f"has {type(module).__name__} for a recurrent layer")
             value = self._add(layer)
         return value
-
-    def state_names(self) -> Iterable[str]:
-        """Those of the layers' states, in their order."""
-        return self._names.values()
 
     # ------------------------------------------------------------------------------------------------------ layers
 
@@ -390,21 +365,8 @@ class _Calls:
             self._refuse(f"the tensor {target}, which is no parameter")
         return _Deviation(found)
 
-    def _cell(self, cell: nn.Module, value: Any, state: Any) -> Any:
-        kind, entries = LSTM if type(cell) is nn.LSTMCell else GRU, state if isinstance(state, tuple) else (state,)
-        names = [entry.name for entry in entries if isinstance(entry, _State) and entry.layer < 0]
-        is_row = isinstance(value, _Value) and len(value.shape) == 1
-        if not is_row or len(names) != kind.num_states or not set(names).isdisjoint(self._names.values()):
-            self._refuse(f"{type(cell).__name__} on something else than a row and entries of the state")
-        index = self._elementwise(value)
-        found = self._add(kind((index,), cell.weight_ih, cell.weight_hh, cell.bias_ih, cell.bias_hh))
-        self._names.update({(found.index, place): name for place, name in enumerate(names)})
-        return found if kind is GRU else (found, _State(names[1], found.index))
-
     def _call_module(self, target: str, arguments: tuple, keywords: dict, module: nn.Module) -> Any:
         found, (value, *others) = module.get_submodule(target), arguments
-        if type(found) in (nn.LSTMCell, nn.GRUCell) and len(others) == 1 and not keywords:
-            return self._cell(found, value, *others)
         if others or keywords or not isinstance(value, _Value):
             self._refuse(f"{type(found).__name__} of more than one tensor")
         kind = type(found)
@@ -460,8 +422,6 @@ class _Calls:
     def _call_function(self, target: Callable, arguments: tuple, keywords: dict, module: nn.Module) -> Any:
         if target in (operator.getitem, getattr):
             return self._index(target, *arguments)
-        if target is state_of:
-            return _State(*arguments)
         if target is Normal:
             mean, deviation = arguments
             if isinstance(mean, _Value) and isinstance(deviation, _Deviation) and len(mean.shape) == 1:
@@ -607,9 +567,10 @@ def _compare(policy: nn.Module, layers: Layers, rollout: Rollout) -> None:
     else:
         seen = torch.randint(0, 128, shape, generator=generator).to(observations.dtype)
     resets = torch.rand(count, steps, generator=generator) < 0.3
-    states = [torch.randn(count, size, generator=generator) for size in layers.state_sizes()]
+    entries = {name: torch.randn(count, *each.shape[1:], generator=generator) for name, each in rollout.states.items()}
+    states = [each.contiguous() for each in layers.states_of(entries.values())]
     with torch.enable_grad():
-        logits, values = _call(policy, layers, seen, states, resets, rollout)
+        logits, values = _call(policy, layers, seen, entries, resets)
         actions = _draw(layers, (count, steps), generator)
         _, logprobs, entropy = sample_logits(logits, action=actions.view(*_action_shape(actions, layers)))
         logprobs, values, entropy = (tensor.float().view(count, steps) for tensor in (logprobs, values, entropy))
@@ -629,12 +590,11 @@ def _compare(policy: nn.Module, layers: Layers, rollout: Rollout) -> None:
 
 
 def _call(
-    policy: nn.Module, layers: Layers, seen: Tensor, states: list[Tensor], resets: Tensor, rollout: Rollout
+    policy: nn.Module, layers: Layers, seen: Tensor, states: dict[str, Tensor], resets: Tensor
 ) -> tuple[Logits, Tensor]:
     if not layers.num_states:
         return training_forward(policy, policy)(seen.flatten(0, 1), {})
-    state = dict(zip(rollout.states, [each.clone() for each in states], strict=True))
-    return policy(seen, {**state, "resets": resets})
+    return policy(seen, {**{name: state.clone() for name, state in states.items()}, "resets": resets})
 
 
 def _draw(layers: Layers, shape: tuple[int, int], generator: torch.Generator) -> Tensor:

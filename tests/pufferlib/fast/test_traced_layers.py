@@ -382,7 +382,7 @@ class Scales(Cell):
     [
         (Forgets, "differs from what the kernel makes of it"),
         (Counts, "keeps something in a call"),
-        (Scales, "something else than a layer's state in state['memory']"),
+        (Scales, "differs from what the kernel makes of it"),
         (Unknown, "the function sin"),
         (Normalises, "BatchNorm1d"),
         (Keeps, "self.kept"),

@@ -1,0 +1,299 @@
+"""Recurrent policies in plain torch that the kernel computes: modules of torch, cells written by hand, own states."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings, strategies as st
+from test_traced_layers import CHOICES, FLOATS, NUMBERS, Game, make_trainer
+from torch import nn
+from torch.distributions import Normal
+from torch.nn import functional
+
+from pufferlib import NoLogger, PuffeRL
+from pufferlib.fast.cpu import NetworkGradients
+
+
+class Steps(nn.Module):
+    """A policy whose `step` reads and replaces the state, for one step and in a loop over those of segments."""
+
+    spaces = NUMBERS, CHOICES
+    sizes = {"h": (12,)}
+    hidden_size = 12
+
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Linear(7, 9)
+        self.head, self.value = nn.Linear(self.hidden_size, 3), nn.Linear(self.hidden_size, 1)
+
+    def initial_state(self, batch, device="cpu"):
+        return {name: torch.zeros(batch, *size, device=device) for name, size in self.sizes.items()}
+
+    def forward_eval(self, observations, state):
+        hidden = self.step(torch.relu(self.body(observations)), state)
+        return self.head(hidden), self.value(hidden)
+
+    def forward(self, observations, state):
+        encoded, outputs = torch.relu(self.body(observations)), []
+        state = {name: state[name] for name in self.sizes} | {"resets": state["resets"]}
+        resets = state.pop("resets")
+        for step in range(observations.shape[1]):
+            kept = (~resets[:, step]).float()
+            state = {name: each * kept.view(-1, *[1] * (each.dim() - 1)) for name, each in state.items()}
+            outputs.append(self.step(encoded[:, step], state))
+        hidden = torch.stack(outputs, 1)
+        return self.head(hidden), self.value(hidden)
+
+
+class HandGRU(Steps):
+    """Gates of two layers each."""
+
+    def __init__(self):
+        super().__init__()
+        self.x, self.h = nn.Linear(9, 36), nn.Linear(12, 36, bias=False)
+
+    def step(self, x, state):
+        xr, xz, xn = self.x(x).chunk(3, dim=-1)
+        hr, hz, hn = self.h(state["h"]).chunk(3, dim=1)
+        reset, update = torch.sigmoid(xr + hr), torch.sigmoid(xz + hz)
+        candidate = torch.tanh(xn + reset * hn)
+        state["h"] = (1 - update) * candidate + update * state["h"]
+        return state["h"]
+
+
+class HandLSTM(Steps):
+    """Gates of one layer on [x, h]."""
+
+    sizes = {"h": (12,), "c": (12,)}
+
+    def __init__(self):
+        super().__init__()
+        self.gates = nn.Linear(21, 48)
+
+    def step(self, x, state):
+        h, c = state["h"], state["c"]
+        i, f, g, o = self.gates(torch.cat([x, h], dim=1)).chunk(4, 1)
+        c = f.sigmoid() * c + i.sigmoid() * g.tanh()
+        h = o.sigmoid() * c.tanh()
+        state["h"], state["c"] = h, c
+        return h
+
+
+class GateLSTM(Steps):
+    """Four layers with peepholes, entries in another order, and the head sees the memory."""
+
+    sizes = {"c": (12,), "h": (12,)}
+
+    def __init__(self):
+        super().__init__()
+        self.i, self.f, self.g, self.o = (nn.Linear(33, 12) for _ in range(4))
+
+    def step(self, x, state):
+        seen = torch.cat([x, state["h"], state["c"]], -1)
+        i, f, o = (torch.sigmoid(gate(seen)) for gate in (self.i, self.f, self.o))
+        state["c"] = f * state["c"] + i * torch.tanh(self.g(seen))
+        state["h"] = o * torch.tanh(state["c"])
+        return state["h"] + 0.1 * state["c"]
+
+
+class HandMinGRU(Steps):
+    def __init__(self):
+        super().__init__()
+        self.candidate, self.gate = nn.Linear(9, 12), nn.Linear(9, 12)
+
+    def step(self, x, state):
+        z = torch.sigmoid(self.gate(x))
+        state.update(h=(1 - z) * state["h"] + z * self.candidate(x))
+        return torch.tanh(state["h"])
+
+
+class TwoHands(Steps):
+    """Two cells, the second of which sees the first; one state is a number, and one is left alone."""
+
+    sizes = {"second": (12,), "count": (), "first": (5,), "fixed": (12,)}
+
+    def __init__(self):
+        super().__init__()
+        self.one, self.own = nn.Linear(9, 5), nn.Linear(5, 5)
+        self.two, self.also = nn.Linear(5, 12), nn.Linear(12, 12)
+
+    def step(self, x, state):
+        state["first"] = torch.tanh(self.one(x) + self.own(state.get("first")))
+        state["second"] = torch.tanh(self.two(state["first"]) + self.also(state["second"])) + state["fixed"]
+        state["count"] = 0.9 * state["count"] + 0.1
+        return state["second"]
+
+
+class Remembers(Steps):
+    """What the layer before saw in the step before, without a loop."""
+
+    sizes = {"before": (9,)}
+    hidden_size = 18
+
+    def step(self, x, state):
+        before, state["before"] = state["before"], x
+        return torch.cat([x, before], 1)
+
+
+class SeenCell(Steps):
+    """A cell of torch whose memory the head sees, and whose hidden state is clipped by hand."""
+
+    sizes = {"h": (12,), "c": (12,)}
+
+    def __init__(self):
+        super().__init__()
+        self.cell = nn.LSTMCell(9, 12)
+
+    def step(self, x, state):
+        h, c = self.cell(x, (state["h"], state["c"]))
+        state["h"], state["c"] = torch.tanh(h), c
+        return h + c
+
+
+class SeenGRUCell(Steps):
+    """It reads its own past twice."""
+
+    def __init__(self):
+        super().__init__()
+        self.attend, self.cell = nn.Linear(12, 9), nn.GRUCell(9, 12, bias=False)
+
+    def step(self, x, state):
+        x = x * torch.sigmoid(self.attend(state["h"]))
+        state["h"] = self.cell(x, state["h"])
+        return state["h"]
+
+
+class Modules(Steps):
+    """nn.LSTM or nn.GRU on one step and on segments cut at the resets."""
+
+    batch_first, num_layers, bias, kind = True, 1, True, nn.LSTM
+
+    def __init__(self):
+        super().__init__()
+        self.rnn = self.kind(9, 12, self.num_layers, batch_first=self.batch_first, bias=self.bias)
+
+    def step(self, x, state):
+        output, (h, c) = self.rnn(x.unsqueeze(1), (state["h"].unsqueeze(0), state["c"].unsqueeze(0)))
+        state["h"], state["c"] = h.squeeze(0), c.squeeze(0)
+        return output.squeeze(1)
+
+
+class LSTM(Modules):
+    sizes = {"h": (12,), "c": (12,)}
+
+
+class TimeFirstLSTM(Modules):
+    """Entries of (rows, layers, units), the time dimension first, indices instead of squeezes."""
+
+    batch_first, num_layers, bias = False, 3, False
+    sizes = {"c": (3, 12), "h": (3, 12)}
+
+    def step(self, x, state):
+        h, c = state["h"].transpose(0, 1).contiguous(), state["c"].permute(1, 0, 2)
+        output, (h, c) = self.rnn(x[None], (h, c))
+        state["h"], state["c"] = h.transpose(0, 1), c.transpose(0, 1)
+        return output[-1]
+
+
+class StackedLSTM(Modules):
+    """An entry for each layer, stacked."""
+
+    num_layers = 2
+    sizes = {"h0": (12,), "h1": (12,), "c0": (12,), "c1": (12,)}
+
+    def step(self, x, state):
+        h, c = torch.stack([state["h0"], state["h1"]]), torch.stack((state["c0"], state["c1"]), dim=0)
+        output, left = self.rnn(x.view(len(x), 1, 9) if type(x) is torch.Tensor else x[:, None], (h, c))
+        (state["h0"], state["h1"]), (state["c0"], state["c1"]) = left[0].unbind(0), left[1].unbind()
+        return output[:, -1, :]
+
+
+class GRU(Modules):
+    """Two layers whose last hidden state is what the heads see; the state keeps its dimension of layers."""
+
+    kind, num_layers = nn.GRU, 2
+    sizes = {"h": (2, 12)}
+
+    def step(self, x, state):
+        _, h = self.rnn(x.unsqueeze(1), hx=state["h"].transpose(0, 1).contiguous())
+        state["h"] = h.permute(1, 0, 2)
+        return h[-1]
+
+
+class SeenGRU(Modules):
+    """Its first layer is seen as well, and a norm of steps stands before and after it."""
+
+    kind, num_layers, batch_first = nn.GRU, 2, False
+    sizes = {"h": (2, 12)}
+
+    def __init__(self):
+        super().__init__()
+        self.norm, self.after = nn.LayerNorm(9), nn.Linear(12, 12)
+
+    def step(self, x, state):
+        output, h = self.rnn(self.norm(x.unsqueeze(0)), torch.transpose(state["h"], 0, 1))
+        state["h"] = torch.stack([h[0], 0.5 * h[1]], 1)
+        return functional.elu(self.after(output)).squeeze(0) - h[0]
+
+
+class PackedState(Modules):
+    """The state of both layers side by side in one row."""
+
+    kind, num_layers = nn.GRU, 2
+    sizes = {"h": (24,)}
+
+    def step(self, x, state):
+        first, second = state["h"].chunk(2, 1)
+        output, h = self.rnn(x.unsqueeze(1), torch.stack([first, second], 0))
+        state["h"] = torch.cat([h[0], h[1]], -1)
+        return output[:, 0]
+
+
+class Numbers(HandLSTM):
+    spaces = NUMBERS, FLOATS
+
+    def __init__(self):
+        super().__init__()
+        self.head, self.log_std = nn.Linear(12, 2), nn.Parameter(torch.zeros(2))
+
+    def normal(self, mean):
+        return Normal(mean, self.log_std.exp().expand_as(mean))
+
+    def forward_eval(self, observations, state):
+        mean, value = super().forward_eval(observations, state)
+        return self.normal(mean), value
+
+    def forward(self, observations, state):
+        mean, value = super().forward(observations, state)
+        return self.normal(mean), value
+
+
+KINDS = (
+    *(HandGRU, HandLSTM, GateLSTM, HandMinGRU, TwoHands, Remembers, SeenCell, SeenGRUCell, LSTM, TimeFirstLSTM),
+    *(StackedLSTM, GRU, SeenGRU, PackedState, Numbers),
+)
+
+
+def train(kind, folder, fused, iterations=3, **given):
+    trainer = make_trainer(kind, folder, fused=fused, **given)
+    assert isinstance(trainer._learner.gradients, NetworkGradients) == fused, trainer.computed_by
+    before = [parameter.detach().clone() for parameter in trainer.policy.parameters()]
+    for _ in range(iterations):
+        trainer.evaluate()
+        metrics = trainer.train()
+    change = [after.detach() - each for after, each in zip(trainer.policy.parameters(), before, strict=True)]
+    states = {name: state.clone() for name, state in trainer._collector.actor.states.items()}
+    trainer.release()
+    return torch.cat([each.flatten() for each in change]), trainer.rollout.actions.clone(), states, metrics
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("normalizes", [False, True])
+def test_the_kernel_trains_an_own_recurrence_as_torch_does(kind, normalizes, tmp_path):
+    plain, found = (train(kind, tmp_path, fused, normalize_observations=normalizes) for fused in (False, True))
+    assert plain[0].abs().max() > 0.005
+    torch.testing.assert_close(found[0], plain[0], rtol=2e-3, atol=5e-4)
+    torch.testing.assert_close(found[1], plain[1], rtol=1e-3, atol=1e-3)
+    assert found[2].keys() == plain[2].keys()
+    for name, state in plain[2].items():
+        torch.testing.assert_close(found[2][name], state, rtol=2e-3, atol=2e-3)
+    assert found[3] == pytest.approx(plain[3], rel=2e-2, abs=2e-3)
