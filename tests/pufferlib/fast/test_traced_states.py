@@ -1,15 +1,16 @@
 """Recurrent policies in plain torch that the kernel computes: modules of torch, cells written by hand, own states."""
 
-import numpy as np
+import sys
+import warnings
+from types import SimpleNamespace
+
 import pytest
 import torch
-from hypothesis import given, settings, strategies as st
-from test_traced_layers import CHOICES, FLOATS, NUMBERS, Game, make_trainer
+from test_traced_layers import CHOICES, FLOATS, NUMBERS, make_trainer
 from torch import nn
 from torch.distributions import Normal
 from torch.nn import functional
 
-from pufferlib import NoLogger, PuffeRL
 from pufferlib.fast.cpu import NetworkGradients
 
 
@@ -297,3 +298,204 @@ def test_the_kernel_trains_an_own_recurrence_as_torch_does(kind, normalizes, tmp
     for name, state in plain[2].items():
         torch.testing.assert_close(found[2][name], state, rtol=2e-3, atol=2e-3)
     assert found[3] == pytest.approx(plain[3], rel=2e-2, abs=2e-3)
+
+
+def mix(old, new, gate):
+    return SCALE * old + gate * (inner(new) - old)
+
+
+def inner(new):
+    return torch.tanh(new) * OPTIONS["scale"]
+
+
+def other(new):
+    return 0.5 * torch.tanh(new)
+
+
+SCALE, OPTIONS = 1.0, {"scale": 1.0}
+
+
+class Base(HandMinGRU):
+    scales = [1.0]
+
+    def candidate_of(self, x):
+        return self.scales[0] * self.candidate(x)
+
+
+class Watched(Base):
+    """It computes by functions and numbers of its module, of its class and of itself."""
+
+    def __init__(self):
+        super().__init__()
+        self.options = SimpleNamespace(scales=[1.0])
+
+    def step(self, x, state):
+        gate = torch.sigmoid(self.gate(x)) * self.options.scales[0]
+        state["h"] = mix(state["h"], self.candidate_of(x), gate)
+        return state["h"]
+
+
+def halved(self, x):
+    return 0.5 * self.candidate(x)
+
+
+MODULE = sys.modules[__name__]
+CHANGES = {
+    "a global function": lambda patch, policy: patch.setattr(MODULE, "mix", lambda old, new, gate: old + gate * new),
+    "a function that it calls": lambda patch, policy: patch.setattr(MODULE, "inner", other),
+    "the code of a function": lambda patch, policy: patch.setattr(inner, "__code__", other.__code__),
+    "a global number": lambda patch, policy: patch.setattr(MODULE, "SCALE", 0.5),
+    "an entry of a global dict": lambda patch, policy: patch.setitem(OPTIONS, "scale", 0.5),
+    "a method of its base": lambda patch, policy: patch.setattr(Base, "candidate_of", halved),
+    "a list of its base": lambda patch, policy: Base.scales.__setitem__(0, 0.5),
+    "a list that it keeps": lambda patch, policy: policy.options.scales.__setitem__(0, 0.5),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_what_the_step_computes_by_counts_at_once_where_it_is_replaced(change, tmp_path):
+    results = []
+    for fused in (False, True):
+        trainer = make_trainer(Watched, tmp_path, fused=fused)
+        trainer.evaluate()
+        trainer.train()
+        first = trainer._backend
+        assert not first.is_outdated() and isinstance(trainer._learner.gradients, NetworkGradients) == fused
+        with pytest.MonkeyPatch.context() as patch:
+            CHANGES[change](patch, trainer.policy)
+            assert first.is_outdated() or not fused
+            trainer.evaluate()
+            trainer.train()
+            assert isinstance(trainer._learner.gradients, NetworkGradients) == fused, trainer.computed_by
+        results.append(trainer.rollout.values.clone())
+        trainer.release()
+    torch.testing.assert_close(*results, rtol=1e-3, atol=1e-3)
+
+
+class Changes:
+    scale = 1.0
+
+
+CHANGING = Changes()
+
+
+class Uncertain(HandMinGRU):
+    def step(self, x, state):
+        return CHANGING.scale * super().step(x, state)
+
+
+class Writes(Steps):
+    def step(self, x, state):
+        state["h"] = torch.cat([x, x[:, :3]], 1)
+        return state["h"]
+
+
+class Narrow(HandGRU):
+    def forward_eval(self, observations, state):
+        result = super().forward_eval(observations, state)
+        state["h"] = state["h"][:, :1]  # which is stretched over its row
+        return result
+
+
+class Whole(HandMinGRU):
+    def initial_state(self, batch, device="cpu"):
+        return {"h": torch.zeros(batch, 12, dtype=torch.float64, device=device)}
+
+    def step(self, x, state):
+        return super().step(x, state).float()
+
+
+class Takes(HandMinGRU):
+    def step(self, x, state):
+        h = state.copy()["h"]
+        state["h"] = h + self.candidate(x)
+        return state["h"]
+
+
+class Drops(LSTM):
+    num_layers = 2
+    sizes = {"h": (2, 12), "c": (2, 12)}
+
+    def __init__(self):
+        super().__init__()
+        self.rnn = nn.LSTM(9, 12, 2, dropout=0.1)
+
+    def step(self, x, state):
+        output, (h, c) = self.rnn(x.unsqueeze(0), (state["h"].transpose(0, 1), state["c"].transpose(0, 1)))
+        state["h"], state["c"] = h.transpose(0, 1), c.transpose(0, 1)
+        return output[0]
+
+
+class TwoWays(Drops):
+    def __init__(self):
+        super().__init__()
+        self.rnn = nn.LSTM(9, 6, bidirectional=True)
+        self.sizes = {"h": (2, 6), "c": (2, 6)}
+
+
+class Projects(LSTM):
+    sizes = {"h": (5,), "c": (12,)}
+    hidden_size = 5
+
+    def __init__(self):
+        super().__init__()
+        self.rnn = nn.LSTM(9, 12, proj_size=5, batch_first=True)
+        warnings.filterwarnings("ignore", "LSTM with projections")
+
+
+class NoState(LSTM):
+    def step(self, x, state):
+        output, (h, c) = self.rnn(x.unsqueeze(1))
+        state["h"], state["c"] = state["h"] + h[0], state["c"] + c[0]
+        return output[:, 0]
+
+
+class Rows(LSTM):
+    """A step that is taken for a sequence of all rows."""
+
+    batch_first = False
+
+    def step(self, x, state):
+        output, _ = self.rnn(x, (state["h"][:1], state["c"][:1]))
+        return output
+
+
+class Backwards(LSTM):
+    """Its segments forget the memory between steps."""
+
+    def forward(self, observations, state):
+        output, _ = self.rnn(torch.relu(self.body(observations)))
+        return self.head(output), self.value(output)
+
+
+class Unseen(HandMinGRU):
+    """A cell that changes no result."""
+
+    def step(self, x, state):
+        super().step(x, state)
+        return torch.cat([x, x[:, :3]], 1)
+
+
+@pytest.mark.parametrize(
+    ("kind", "reason"),
+    [
+        (Uncertain, "its step uses CHANGING, a Changes that may change"),
+        (Writes, "never reads state['h'], which it replaces"),
+        (Narrow, "something else than a row of 12 numbers in state['h']"),
+        (Whole, "has state['h'] of (12,) torch.float64, not of one or two sizes in float32"),
+        (Takes, "cannot be traced: 'h'"),
+        (Drops, "LSTM with dropout, proj_size or two directions (test_traced_states.py, line"),
+        (TwoWays, "LSTM with dropout, proj_size or two directions"),
+        (Projects, "LSTM with dropout, proj_size or two directions"),
+        (NoState, "LSTM without a state of the policy (test_traced_states.py, line"),
+        (Rows, "(test_traced_states.py, line"),
+        (Backwards, "differs from what the kernel makes of it"),
+        (Unseen, "does not use its parameter"),
+    ],
+)
+def test_a_recurrence_that_is_not_traced_is_left_to_torch_with_the_reason(kind, reason, tmp_path):
+    trainer = make_trainer(kind, tmp_path)
+    assert trainer.computed_by.startswith("torch (the policy") and reason in trainer.computed_by, trainer.computed_by
+    trainer.evaluate()
+    trainer.train()
+    trainer.release()
