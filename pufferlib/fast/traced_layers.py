@@ -40,7 +40,7 @@ from pufferlib.extensions.network_layers import (
 from pufferlib.fast.policy_layers import are_as_written, is_altered, recurrent_layer, surroundings
 from pufferlib.fast.traced_states import SharedCellError, StepStates, TracedState, UntracedError
 from pufferlib.metrics.finished_episodes import EPSILON
-from pufferlib.models import LSTMWrapper, MinGRUWrapper
+from pufferlib.models import ActionHead, LSTMWrapper, MinGRUWrapper
 from pufferlib.policy import Logits, NormalizedObservations, training_forward
 from pufferlib.ppo.losses import ppo_loss
 from pufferlib.ppo.rollout import Rollout
@@ -93,6 +93,9 @@ ROWS = _Rows()
 
 class _Tracer(fx.Tracer):
     # Normal distributions of proxies are made without a look at their numbers, and may be returned.
+
+    def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
+        return type(m) is ActionHead or super().is_leaf_module(m, module_qualified_name)
 
     def create_node(self, *arguments: Any, **keywords: Any) -> fx.Node:
         node = super().create_node(*arguments, **keywords)
@@ -457,6 +460,8 @@ class _Calls(StepStates):
             return value
         if kind is nn.Linear:
             return self._linear(value, found.weight, found.bias)
+        if kind is ActionHead:
+            return self._decide(found, value)
         if kind in _MODULES:
             name = _MODULES[kind]
             if any(getattr(found, key) != expected for key, expected in _DEFAULTS.get(name, {}).items()):
@@ -473,6 +478,16 @@ class _Calls(StepStates):
         if kind in (nn.MaxPool2d, nn.AvgPool2d):
             return self._pool(value, found)
         return self._refuse(f"{kind.__name__} as `{target}`, which the kernel does not know,")
+
+    def _decide(self, head: ActionHead, value: _Value) -> tuple[Any, _Value]:
+        *parts, last = self._split(
+            "split", self._linear(value, head.linear.weight, head.linear.bias), [[*head.sizes, 1]]
+        )
+        if head.is_continuous and (head.is_joint or not all(head._are_numbers)):
+            self._refuse("ActionHead of numbers and choices")
+        if head.is_continuous:
+            return (parts[0], _Deviation(head.log_std, True)), last
+        return tuple(parts) if head.is_joint else parts[0], last
 
     def _convolve(self, value: _Value, module: nn.Conv2d) -> _Value:
         size, stride = module.kernel_size, module.stride
@@ -560,7 +575,7 @@ class _Calls(StepStates):
             return value[key]
         if target is getattr and isinstance(value, _Value) and key == "shape":
             return (ROWS, *value.shape)
-        columns = key[1:] if isinstance(key, tuple) and key[0] == slice(None) else ()
+        columns = key[1:] if isinstance(key, tuple) and key[0] in (slice(None), Ellipsis) else ()
         if isinstance(value, _Value) and len(value.shape) == 1 and len(columns) == 1:
             (column,) = columns
             if isinstance(column, int):
@@ -595,7 +610,7 @@ class _Calls(StepStates):
             sizes = (ROWS, *value.shape)
             return sizes if not others else sizes[others[0]]
         if target == "flatten":
-            first = keywords.get("start_dim", others[0] if others else 0)
+            first = keywords.get("start_dim", others[0] if others else 0) % (len(value.shape) + 1)
             if first == 1 and len(others) < 2:
                 return replace(value, shape=(math.prod(value.shape),))
         elif target == "squeeze" and (others or [keywords.get("dim")])[0] in (1, -1) and value.shape in ((1,), ()):

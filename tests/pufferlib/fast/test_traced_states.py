@@ -367,6 +367,7 @@ def test_what_the_step_computes_by_counts_at_once_where_it_is_replaced(change, t
             trainer.evaluate()
             trainer.train()
             assert isinstance(trainer._learner.gradients, NetworkGradients) == fused, trainer.computed_by
+        Base.scales[0] = 1.0
         results.append(trainer.rollout.values.clone())
         trainer.release()
     torch.testing.assert_close(*results, rtol=1e-3, atol=1e-3)
