@@ -26,6 +26,7 @@ from torch.distributions import Normal
 from torch.nn import functional
 
 from pufferlib.extensions import Convolution, Layers, Linear, Network, NetworkBatch, Normalizer
+from pufferlib.extensions.cpu_library import CONSTANTS
 from pufferlib.extensions.network_layers import (
     Activation,
     Add,
@@ -242,6 +243,8 @@ def trace(policy: nn.Module, rollout: Rollout) -> Layers:
     if is_shared and own_states:
         layers = _follow(inner, _Calls(*given, are_cells_layers=False), normalizer)
     _check_parameters(policy, layers)
+    if len(layers.layers) > CONSTANTS["NETWORK_MAX_LAYERS"]:
+        raise UntracedError(f"has {len(layers.layers)} layers, more than {CONSTANTS['NETWORK_MAX_LAYERS']}")
     if not layers.fit():
         raise UntracedError("has layers that are not of the sizes and types that the kernel takes")
     _compare(policy, layers, rollout)
@@ -324,8 +327,7 @@ class _Calls(StepStates):
             arguments = fx.map_arg(node.args, results.__getitem__)
             keywords = fx.map_arg(node.kwargs, results.__getitem__)
             if node.op == "output":
-                for each in self._entries:
-                    self.leave(each, results.get(left[each]) if each in left else self._entry(each))
+                self.leave({name: results.get(each) for name, each in left.items()})
                 return arguments[0]
             results[node] = self.operate(node.op, node.target, arguments, keywords, module)
         raise UntracedError("returns nothing")

@@ -153,39 +153,40 @@ class StepStates:
             self._read_entries[key], self._places[value.index] = replace(value, shape=shape), [key]
         return self._read_entries[key]
 
-    def leave(self, name: str, found: Any) -> None:
-        """Lets the layers leave a value, an entry or a stack in an entry of the state."""
-        parts = self._entry(name)
-        expected = parts.parts if isinstance(parts, Stack) else (parts,)
-        if isinstance(found, Stack):
-            found = found.parts if found.dim == isinstance(parts, Stack) else ()
-        elif isinstance(parts, Stack) and getattr(found, "shape", None) == (len(expected), expected[0].size):
-            flat = replace(found, shape=(len(expected) * expected[0].size,))
-            found = [self._concatenate([flat], [(part.first, part.size)]) for part in expected]
-        else:
-            found = (found,)
-        if len(found) != len(expected):
-            raise UntracedError(f"leaves something of another shape in state[{name!r}]")
-        for entry, part in zip(expected, found, strict=True):
-            self._leave_part(entry, part)
+    def leave(self, results: Mapping[str, Any]) -> None:
+        """Lets the layers leave values, entries or stacks in the entries of the state, whose old ones others keep."""
+        places = {name: self._entry(name) for name in self._entries}
+        pairs = [pair for name, place in places.items() for pair in self._pairs(name, place, results.get(name, place))]
+        values = [None if self._is_of_cell(*pair) else self.value_of(pair[1]) for pair in pairs]
+        for (entry, _), value in zip(pairs, values, strict=True):
+            if value is None:
+                continue
+            before = self._read_entries.get((entry.name, entry.first))
+            if before is None:
+                raise UntracedError(f"never reads state[{entry.name!r}], which it replaces")
+            if getattr(value, "shape", None) != before.shape or self._layout(value) != (entry.size,):
+                raise UntracedError(f"leaves something else than rows of {entry.size} in state[{entry.name!r}]")
+            self.layers[before.index - 1] = State((self._elementwise(value),), entry.size)
 
-    def _leave_part(self, entry: Entry, found: Any) -> None:
+    def _pairs(self, name: str, place: Entry | Stack, found: Any) -> Iterable[tuple[Entry, Any]]:
+        # The parts of an entry, and what is left in each.
+        entries = place.parts if isinstance(place, Stack) else (place,)
+        if isinstance(place, Stack) and getattr(found, "shape", None) == (len(entries), entries[0].size):
+            flat = replace(found, shape=(len(entries) * entries[0].size,))
+            found = Stack(tuple(self._concatenate([flat], [(each.first, each.size)]) for each in entries), 1)
+        parts = found.parts if isinstance(found, Stack) and found.dim == isinstance(place, Stack) else (found,)
+        if len(parts) != len(entries):
+            raise UntracedError(f"leaves something of another shape in state[{name!r}]")
+        return zip(entries, parts, strict=True)
+
+    def _is_of_cell(self, entry: Entry, found: Any) -> bool:
+        # Whether the layer of a cell leaves what it is to leave there.
         key = entry.name, entry.first
         cell = self._cells.get(key)
-        if cell is not None:
-            is_hidden = self._places[cell][0] == key and getattr(found, "index", None) == cell
-            if not is_hidden and found != replace(entry, left_by=cell):
-                raise SharedCellError(f"leaves something else than a cell's state in state[{entry.name!r}]")
-            return
-        before, value = self._read_entries.get(key), self.value_of(found)
-        if before is None and found == entry:
-            before = value
-        shape = () if self._entries[entry.name].dim() == 1 else (entry.size,)
-        if before is None:
-            raise UntracedError(f"never reads state[{entry.name!r}], which it replaces")
-        if getattr(value, "shape", None) != shape or self._layout(value) != (entry.size,):
-            raise UntracedError(f"leaves something else than a row of {entry.size} numbers in state[{entry.name!r}]")
-        self.layers[before.index - 1] = State((self._elementwise(value),), entry.size)
+        is_hidden = cell is not None and self._places[cell][0] == key and getattr(found, "index", None) == cell
+        if cell is not None and not is_hidden and found != replace(entry, left_by=cell):
+            raise SharedCellError(f"leaves something else than a cell's state in state[{entry.name!r}]")
+        return cell is not None
 
     def state_places(self) -> list[tuple[int, int]] | None:
         """As Layers has them."""

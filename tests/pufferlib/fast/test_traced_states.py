@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from hypothesis import assume, given, settings, strategies as st
 from test_traced_layers import CHOICES, FLOATS, NUMBERS, make_trainer
 from torch import nn
 from torch.distributions import Normal
@@ -133,6 +134,21 @@ class Remembers(Steps):
     def step(self, x, state):
         before, state["before"] = state["before"], x
         return torch.cat([x, before], 1)
+
+
+class Shifts(Steps):
+    """Each entry gets what the one before it had."""
+
+    sizes = {"h": (12,), "last": (12,), "oldest": (12,)}
+
+    def __init__(self):
+        super().__init__()
+        self.new = nn.Linear(9, 12)
+
+    def step(self, x, state):
+        oldest = state["oldest"]
+        state["h"], state["last"], state["oldest"] = torch.tanh(self.new(x)), state["h"], state["last"]
+        return state["h"] - oldest
 
 
 class SeenCell(Steps):
@@ -269,13 +285,13 @@ class Numbers(HandLSTM):
 
 
 KINDS = (
-    *(HandGRU, HandLSTM, GateLSTM, HandMinGRU, TwoHands, Remembers, SeenCell, SeenGRUCell, LSTM, TimeFirstLSTM),
+    *(HandGRU, HandLSTM, GateLSTM, HandMinGRU, TwoHands, Remembers, Shifts, SeenCell, SeenGRUCell, LSTM, TimeFirstLSTM),
     *(StackedLSTM, GRU, SeenGRU, PackedState, Numbers),
 )
 
 
-def train(kind, folder, fused, iterations=3, **given):
-    trainer = make_trainer(kind, folder, fused=fused, **given)
+def train(kind, folder, fused, iterations=3, **keywords):
+    trainer = make_trainer(kind, folder, fused=fused, **keywords)
     assert isinstance(trainer._learner.gradients, NetworkGradients) == fused, trainer.computed_by
     before = [parameter.detach().clone() for parameter in trainer.policy.parameters()]
     for _ in range(iterations):
@@ -285,6 +301,83 @@ def train(kind, folder, fused, iterations=3, **given):
     states = {name: state.clone() for name, state in trainer._collector.actor.states.items()}
     trainer.release()
     return torch.cat([each.flatten() for each in change]), trainer.rollout.actions.clone(), states, metrics
+
+
+LAYERS = {
+    **{HandGRU: ["State"], HandLSTM: ["State", "State"], Remembers: ["State"], SeenCell: ["State", "State"]},
+    **{LSTM: ["LSTM"], TimeFirstLSTM: ["LSTM"] * 3, StackedLSTM: ["LSTM", "LSTM"], GRU: ["GRU", "GRU"]},
+    **{SeenGRUCell: ["State"], SeenGRU: ["State", "State"], PackedState: ["State"]},
+}
+
+
+@pytest.mark.parametrize("kind", LAYERS)
+def test_cells_of_torch_are_layers_of_their_own_where_nothing_else_sees_into_them(kind, tmp_path):
+    trainer = make_trainer(kind, tmp_path)
+    layers = trainer._backend.network.layers.layers
+    assert [type(layer).__name__ for layer in layers if layer.num_states] == LAYERS[kind]
+    trainer.release()
+
+
+class Drawn(Steps):
+    """A step of random operations on the values before them, which leaves any of them in its state."""
+
+    def __init__(self, size, num_states, operations, left):
+        self.hidden_size = size
+        self.sizes = {f"h{index}": (size,) for index in range(num_states)}
+        super().__init__()
+        self.body, self.operations, self.left = nn.Linear(7, size), operations, left
+        self.parts = nn.ModuleList(self.make(kind, size) for kind, *_ in operations)
+
+    def make(self, kind, size):
+        if kind == "cell":
+            return nn.GRUCell(size, size)
+        inputs = {"linear": size, "cat": 2 * size}.get(kind)
+        return nn.Identity() if inputs is None else nn.Linear(inputs, size)
+
+    def step(self, x, state):
+        values = [x, *(state[name] for name in self.sizes)]
+        for part, (kind, first, second) in zip(self.parts, self.operations, strict=True):
+            left, right = values[first % len(values)], values[second % len(values)]
+            if kind == "cell":
+                name = f"h{second % len(self.sizes)}"
+                values.append(part(left, state[name]))
+            elif kind == "cat":
+                values.append(torch.tanh(part(torch.cat([left, right], 1))))
+            elif kind == "product":
+                values.append(torch.sigmoid(left) * torch.tanh(right))
+            elif kind == "mean":
+                values.append(0.5 * (left + right))
+            else:
+                values.append(torch.tanh(part(left)))
+        for name, index in zip(self.sizes, self.left, strict=True):
+            state[name] = values[index % len(values)]
+        return torch.tanh(sum(values))
+
+
+@settings(deadline=None, max_examples=25)
+@given(
+    size=st.integers(1, 20),
+    operations=st.lists(
+        st.tuples(
+            st.sampled_from(["linear", "cat", "product", "mean", "cell"]), st.integers(0, 20), st.integers(0, 20)
+        ),
+        min_size=1,
+        max_size=6,
+    ),
+    left=st.lists(st.integers(0, 20), min_size=1, max_size=3),
+)
+def test_the_kernel_trains_random_recurrent_graphs_as_torch_does(size, operations, left, tmp_path_factory):
+    assume([kind for kind, *_ in operations].count("cell") < 3)  # else there may be more layers than a kernel takes
+
+    def make():
+        return Drawn(size, len(left), operations, left)
+
+    make.spaces = Drawn.spaces
+    folder = tmp_path_factory.mktemp("drawn")
+    plain, found = (train(make, folder, fused, iterations=1) for fused in (False, True))
+    torch.testing.assert_close(found[0], plain[0], rtol=2e-3, atol=5e-4)
+    for name, state in plain[2].items():
+        torch.testing.assert_close(found[2][name], state, rtol=2e-3, atol=2e-3)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -482,7 +575,7 @@ class Unseen(HandMinGRU):
     [
         (Uncertain, "its step uses CHANGING, a Changes that may change"),
         (Writes, "never reads state['h'], which it replaces"),
-        (Narrow, "something else than a row of 12 numbers in state['h']"),
+        (Narrow, "something else than rows of 12 in state['h']"),
         (Whole, "has state['h'] of (12,) torch.float64, not of one or two sizes in float32"),
         (Takes, "cannot be traced: 'h'"),
         (Drops, "LSTM with dropout, proj_size or two directions (test_traced_states.py, line"),
