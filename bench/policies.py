@@ -16,7 +16,7 @@ from torch.nn import functional
 
 import pufferlib
 from pufferlib import NoLogger, PuffeRL
-from pufferlib.models import LSTMWrapper, MinGRUWrapper, recur
+from pufferlib.models import LSTMWrapper, MinGRUWrapper
 
 INPUTS, ACTIONS = 118, 3  # of breakout
 
@@ -125,42 +125,94 @@ class Encoder(nn.Module):
         return self.decode_actions(self.encode_observations(observations))
 
 
-class Cell(Encoder):
-    """A GRU cell of torch, which runs over segments step by step, as people write it."""
+class Recurrent(nn.Module):
+    """A recurrence of its own between an encoder and two heads: `step` reads and replaces the state."""
+
+    sizes = {"h": (128,), "c": (128,)}
 
     def __init__(self):
         super().__init__()
-        self.cell = nn.GRUCell(128, 128)
+        self.body = nn.Linear(INPUTS, 128)
+        self.actor, self.critic = nn.Linear(128, ACTIONS), nn.Linear(128, 1)
 
     def initial_state(self, batch, device="cpu"):
-        return {"memory": torch.zeros(batch, 128, device=device)}
+        return {name: torch.zeros(batch, *size, device=device) for name, size in self.sizes.items()}
 
     def forward_eval(self, observations, state):
-        state["memory"] = self.cell(self.encode_observations(observations), state["memory"])
-        return self.decode_actions(state["memory"])
+        hidden = self.step(functional.relu(self.body(observations)), state)
+        return self.actor(hidden), self.critic(hidden)
 
     def forward(self, observations, state):
-        return self.decode_actions(self.recur(self.encode_observations(observations), **state))
-
-    def recur(self, inputs, memory, resets):
-        outputs = []
-        for step in range(inputs.shape[1]):
-            memory = self.cell(inputs[:, step], memory * ~resets[:, step, None])
-            outputs.append(memory)
-        return torch.stack(outputs, 1)
-
-
-class Recur(Cell):
-    """The same by the library's function."""
-
-    def forward(self, observations, state):
-        hidden, _ = recur(self.cell, self.encode_observations(observations), state["memory"], state["resets"])
-        return self.decode_actions(hidden)
+        encoded, outputs = functional.relu(self.body(observations)), []
+        keep = (~state["resets"]).float().unsqueeze(-1)
+        state = {name: state[name] for name in self.sizes}
+        for step in range(observations.shape[1]):
+            state = {name: value * keep[:, step] for name, value in state.items()}
+            outputs.append(self.step(encoded[:, step], state))
+        hidden = torch.stack(outputs, 1)
+        return self.actor(hidden), self.critic(hidden)
 
 
-_OWN = CleanRL, Trunk, Wide, Normed, Residual, Parts, Cell, Recur
+class ModuleLSTM(Recurrent):
+    """nn.LSTM."""
+
+    def __init__(self):
+        super().__init__()
+        self.rnn = nn.LSTM(128, 128, batch_first=True)
+
+    def step(self, x, state):
+        output, (h, c) = self.rnn(x.unsqueeze(1), (state["h"].unsqueeze(0), state["c"].unsqueeze(0)))
+        state["h"], state["c"] = h.squeeze(0), c.squeeze(0)
+        return output.squeeze(1)
+
+
+class ModuleGRU(Recurrent):
+    """nn.GRU."""
+
+    sizes = {"h": (128,)}
+
+    def __init__(self):
+        super().__init__()
+        self.rnn = nn.GRU(128, 128, batch_first=True)
+
+    def step(self, x, state):
+        output, h = self.rnn(x.unsqueeze(1), state["h"].unsqueeze(0))
+        state["h"] = h.squeeze(0)
+        return output.squeeze(1)
+
+
+class HandLSTM(Recurrent):
+    """An LSTM written by hand, its gates of one layer on [x, h]."""
+
+    def __init__(self):
+        super().__init__()
+        self.gates = nn.Linear(256, 512)
+
+    def step(self, x, state):
+        i, f, g, o = self.gates(torch.cat([x, state["h"]], 1)).chunk(4, 1)
+        state["c"] = torch.sigmoid(f) * state["c"] + torch.sigmoid(i) * torch.tanh(g)
+        state["h"] = torch.sigmoid(o) * torch.tanh(state["c"])
+        return state["h"]
+
+
+class HandMinGRU(Recurrent):
+    """A MinGRU written by hand."""
+
+    sizes = {"h": (128,)}
+
+    def __init__(self):
+        super().__init__()
+        self.candidate, self.gate = nn.Linear(128, 128), nn.Linear(128, 128)
+
+    def step(self, x, state):
+        z = torch.sigmoid(self.gate(x))
+        state["h"] = (1 - z) * state["h"] + z * self.candidate(x)
+        return state["h"]
+
+
 POLICIES = {
-    **{kind.__name__: lambda env, kind=kind: kind() for kind in _OWN},
+    **{kind.__name__: lambda env, kind=kind: kind() for kind in (CleanRL, Trunk, Wide, Normed, Residual, Parts)},
+    **{kind.__name__: lambda env, kind=kind: kind() for kind in (ModuleLSTM, ModuleGRU, HandLSTM, HandMinGRU)},
     "LSTM": lambda env: LSTMWrapper(env, Encoder(), 128, 128),
     "MinGRU": lambda env: MinGRUWrapper(env, Encoder(), 128, 128),
 }

@@ -168,8 +168,8 @@ class Default(RecordsInitArgs):
         """Observations `(..., *observation_shape)` of any dtype -> hidden `(..., hidden_size)`."""
         if self.emulated:
             return self.encoder(features(observations, self.emulated))
-        leading = observations.shape[: observations.dim() - self._observation_dims]
-        flat = observations.reshape(*leading, -1)
+        dims = self._observation_dims
+        flat = observations.flatten(-dims) if dims else observations.unsqueeze(-1)
         return self.encoder(flat.to(torch.float32) if self.one_hot is None else self.one_hot(flat))
 
     def decode_actions(self, hidden: Tensor) -> tuple[Logits, Tensor]:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import ast
 import functools
-import inspect
 import linecache
+import operator
 from collections.abc import Callable, Iterator
 from types import CodeType, FunctionType
 from typing import Any
@@ -80,7 +80,7 @@ class _Reader:
     def __init__(self, policy: nn.Module):
         self.policy = policy
         self.facts: list[tuple[Callable[[], Any], Any]] = []
-        self._read: set[tuple[int, str]] = set()
+        self._read: set[tuple[int, str, type | None]] = set()
 
     def read(self) -> None:
         modules = list(self.policy.modules())
@@ -110,19 +110,28 @@ class _Reader:
             if hasattr(kind, name) and getattr(kind, name) is not nn.Module.forward:
                 self.read_method(module, name)
 
-    def read_method(self, module: nn.Module, name: str) -> None:
-        # Reads a method once, and the methods that it calls.
-        if (id(module), name) in self._read:
+    def read_method(self, module: nn.Module, name: str, above: type | None = None) -> None:
+        # Reads a method once, and the methods that it calls; `super()` of a class above which it stands.
+        if (id(module), name, above) in self._read:
             return
-        self._read.add((id(module), name))
+        self._read.add((id(module), name, above))
+        kinds = type(module).__mro__
+
+        def look() -> Any:
+            return next((vars(kind)[name] for kind in kinds[first:] if name in vars(kind)), None)
+
+        first = 0 if above is None else kinds.index(above) + 1
+        function = look()
+        self.rely(look)
         if name not in _FORWARDS and hasattr(nn.Module, name):
             raise _UnclearError(f"{type(module).__name__} calls its {name}()")
-        function = inspect.getattr_static(type(module), name, None)
-        is_plain = isinstance(function, FunctionType) and name not in vars(module) and function.__closure__ is None
+        if any(vars(kind).get(name) is function for kind in _POLICIES) and are_as_written(_POLICIES):
+            return
+        is_plain = isinstance(function, FunctionType) and name not in vars(module)
+        is_plain = is_plain and function.__code__.co_freevars in ((), ("__class__",))
         node = _definition(function.__code__) if is_plain else None
         if node is None:
             raise _UnclearError(f"{type(module).__name__}.{name} cannot be read")
-        self.rely(functools.partial(getattr, type(module), name, None))
         self.rely(functools.partial(vars(module).get, name))
         _Method(self, module, function, node).read()
 
@@ -152,8 +161,17 @@ class _Method:
     def read(self) -> None:
         defaults = self.function.__defaults__ or ()
         self._require(self._is_simple and all(map(_is_number, defaults)), self.node)
-        for statement in self.node.body:
+        self._statements(self.node.body)
+
+    def _statements(self, body: list[ast.stmt]) -> None:
+        for statement in body:
             if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant):  # a docstring
+                continue
+            if isinstance(statement, ast.If):
+                body = statement.body if self._truth(statement.test) else statement.orelse
+                self._statements(body)
+                if any(isinstance(each, ast.Return) for each in body):
+                    return
                 continue
             self._require(isinstance(statement, (ast.Assign, ast.Return)) and statement.value is not None, statement)
             self._value(statement.value)
@@ -162,6 +180,37 @@ class _Method:
                 for name in names:
                     self._require(isinstance(name, ast.Name) and name.id != self._self, statement)
                     self._locals.append(name.id)
+
+    def _truth(self, test: ast.expr) -> bool:
+        # Of a test that asks for what the module keeps, and not for what it computes.
+        if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+            return not self._truth(test.operand)
+        if isinstance(test, ast.BoolOp):
+            are_any = isinstance(test.op, ast.Or)
+            return any(map(self._truth, test.values)) if are_any else all(map(self._truth, test.values))
+        is_compared = isinstance(test, ast.Compare) and isinstance(test.comparators[-1], ast.Constant)
+        kept = test.left if is_compared else test
+        is_own = isinstance(kept, ast.Attribute) and isinstance(kept.value, ast.Name) and kept.value.id == self._self
+        self._require(is_own, test)
+        own = vars(self.module)
+        spaces = own, own["_parameters"], own["_buffers"], own["_modules"], *map(vars, type(self.module).__mro__)
+
+        def look() -> Any:
+            return next((space[kept.attr] for space in spaces if kept.attr in space), None)
+
+        found = look()
+        self.reader.rely(look)
+        is_plain = _is_number(found) or isinstance(found, str)
+        self._require(not hasattr(type(found), "__get__"), test)
+        if not is_compared:
+            has_own_truth = hasattr(type(found), "__bool__") or hasattr(type(found), "__len__")
+            self._require(is_plain or not has_own_truth, test)
+            return bool(found)
+        operators = {ast.Is: operator.is_, ast.IsNot: operator.is_not}
+        if is_plain:
+            operators |= {ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Lt: operator.lt, ast.Gt: operator.gt}
+        self._require(len(test.ops) == 1 and type(test.ops[0]) in operators, test)
+        return operators[type(test.ops[0])](found, test.comparators[0].value)
 
     def _require(self, is_plain: bool, node: ast.AST) -> None:
         if not is_plain:
@@ -184,6 +233,8 @@ class _Method:
             self._require(isinstance(node.op, _OPERATORS), node)
             self._value(node.left)
             self._value(node.right)
+        elif isinstance(node, ast.IfExp):
+            self._value(node.body if self._truth(node.test) else node.orelse)
         elif isinstance(node, ast.Attribute):
             self._require(self._is_kept_number(node), node)
         elif isinstance(node, ast.Subscript):
@@ -236,7 +287,10 @@ class _Method:
         elif not is_module and found is not Normal:
             self._require(isinstance(called, ast.Attribute), node)
             owner = self._object(called.value)
-            if owner is self.module:
+            if ast.unparse(called.value) == "super()":
+                (above,) = self.function.__closure__ or ()
+                self.reader.read_method(self.module, called.attr, above.cell_contents)
+            elif owner is self.module:
                 self.reader.read_method(self.module, called.attr)
             elif owner is torch or owner is functional:
                 self._require(_is_function(called.attr, node), node)

@@ -7,11 +7,17 @@ used. Policies that keep something, draw something, or mix rows are never traced
 
 from __future__ import annotations
 
+import dis
+import functools
 import math
 import operator
+import sys
 import warnings
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from argparse import Namespace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, is_dataclass, replace
+from pathlib import Path
+from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType, SimpleNamespace
 from typing import Any
 
 import torch
@@ -19,9 +25,9 @@ from torch import Tensor, fx, nn
 from torch.distributions import Normal
 from torch.nn import functional
 
-from pufferlib.extensions import LSTM, Convolution, Layers, Linear, Network, NetworkBatch, Normalizer
+from pufferlib.extensions import Convolution, Layers, Linear, Network, NetworkBatch, Normalizer
+from pufferlib.extensions.cpu_library import CONSTANTS
 from pufferlib.extensions.network_layers import (
-    GRU,
     Activation,
     Add,
     Affine,
@@ -33,8 +39,9 @@ from pufferlib.extensions.network_layers import (
     Shape,
 )
 from pufferlib.fast.policy_layers import are_as_written, is_altered, recurrent_layer, surroundings
+from pufferlib.fast.traced_states import SharedCellError, StepStates, TracedState, UntracedError
 from pufferlib.metrics.finished_episodes import EPSILON
-from pufferlib.models import LSTMWrapper, MinGRUWrapper
+from pufferlib.models import ActionHead, LSTMWrapper, MinGRUWrapper
 from pufferlib.policy import Logits, NormalizedObservations, training_forward
 from pufferlib.ppo.losses import ppo_loss
 from pufferlib.ppo.rollout import Rollout
@@ -61,10 +68,6 @@ _METHODS = {"relu": "relu", "tanh": "tanh", "sigmoid": "sigmoid"}
 _KEPT = {"float", "contiguous"}  # methods of a tensor that leave its numbers
 
 
-class UntracedError(Exception):
-    """Its text says which operation the kernel does not know, and where it stands."""
-
-
 @dataclass(frozen=True)
 class _Value:
     # Numbers of every row: a value of the layers, and the shape that torch gives it without rows.
@@ -89,36 +92,16 @@ class _Rows:
 ROWS = _Rows()
 
 
-def state_of(name: str) -> Tensor:
-    """Stands for an entry of the recurrent state in a graph; it is never called."""
-    raise NotImplementedError(name)
-
-
-@dataclass(frozen=True)
-class _State:
-    # An entry of the recurrent state: as it was before the step, or as a layer leaves it.
-    name: str
-    layer: int = -1  # which leaves it
-
-
-class _States(dict):
-    # The recurrent state of a policy while it is traced: entries are what the policy puts there, or stand for those
-    # before the step.
-
-    def __init__(self, tracer: fx.Tracer, names: Sequence[str]):
-        super().__init__()
-        self._tracer, self._names = tracer, names
-
-    def __missing__(self, name: str) -> fx.Proxy:
-        if name not in self._names:
-            raise KeyError(name)
-        return self._tracer.create_proxy("call_function", state_of, (name,), {})
-
-
 class _Tracer(fx.Tracer):
     # Normal distributions of proxies are made without a look at their numbers, and may be returned.
 
-    record_stack_traces = True
+    def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
+        return type(m) is ActionHead or super().is_leaf_module(m, module_qualified_name)
+
+    def create_node(self, *arguments: Any, **keywords: Any) -> fx.Node:
+        node = super().create_node(*arguments, **keywords)
+        node.meta["place"] = _place()
+        return node
 
     def create_arg(self, a: Any) -> Any:
         if isinstance(a, Normal):
@@ -127,7 +110,7 @@ class _Tracer(fx.Tracer):
 
 
 class StepCode:
-    """What a recurrent policy's step was traced by: its classes and the numbers that its modules keep.
+    """What a recurrent policy's step was traced by: its classes, what its modules keep, and the functions it may call.
 
     RowWise cannot read such a policy, whose `forward` is a loop over steps. Tracing shows that the step keeps nothing;
     the comparison shows that it draws nothing, and that the loop computes the same.
@@ -137,26 +120,100 @@ class StepCode:
     """
 
     def __init__(self, policy: nn.Module):
-        self._policy = policy
-        self._facts = self._look()
+        self._policy, self.reason = policy, None
         is_altered_anywhere = any(map(is_altered, (*policy.modules(), *policy.parameters())))
         is_as_written = are_as_written(kind for kind in map(type, policy.modules()) if not _is_own(kind))
-        self.reason = None
+        self._facts = self._look()
         if surroundings() or is_altered_anywhere or not is_as_written:
             self.reason = "torch or a part has hooks or replaced methods"
 
     def has_changed(self) -> bool:
-        """Whether a class of the policy or a number that a module keeps is another one."""
+        """Whether a class, a function, a global name of their code, or what a module keeps is another one."""
         return self._look() != self._facts
 
-    def _look(self) -> list[dict[str, Any]]:
-        modules = list(self._policy.modules())
-        numbers = [{k: v for k, v in vars(part).items() if type(v) in (bool, int, float, str)} for part in modules]
-        return [*numbers, *(dict(vars(kind)) for kind in map(type, modules) if _is_own(kind))]
+    def _look(self) -> list[Any]:
+        facts: list[Any] = []
+        found: list[Any] = []
+        for part in self._policy.modules():
+            facts.append({name: _mark(value) for name, value in vars(part).items() if name not in _OF_MODULES})
+            found += [base for base in type(part).__mro__ if _is_own(base)]
+        seen: set[int] = set()
+        for each in found:  # which grows meanwhile
+            each = getattr(each, "__func__", getattr(each, "fget", each))
+            facts.append(_mark(each))
+            if id(each) in seen or not _is_own(each):
+                continue
+            seen.add(id(each))
+            if isinstance(each, type):
+                found += [value for name, value in vars(each).items() if name not in ("__init__", "initial_state")]
+            elif isinstance(each, FunctionType):
+                facts.append(_mark((each.__code__, each.__defaults__, each.__kwdefaults__)))
+                found += self._named_in(each)
+        return facts
+
+    def _named_in(self, function: FunctionType) -> list[Any]:
+        code, space = function.__code__, function.__globals__
+        names, attributes = _loaded(code)
+        values = {name: space[name] for name in names if name in space}
+        values |= {
+            name: cell.cell_contents for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True)
+        }
+        for name, value in list(values.items()):
+            if isinstance(value, ModuleType) and _is_own(value):
+                values |= {f"{name}.{each}": getattr(value, each) for each in attributes if hasattr(value, each)}
+            elif not isinstance(value, _WATCHED):
+                self.reason = f"its step uses {name}, a {type(value).__name__} that may change"
+        return list(values.values())
 
 
-def _is_own(kind: type) -> bool:
-    return not kind.__module__.startswith(("torch.", "pufferlib."))
+class _Same:
+    # Equal to another of the same object.
+    def __init__(self, value: Any):
+        self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and self.value is other.value
+
+
+def _mark(value: Any) -> Any:
+    # Equal to a later one while nothing changed: numbers and containers by what they hold, others by identity.
+    if value is None or type(value) in (bool, int, float, str):
+        return type(value), value
+    if isinstance(value, (tuple, list)):
+        return [type(value), *map(_mark, value)]
+    if isinstance(value, (Namespace, SimpleNamespace)) or (is_dataclass(value) and not isinstance(value, type)):
+        value = vars(value)
+    return {key: _mark(each) for key, each in value.items()} if isinstance(value, dict) else _Same(value)
+
+
+_OF_MODULES = frozenset(vars(nn.Module()))
+_WATCHED = (
+    *(FunctionType, BuiltinFunctionType, type, ModuleType, bool, int, float, str, type(None), tuple, list, dict),
+    *(torch.dtype, torch.device, Namespace, SimpleNamespace),
+)
+
+
+@functools.lru_cache
+def _loaded(code: CodeType) -> tuple[frozenset[str], frozenset[str]]:
+    # Global names and attributes that a function reads, and those inside it.
+    names: set[str] = set()
+    attributes: set[str] = set()
+    for each in dis.get_instructions(code):
+        if each.opname in ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_DEREF", "LOAD_CLASSDEREF"):
+            names.add(each.argval)
+        elif each.opname in ("LOAD_ATTR", "LOAD_METHOD"):
+            attributes.add(each.argval)
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            inner = _loaded(constant)
+            names, attributes = names | inner[0], attributes | inner[1]
+    return frozenset(names), frozenset(attributes)
+
+
+def _is_own(each: Any) -> bool:
+    name = getattr(each, "__name__" if isinstance(each, ModuleType) else "__module__", None)
+    root = (name or "torch").partition(".")[0]
+    return root not in ("torch", "pufferlib") and root not in sys.stdlib_module_names
 
 
 def trace(policy: nn.Module, rollout: Rollout) -> Layers:
@@ -169,32 +226,40 @@ def trace(policy: nn.Module, rollout: Rollout) -> Layers:
     Raises:
         UntracedError: if it has an operation that the kernel does not know, or the kernel's results differ.
     """
-    normalizer, inner, recurrent = None, policy, ()
+    normalizer, inner = None, policy
     if type(inner) is NormalizedObservations:
         normalizer = Normalizer(inner.mean, inner.variance, EPSILON, inner.clip)
         inner = inner.policy
     own = inner.policy if type(inner) in (MinGRUWrapper, LSTMWrapper) else inner
     if type(own).__module__.startswith("pufferlib."):  # else its layers would have been found
         raise UntracedError("has parts, hooks or methods that the kernel does not know, or is frozen")
-    observations = rollout.observations
-    calls = _Calls(tuple(observations.shape[2:]), observations.dtype, normalizer is not None)
-    if type(inner) in (MinGRUWrapper, LSTMWrapper):
-        recurrent = inner.layers if type(inner) is MinGRUWrapper else inner.cells
-        hidden = calls.follow(inner.policy, "encode_observations", calls.observation)
-        outputs = calls.follow(inner.policy, "decode_actions", calls.recur(hidden, recurrent))
-    elif hasattr(inner, "initial_state"):
-        names = list(rollout.states)
-        outputs = calls.follow(inner, "forward_eval", calls.observation, names)
-        if list(calls.state_names()) != names:
-            raise UntracedError("has entries of its state in another order than its layers")
-    else:
-        outputs = calls.follow(inner, "forward", calls.observation)
-    layers = calls.finish(outputs, normalizer)
+    own_states = rollout.states if hasattr(inner, "forward_eval") and inner is own else {}
+    given = tuple(rollout.observations.shape[2:]), rollout.observations.dtype, normalizer is not None, own_states
+    try:
+        layers = _follow(inner, _Calls(*given, are_cells_layers=True), normalizer)
+        is_shared = not layers.fit()
+    except SharedCellError:
+        is_shared = True
+    if is_shared and own_states:
+        layers = _follow(inner, _Calls(*given, are_cells_layers=False), normalizer)
     _check_parameters(policy, layers)
+    if len(layers.layers) > CONSTANTS["NETWORK_MAX_LAYERS"]:
+        raise UntracedError(f"has {len(layers.layers)} layers, more than {CONSTANTS['NETWORK_MAX_LAYERS']}")
     if not layers.fit():
         raise UntracedError("has layers that are not of the sizes and types that the kernel takes")
     _compare(policy, layers, rollout)
     return layers
+
+
+def _follow(inner: nn.Module, calls: _Calls, normalizer: Normalizer | None) -> Layers:
+    if type(inner) in (MinGRUWrapper, LSTMWrapper):
+        recurrent = inner.layers if type(inner) is MinGRUWrapper else inner.cells
+        hidden = calls.follow(inner.policy, "encode_observations", calls.observation)
+        outputs = calls.follow(inner.policy, "decode_actions", calls.recur(hidden, recurrent))
+    else:
+        name = "forward_eval" if hasattr(inner, "forward_eval") else "forward"
+        outputs = calls.follow(inner, name, calls.observation)
+    return calls.finish(outputs, normalizer)
 
 
 def _check_parameters(policy: nn.Module, layers: Layers) -> None:
@@ -206,27 +271,35 @@ def _check_parameters(policy: nn.Module, layers: Layers) -> None:
             raise UntracedError(f"{'shares' if id(parameter) in found else 'does not use'} its parameter {name}")
 
 
-class _Calls:
+class _Calls(StepStates):
     # The layers of all calls of a policy, one after the other.
 
-    def __init__(self, shape: Shape, dtype: torch.dtype, is_normalized: bool):
+    def __init__(
+        self,
+        shape: Shape,
+        dtype: torch.dtype,
+        is_normalized: bool,
+        states: Mapping[str, Tensor],
+        are_cells_layers: bool,
+    ):
+        super().__init__(states, are_cells_layers)
         self.dtype, self.is_normalized = dtype, is_normalized
         self.layers: list[Layer] = []
         self.shapes: list[Shape] = [shape if len(shape) == 3 else (math.prod(shape),)]  # as the layers have them
         self.observation = _Value(0, shape)
         self._seen: set[bool] = set()  # whether readers of the observation want it divided
         self.place = ""
-        self._names: dict[tuple[int, int], str] = {}  # of the states of layers
         self._is_only_user = True  # whether what the operation reads is read by nothing else
 
-    def follow(self, module: nn.Module, name: str, given: _Value, states: Sequence[str] = ()) -> Any:
+    def follow(self, module: nn.Module, name: str, given: _Value) -> Any:
         """The results of a method for a value, which may read and replace entries of a recurrent state."""
         tracer = _Tracer()
         tracer.traced_func_name = name
         function = getattr(type(module), name)
         others = {each: None for each in function.__code__.co_varnames[2 : function.__code__.co_argcount]}
-        if states:
-            others = {each: _States(tracer, states) for each in others}
+        state = TracedState(tracer, self._entries)
+        if self._entries:
+            others = dict.fromkeys(others, state)
         validates = torch.distributions.Distribution._validate_args
         torch.distributions.Distribution.set_default_validate_args(False)
         kept = [dict(vars(part)) for part in module.modules()]
@@ -242,29 +315,22 @@ class _Calls:
         if [dict(vars(part)) for part in module.modules()] != kept:
             raise UntracedError("keeps something in a call")
         results: dict[fx.Node, Any] = {}
+        left = {name: getattr(value, "node", None) for name, value in state.items()}
         for node in graph.nodes:
-            self.place = _place(node)
-            self._is_only_user = all(len(each.users) == 1 for each in node.all_input_nodes)
+            self.place = node.meta["place"]
+            self._is_only_user = all(
+                len(each.users) == 1 and each not in left.values() for each in node.all_input_nodes
+            )
             if node.op == "placeholder":
                 results[node] = given if not any(each.op == "placeholder" for each in results) else None
                 continue
             arguments = fx.map_arg(node.args, results.__getitem__)
             keywords = fx.map_arg(node.kwargs, results.__getitem__)
             if node.op == "output":
-                for state in states:
-                    self._check_state(state, others, results)
+                self.leave({name: results.get(each) for name, each in left.items()})
                 return arguments[0]
-            results[node] = getattr(self, f"_{node.op}")(node.target, arguments, keywords, module)
+            results[node] = self.operate(node.op, node.target, arguments, keywords, module)
         raise UntracedError("returns nothing")
-
-    def _check_state(self, name: str, others: dict[str, _States], results: dict[fx.Node, Any]) -> None:
-        # Whether an entry is replaced by what the layer that read it left.
-        (state,) = others.values()
-        found = results[state[name].node] if name in state else None
-        if isinstance(found, _Value) and found.index > 0 and self.layers[found.index - 1].num_states:
-            found = _State(self._names.get((found.index, 0), ""), found.index)
-        if not isinstance(found, _State) or found.layer < 0 or found.name != name:
-            raise UntracedError(f"leaves something else than a layer's state in state[{name!r}]")
 
     def finish(self, outputs: Any, normalizer: Normalizer | None) -> Layers:
         """The layers, of which `outputs` are the logits and the values."""
@@ -298,7 +364,8 @@ class _Calls:
             log_std=log_std,
             normalizer=normalizer,
             divides_bytes=self._seen == {True},
-        )
+            state_places=self.state_places(),
+        ).in_loops()
 
     def recur(self, value: Any, modules: Sequence[nn.Module]) -> _Value:
         """Recurrent layers of the library's wrappers."""
@@ -310,10 +377,6 @@ class _Calls:
                 raise UntracedError(f"has {type(module).__name__} for a recurrent layer")
             value = self._add(layer)
         return value
-
-    def state_names(self) -> Iterable[str]:
-        """Those of the layers' states, in their order."""
-        return self._names.values()
 
     # ------------------------------------------------------------------------------------------------------ layers
 
@@ -390,21 +453,8 @@ class _Calls:
             self._refuse(f"the tensor {target}, which is no parameter")
         return _Deviation(found)
 
-    def _cell(self, cell: nn.Module, value: Any, state: Any) -> Any:
-        kind, entries = LSTM if type(cell) is nn.LSTMCell else GRU, state if isinstance(state, tuple) else (state,)
-        names = [entry.name for entry in entries if isinstance(entry, _State) and entry.layer < 0]
-        is_row = isinstance(value, _Value) and len(value.shape) == 1
-        if not is_row or len(names) != kind.num_states or not set(names).isdisjoint(self._names.values()):
-            self._refuse(f"{type(cell).__name__} on something else than a row and entries of the state")
-        index = self._elementwise(value)
-        found = self._add(kind((index,), cell.weight_ih, cell.weight_hh, cell.bias_ih, cell.bias_hh))
-        self._names.update({(found.index, place): name for place, name in enumerate(names)})
-        return found if kind is GRU else (found, _State(names[1], found.index))
-
     def _call_module(self, target: str, arguments: tuple, keywords: dict, module: nn.Module) -> Any:
         found, (value, *others) = module.get_submodule(target), arguments
-        if type(found) in (nn.LSTMCell, nn.GRUCell) and len(others) == 1 and not keywords:
-            return self._cell(found, value, *others)
         if others or keywords or not isinstance(value, _Value):
             self._refuse(f"{type(found).__name__} of more than one tensor")
         kind = type(found)
@@ -412,6 +462,8 @@ class _Calls:
             return value
         if kind is nn.Linear:
             return self._linear(value, found.weight, found.bias)
+        if kind is ActionHead:
+            return self._decide(found, value)
         if kind in _MODULES:
             name = _MODULES[kind]
             if any(getattr(found, key) != expected for key, expected in _DEFAULTS.get(name, {}).items()):
@@ -428,6 +480,16 @@ class _Calls:
         if kind in (nn.MaxPool2d, nn.AvgPool2d):
             return self._pool(value, found)
         return self._refuse(f"{kind.__name__} as `{target}`, which the kernel does not know,")
+
+    def _decide(self, head: ActionHead, value: _Value) -> tuple[Any, _Value]:
+        *parts, last = self._split(
+            "split", self._linear(value, head.linear.weight, head.linear.bias), [[*head.sizes, 1]]
+        )
+        if head.is_continuous and (head.is_joint or not all(head._are_numbers)):
+            self._refuse("ActionHead of numbers and choices")
+        if head.is_continuous:
+            return (parts[0], _Deviation(head.log_std, True)), last
+        return tuple(parts) if head.is_joint else parts[0], last
 
     def _convolve(self, value: _Value, module: nn.Conv2d) -> _Value:
         size, stride = module.kernel_size, module.stride
@@ -460,8 +522,6 @@ class _Calls:
     def _call_function(self, target: Callable, arguments: tuple, keywords: dict, module: nn.Module) -> Any:
         if target in (operator.getitem, getattr):
             return self._index(target, *arguments)
-        if target is state_of:
-            return _State(*arguments)
         if target is Normal:
             mean, deviation = arguments
             if isinstance(mean, _Value) and isinstance(deviation, _Deviation) and len(mean.shape) == 1:
@@ -517,7 +577,7 @@ class _Calls:
             return value[key]
         if target is getattr and isinstance(value, _Value) and key == "shape":
             return (ROWS, *value.shape)
-        columns = key[1:] if isinstance(key, tuple) and key[0] == slice(None) else ()
+        columns = key[1:] if isinstance(key, tuple) and key[0] in (slice(None), Ellipsis) else ()
         if isinstance(value, _Value) and len(value.shape) == 1 and len(columns) == 1:
             (column,) = columns
             if isinstance(column, int):
@@ -552,7 +612,7 @@ class _Calls:
             sizes = (ROWS, *value.shape)
             return sizes if not others else sizes[others[0]]
         if target == "flatten":
-            first = keywords.get("start_dim", others[0] if others else 0)
+            first = keywords.get("start_dim", others[0] if others else 0) % (len(value.shape) + 1)
             if first == 1 and len(others) < 2:
                 return replace(value, shape=(math.prod(value.shape),))
         elif target == "squeeze" and (others or [keywords.get("dim")])[0] in (1, -1) and value.shape in ((1,), ()):
@@ -584,14 +644,15 @@ class _Calls:
         return [self._concatenate([value], [part]) for part in zip(firsts, sizes, strict=True)]
 
 
-def _place(node: fx.Node) -> str:
-    # The line of the user's code, where it is known.
-    frames = [line.strip() for line in (node.stack_trace or "").splitlines() if line.strip().startswith("File")]
-    own = [line for line in frames if "/torch/" not in line]
-    if not own:
-        return ""
-    path, line, *_ = own[-1].removeprefix("File ").split(", ")
-    return f" ({path.strip(chr(34)).rsplit('/', 1)[-1]}, {line})"
+def _place() -> str:
+    # The line of the user's code that is being traced.
+    frame = sys._getframe(1)
+    while frame.f_code.co_name != "follow":
+        path = Path(frame.f_code.co_filename)
+        if "torch" not in path.parts and path.parent != Path(__file__).parent:
+            return f" ({path.name}, line {frame.f_lineno})"
+        frame = frame.f_back
+    return ""
 
 
 # ---------------------------------------------------------------------------------------------------------- comparing
@@ -607,9 +668,10 @@ def _compare(policy: nn.Module, layers: Layers, rollout: Rollout) -> None:
     else:
         seen = torch.randint(0, 128, shape, generator=generator).to(observations.dtype)
     resets = torch.rand(count, steps, generator=generator) < 0.3
-    states = [torch.randn(count, size, generator=generator) for size in layers.state_sizes()]
+    entries = {name: torch.randn(count, *each.shape[1:], generator=generator) for name, each in rollout.states.items()}
+    states = [each.contiguous() for each in layers.states_of(entries.values())]
     with torch.enable_grad():
-        logits, values = _call(policy, layers, seen, states, resets, rollout)
+        logits, values = _call(policy, layers, seen, entries, resets)
         actions = _draw(layers, (count, steps), generator)
         _, logprobs, entropy = sample_logits(logits, action=actions.view(*_action_shape(actions, layers)))
         logprobs, values, entropy = (tensor.float().view(count, steps) for tensor in (logprobs, values, entropy))
@@ -625,16 +687,17 @@ def _compare(policy: nn.Module, layers: Layers, rollout: Rollout) -> None:
     _check_close("log-probabilities", learned.ratios.log(), (logprobs.detach() - old[0]))
     for parameter, found, gradient in zip(parameters, learned.gradients, expected, strict=True):
         name = next(name for name, each in policy.named_parameters() if each is parameter)
-        _check_close(f"gradient of {name}", found, torch.zeros_like(found) if gradient is None else gradient)
+        if gradient is None:
+            raise UntracedError(f"does not use its parameter {name}")
+        _check_close(f"gradient of {name}", found, gradient)
 
 
 def _call(
-    policy: nn.Module, layers: Layers, seen: Tensor, states: list[Tensor], resets: Tensor, rollout: Rollout
+    policy: nn.Module, layers: Layers, seen: Tensor, states: dict[str, Tensor], resets: Tensor
 ) -> tuple[Logits, Tensor]:
     if not layers.num_states:
         return training_forward(policy, policy)(seen.flatten(0, 1), {})
-    state = dict(zip(rollout.states, [each.clone() for each in states], strict=True))
-    return policy(seen, {**state, "resets": resets})
+    return policy(seen, {**{name: state.clone() for name, state in states.items()}, "resets": resets})
 
 
 def _draw(layers: Layers, shape: tuple[int, int], generator: torch.Generator) -> Tensor:

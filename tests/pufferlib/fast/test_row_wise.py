@@ -276,9 +276,9 @@ def test_a_loss_may_read_what_the_policy_kept(threads):
 @pytest.mark.parametrize(
     ("policy", "reason"),
     [
-        (Keeping(), "Keeping.heads cannot be read"),
+        (Keeping(), "Keeping.heads has `self.last_hidden = hidden`"),
         (KeepingInAList(), "KeepingInAList.heads has `self.kept.append(hidden)`"),
-        (OwnDropout(), "OwnDropout.heads cannot be read"),
+        (OwnDropout(), "OwnDropout.heads has `F.dropout(hidden, 0.5, self.training)`"),
         (Noisy(), "Noisy.forward has `torch.randn(3)`"),
         (Centred(), "Centred.forward has `x.mean(0)`"),
         (Counting(), "Counting.forward has `self.calls += 1`"),
@@ -307,7 +307,8 @@ METHODS = {
     "cast of a module": "self.body.float()(x)",
     "a module as a value": "self.heads(self.body)",
     "random": "torch.rand_like(x)",
-    "a condition": "x if self.training else -x",
+    "a condition": "x if x else -x",
+    "a condition of a part": "x if self.body.training else -x",
     "an assignment inside": "(y := x)",
     "cat of rows": "torch.cat([x, x], 0)",
     "stacked in front": "torch.stack([x, x])",
