@@ -14,6 +14,7 @@ test-slow:
 
 test-weekly:
 	$(PYTHON) -m pytest -m weekly --durations=20
+	$(PYTHON) -m pytest -m "hypothesis and not slow" --hypothesis-profile drawn
 
 test-all:
 	$(PYTHON) -m pytest -m "slow or not slow"

@@ -1,4 +1,4 @@
-"""Whether nothing set learns: environments given as functions that no ini knows, and small tasks by default.ini.
+"""Whether nothing set learns: environments given as functions that no ini knows, and small tasks by the defaults.
 
     python bench/defaults.py                            all of them from seeds 1, 2 and 3
     python bench/defaults.py "200 actions" --no-times   the returns alone, where other programs share the cores
@@ -20,7 +20,7 @@ With `--withheld` games of Ocean are trained by their class, as if they had no i
 the final policy plays 1,000 episodes in each way, and the mean of the metric in `[solve]` counts, whose threshold is
 what the ini reaches.
 
-A small task is a full vector, and has the settings of default.ini. It is learnt when the mean of its metric over the
+A small task is a full vector, and has the default settings. It is learnt when the mean of its metric over the
 last episodes reaches its threshold, and so does that over as many whole ones that the policy then plays. A run goes on
 to the end of `total_timesteps` all the same, as its schedule does, and what it then plays counts; what follows `--` are
 settings as `puffer train` takes them, for these tasks alone.

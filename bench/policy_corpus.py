@@ -21,7 +21,7 @@ from torch.nn import functional
 import pufferlib
 from pufferlib import PufferEnv
 from pufferlib.emulation.tensors import nativize
-from pufferlib.models import LSTMWrapper, MinGRUWrapper
+from pufferlib.models import LSTMWrapper, MinGRUWrapper, recur
 from pufferlib.pytorch import layer_init
 
 INPUTS, ACTIONS = 118, 3  # of breakout
@@ -460,6 +460,15 @@ class Gru(Recurrent):
         return self.heads(torch.stack(outputs, 1))
 
 
+class Recur(Gru):
+    """The same cell, which runs over segments by the library's function."""
+
+    def forward(self, observations, state):
+        encoded = torch.relu(self.encoder(observations))
+        hidden, _ = recur(self.cell, encoded, state["hidden"], state["resets"])
+        return self.heads(hidden)
+
+
 class CleanRLLSTM(Recurrent):
     """CleanRL's agent with an nn.LSTM, which sees one step after the other, and zeros where an episode begins."""
 
@@ -592,8 +601,9 @@ CORPUS = {
     "LSTM": Case(lambda env: LSTMWrapper(env, Encoder(), 128, 128)),
     "MinGRU": Case(lambda env: MinGRUWrapper(env, Encoder(), 128, 128)),
     "Gru": Case(Gru),
-    "CleanRLLSTM": Case(CleanRLLSTM, by_torch="has the method unsqueeze"),
-    "SequenceGru": Case(SequenceGru, by_torch="has the method unsqueeze"),
-    "HandLSTM": Case(HandLSTM, by_torch="has Linear of more than one tensor"),
-    "HandMinGRU": Case(HandMinGRU, by_torch="has a sum or product with something that is neither a number nor a row"),
+    "Recur": Case(Recur),
+    "CleanRLLSTM": Case(CleanRLLSTM),
+    "SequenceGru": Case(SequenceGru),
+    "HandLSTM": Case(HandLSTM),
+    "HandMinGRU": Case(HandMinGRU),
 }

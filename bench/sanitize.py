@@ -213,7 +213,7 @@ def run(tree: Path, suite: Suite, compiler: str, only: str = "") -> Outcome:
     """Runs the tests of a suite in a built copy; `only` says which of them as pytest's -k does."""
     with tempfile.TemporaryDirectory() as folder:
         report, log = Path(folder, "report.xml"), Path(folder, "log")
-        environment = os.environ | {"PYTHONPATH": str(tree), "OMP_NUM_THREADS": "1"}
+        environment = os.environ | {"PYTHONPATH": str(tree), "OMP_NUM_THREADS": "1", "PUFFER_ALL_ENVIRONMENTS": "1"}
         if suite.sanitizers is not None:
             environment |= variables_of(suite.sanitizers, compiler, log)
         selected = " and ".join([*([f"({only})"] if only else []), *(f"not {name}" for name in suite.left_out)])

@@ -109,6 +109,8 @@ def _advantage_cpu(values, rewards, terminals, ratio, advantages, gamma, gae_lam
 
 def _advantage_cuda(values, rewards, terminals, ratio, advantages, gamma, gae_lambda, rho_clip, c_clip) -> None:
     _check(values=values, rewards=rewards, terminals=terminals, ratio=ratio, advantages=advantages)
+    if not cuda_library.can_run("advantage", values.device):
+        return _advantage(values, rewards, terminals, ratio, advantages, gamma, gae_lambda, rho_clip, c_clip)
     segments, columns = values.shape
     cuda_library.launch(
         "advantage",

@@ -72,7 +72,7 @@ enum { NETWORK_MAX_STATES = 64 };
 enum { PPO_METRICS = 7 };  // in the order of losses.METRICS
 enum { LAYER_LINEAR, LAYER_ONE_HOT, LAYER_CONVOLUTION, LAYER_MINGRU, LAYER_LSTM, LAYER_GRU, LAYER_NORM };
 enum { LAYER_ACTIVATION = 7, LAYER_ADD, LAYER_MULTIPLY, LAYER_AFFINE, LAYER_CONCATENATE, LAYER_POOL };
-enum { LAYER_SCALE = 13, LAYER_ARRANGE, LAYER_EMBEDDING, LAYER_COMPARE, LAYER_ATTENTION };
+enum { LAYER_SCALE = 13, LAYER_ARRANGE, LAYER_EMBEDDING, LAYER_COMPARE, LAYER_ATTENTION, LAYER_STATE };
 enum { ACTIVATION_LINEAR, ACTIVATION_RELU, ACTIVATION_TANH, ACTIVATION_GELU };
 enum { ACTIVATION_GELU_TANH = 4, ACTIVATION_SIGMOID, ACTIVATION_SILU, ACTIVATION_ELU, ACTIVATION_LEAKY_RELU };
 enum { ACTIVATION_SOFTPLUS = 9 };
@@ -92,6 +92,7 @@ struct Layer {
     int64_t input_gradients[LAYER_MAX_INPUTS];
     int64_t row;                // of its result
     int64_t is_image;           // whether a few rows at a time go through it and its neighbours of that kind
+    int64_t loop;               // 0, or which: the layers of a loop over steps stand together
     int64_t is_differentiated;  // whether a parameter, its own or of a layer before it, has a gradient
     int64_t products;
     int64_t num_states, first_state;    // of the network's states

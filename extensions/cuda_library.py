@@ -2,8 +2,9 @@
 
 A kernel file `<name>.cu` holds device code only. Where nvcc was present at build time, `<name>-<hash>.fatbin` lies
 beside it; elsewhere, where a source was changed since, or where the driver does not accept that one, NVRTC, which torch
-carries, compiles the file at first use, as it does a Program, which has no file. The result is kept in the user's cache
-folder under a hash of all that went into it.
+carries, compiles the file at first use, as it does a Program, which has no file: for the device's architecture, or for
+the nearest one that NVRTC knows where the device is newer. The result is kept in the user's cache folder under a hash
+of all that went into it.
 """
 
 from __future__ import annotations
@@ -13,13 +14,14 @@ import functools
 import os
 import sys
 import tempfile
-from collections.abc import Mapping
+import warnings
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 
-from pufferlib.errors import PufferError
+from pufferlib.errors import PufferError, PufferWarning
 from pufferlib.extensions.cuda_sources import fatbin_name, hash_sources, read_sources
 
 FOLDER = Path(__file__).parent
@@ -87,6 +89,17 @@ def prepare(program: str | Program, device: torch.device) -> None:
         _module(program, torch.cuda.current_device())
 
 
+@functools.cache
+def can_run(program: str, device: torch.device) -> bool:
+    """Whether a kernel file can be compiled and loaded; where it cannot, the first call says why in a warning."""
+    try:
+        prepare(program, device)
+    except PufferError as error:
+        warnings.warn(f"torch computes what the kernel {program} would: {error}", PufferWarning, stacklevel=3)
+        return False
+    return True
+
+
 def shared_memory(device: torch.device) -> int:
     """Bytes that a block of threads can have."""
     properties = torch.cuda.get_device_properties(device)
@@ -124,15 +137,23 @@ def _as_argument(argument):
 
 
 @functools.cache
-def _open_driver() -> ctypes.CDLL:
-    return ctypes.CDLL("libcuda.so.1")
+def open_driver() -> ctypes.CDLL:
+    """The library of the driver.
+
+    Raises:
+        PufferError: if there is none.
+    """
+    try:
+        return ctypes.CDLL("libcuda.so.1")
+    except OSError as error:
+        raise PufferError(f"expected NVIDIA's driver library to run a kernel on the GPU, found none: {error}") from None
 
 
 def _driver(function: str, *arguments) -> None:
-    status = getattr(_open_driver(), function)(*arguments)
+    status = getattr(open_driver(), function)(*arguments)
     if status != 0:
         message = ctypes.c_char_p()
-        _open_driver().cuGetErrorName(status, ctypes.byref(message))
+        open_driver().cuGetErrorName(status, ctypes.byref(message))
         text = (message.value or b"an unknown error").decode()
         raise PufferError(f"{function} must succeed to run a kernel on the GPU, it returned {status} ({text})")
 
@@ -150,15 +171,39 @@ def _module(program: str | Program, device_index: int) -> ctypes.c_void_p:
     module = ctypes.c_void_p()
     if isinstance(program, str):
         built = FOLDER / fatbin_name(FOLDER, program)
-        if built.exists() and _open_driver().cuModuleLoadData(ctypes.byref(module), built.read_bytes()) == 0:
+        if built.exists() and open_driver().cuModuleLoadData(ctypes.byref(module), built.read_bytes()) == 0:
             return module
-    major, minor = torch.cuda.get_device_capability(device_index)
-    _driver("cuModuleLoadData", ctypes.byref(module), cubin(program, f"sm_{major}{minor}"))
+    architecture = architecture_for(*torch.cuda.get_device_capability(device_index), _known_architectures())
+    if open_driver().cuModuleLoadData(ctypes.byref(module), machine_code(program, architecture)) != 0:
+        # The file in the cache may be damaged.
+        _driver("cuModuleLoadData", ctypes.byref(module), machine_code(program, architecture, is_cached=False))
     return module
 
 
-def cubin(program: str | Program, architecture: str) -> bytes:
-    """Machine code for an architecture such as "sm_90", from the cache or from NVRTC.
+def architecture_for(major: int, minor: int, known: Sequence[int]) -> str:
+    """What NVRTC compiles for, so that a device of compute capability `major`.`minor` runs it.
+
+    Machine code runs on later devices of the same major; the driver compiles PTX for all later ones.
+
+    Args:
+        major: of the device.
+        minor: likewise.
+        known: the architectures that NVRTC can compile for, such as 90 for sm_90.
+    """
+    capability = 10 * major + minor
+    usable = [each for each in known if each <= capability]
+    if not usable:
+        return f"sm_{capability}"  # NVRTC says that it is too old
+    return f"{'sm' if max(usable) // 10 == major else 'compute'}_{max(usable)}"
+
+
+def machine_code(program: str | Program, architecture: str, is_cached: bool = True) -> bytes:
+    """Compiles for an architecture such as "sm_90", or takes the result from the cache.
+
+    Args:
+        program: as `launch` takes it.
+        architecture: "sm_..." for machine code, "compute_..." for PTX.
+        is_cached: False compiles anew, and replaces what the cache has.
 
     Raises:
         PufferError: if NVRTC is missing or rejects the code.
@@ -167,11 +212,13 @@ def cubin(program: str | Program, architecture: str) -> bytes:
     if isinstance(program, str):
         program = Program(program, *read_sources(FOLDER, program))
     key = hash_sources(program.source, dict(program.headers), _version(nvrtc, program.options))
-    cached = _cache_folder() / f"{program.name}-{architecture}-{key}.cubin"
-    if cached.exists():
+    folder = _cache_folder()
+    cached = None if folder is None else folder / f"{program.name}-{architecture}-{key}.cubin"
+    if is_cached and cached is not None and cached.exists():
         return cached.read_bytes()
     code = _compile(nvrtc, program, architecture)
-    _keep(cached, code)
+    if cached is not None:
+        _keep(cached, code)
     return code
 
 
@@ -199,8 +246,19 @@ def _version(nvrtc: ctypes.CDLL, options: tuple[str, ...]) -> str:
     return f"{major.value}.{minor.value} {options}"
 
 
-def _cache_folder() -> Path:
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pufferlib"
+def _known_architectures() -> list[int]:
+    nvrtc, count = _open_nvrtc(), ctypes.c_int()
+    nvrtc.nvrtcGetNumSupportedArchs(ctypes.byref(count))
+    known = (ctypes.c_int * count.value)()
+    nvrtc.nvrtcGetSupportedArchs(known)
+    return list(known)
+
+
+def _cache_folder() -> Path | None:
+    try:
+        return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pufferlib"
+    except RuntimeError:  # a user without a home
+        return None
 
 
 def _keep(path: Path, code: bytes) -> None:
@@ -226,7 +284,7 @@ def _compile(nvrtc: ctypes.CDLL, code: Program, architecture: str) -> bytes:
         if nvrtc.nvrtcCompileProgram(program, len(options), (ctypes.c_char_p * len(options))(*options)) != 0:
             log = _output(nvrtc, program, "ProgramLog").rstrip(b"\0").decode(errors="replace")
             raise PufferError(f"{file_name} must compile for {architecture}, NVRTC says: {log}")
-        return _output(nvrtc, program, "CUBIN")
+        return _output(nvrtc, program, "CUBIN" if architecture.startswith("sm_") else "PTX")
     finally:
         nvrtc.nvrtcDestroyProgram(ctypes.byref(program))
 

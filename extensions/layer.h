@@ -11,6 +11,7 @@
 // so must that of outputs.
 struct LayerRows {
     int64_t sequences, steps, count;
+    int64_t first;                          // rows of the block before these
     const uint8_t* reset;                   // [count], nonzero where states count as 0 before the step; or NULL for a
                                             // single step without resets
     const float* inputs[LAYER_MAX_INPUTS];  // [count, input_rows[i]] each
@@ -24,6 +25,8 @@ struct LayerRows {
 
 struct LayerOp {
     static constexpr bool HAS_PRODUCTS = true;  // whether it multiplies matrices, so that rounding is a question
+    static constexpr bool IS_SPLIT = false;     // whether backward has two parts, so that a loop over steps takes the
+                                                // gradients of parameters of all steps at once, at its end
     const Layer& layer;
 
     KERNEL_METHOD explicit LayerOp(const Layer& description) : layer(description) {}
@@ -46,6 +49,9 @@ struct LayerOp {
     // Also, as templates over the sets of instruction_sets.h:
     //     void forward<Set>(const LayerRows& rows) const    from the inputs to the output
     //     void backward<Set>(const LayerRows& rows) const   from grad_output to grad_inputs, adding to the gradients
+    // and where it IS_SPLIT, the parts of the last one:
+    //     void backward_rows<Set>(const LayerRows& rows) const          writes grad_inputs
+    //     void backward_parameters<Set>(const LayerRows& rows) const    adds to the gradients, after it
 
     KERNEL_METHOD bool wants_gradient(int64_t input) const { return layer.input_gradients[input] != GRADIENT_NONE; }
 

@@ -93,14 +93,25 @@ KERNEL_FN void linear_backward_bias(const LinearBackward& layer, int64_t rows, i
 }
 
 template <class Set>
-KERNEL_FN void linear_backward(const LinearBackward& layer, int64_t rows, int64_t outputs) {
-    const float* gradient = layer.grad_output;
+KERNEL_FN void linear_backward_parameters(const LinearBackward& layer, int64_t rows, int64_t outputs) {
     int64_t inputs = layer.input_row, stride = layer.grad_row;
     linear_backward_bias(layer, rows, outputs);
-    matmul<Set, true>({gradient, 1, stride, layer.input, inputs, layer.grad_weights, inputs, outputs, inputs, rows});
+    matmul<Set, true>(
+        {layer.grad_output, 1, stride, layer.input, inputs, layer.grad_weights, inputs, outputs, inputs, rows});
+}
+
+template <class Set>
+KERNEL_FN void linear_backward_inputs(const LinearBackward& layer, int64_t rows, int64_t outputs) {
     if (layer.grad_input == nullptr) return;
+    int64_t inputs = layer.input_row, stride = layer.grad_row;
     matmul_packed<Set, false>(
-        {gradient, stride, 1, layer.weights, inputs, layer.grad_input, inputs, rows, inputs, outputs});
+        {layer.grad_output, stride, 1, layer.weights, inputs, layer.grad_input, inputs, rows, inputs, outputs});
+}
+
+template <class Set>
+KERNEL_FN void linear_backward(const LinearBackward& layer, int64_t rows, int64_t outputs) {
+    linear_backward_parameters<Set>(layer, rows, outputs);
+    linear_backward_inputs<Set>(layer, rows, outputs);
 }
 
 // sizes: numbers of a pixel of the input, its pixels, outputs, the activation, and how many times it is applied to a
@@ -108,6 +119,7 @@ KERNEL_FN void linear_backward(const LinearBackward& layer, int64_t rows, int64_
 // other, and torch has the numbers of all pixels for one channel after the other; what is no image has one pixel.
 // parameters: the weights [outputs, inputs] and the bias [outputs].
 struct LinearOp : LayerOp {
+    static constexpr bool IS_SPLIT = true;
     int64_t units, pixels, outputs, activation, times;
     int64_t row, width;  // of an input and of an output, padded
     PackedWeights weights;
@@ -170,9 +182,7 @@ struct LinearOp : LayerOp {
         for (int64_t i = 0; i < rows.count * times * width; i++) rows.grad_output[i] *= slopes[i];
     }
 
-    template <class Set>
-    KERNEL_METHOD void backward(const LayerRows& rows) const {
-        backward_activation(rows);
+    KERNEL_METHOD LinearBackward product_of(const LayerRows& rows) const {
         LinearBackward product = {};
         product.input = rows.inputs[0];
         product.input_row = row;
@@ -182,7 +192,24 @@ struct LinearOp : LayerOp {
         product.grad_input = rows.grad_inputs[0];
         product.grad_weights = grad_weights;
         product.grad_bias = grad_bias;
-        linear_backward<Set>(product, rows.count * times, outputs);
+        return product;
+    }
+
+    template <class Set>
+    KERNEL_METHOD void backward(const LayerRows& rows) const {
+        backward_activation(rows);
+        linear_backward<Set>(product_of(rows), rows.count * times, outputs);
+    }
+
+    template <class Set>
+    KERNEL_METHOD void backward_rows(const LayerRows& rows) const {
+        backward_activation(rows);
+        linear_backward_inputs<Set>(product_of(rows), rows.count * times, outputs);
+    }
+
+    template <class Set>
+    KERNEL_METHOD void backward_parameters(const LayerRows& rows) const {
+        linear_backward_parameters<Set>(product_of(rows), rows.count * times, outputs);
     }
 
     KERNEL_METHOD void sum(const GradientChunks& chunks) const {

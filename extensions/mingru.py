@@ -87,7 +87,9 @@ def reference_mingru(
 
 
 def _has_kernel(device: torch.device) -> bool:
-    return device.type == "cpu" or (device.type == "cuda" and torch.version.cuda is not None)
+    if device.type != "cuda" or torch.version.cuda is None:
+        return device.type == "cpu"
+    return torch.compiler.is_compiling() or cuda_library.can_run("mingru", device)
 
 
 def _check(gates, x, state, reset, sequence: tuple[int, ...]) -> None:
@@ -171,6 +173,8 @@ def _step_fake(gates, x, state, reset):
 
 
 def _step(gates, x, state, reset):
+    if not _has_kernel(x.device):
+        return _step_reference(gates, x, state, reset)
     output = _step_fake(gates, x, state, reset)
     _run("puffer_mingru_forward", (gates, x, reset, state, output, state), (x.shape[0], 1, x.shape[1]))
     return output

@@ -16,6 +16,7 @@
 #include "one_hot_layer.h"
 #include "pool_layer.h"
 #include "ppo_row.h"
+#include "state_layer.h"
 
 // The kinds of layers.
 #define LAYER_KINDS(KIND)                  \
@@ -36,7 +37,8 @@
     KIND(LAYER_ARRANGE, ArrangeOp)         \
     KIND(LAYER_EMBEDDING, EmbeddingOp)     \
     KIND(LAYER_COMPARE, CompareOp)         \
-    KIND(LAYER_ATTENTION, AttentionOp)
+    KIND(LAYER_ATTENTION, AttentionOp)     \
+    KIND(LAYER_STATE, StateOp)
 
 #define LAYER_CASE(constant, Op) \
     case constant: {             \
@@ -143,7 +145,8 @@ struct NetworkScratch {
     int32_t* columns;                  // [rows, cells], those of the weights where the observation is of categories
     uint8_t* reset;                    // [rows], NULL for a single step
     float *values[NETWORK_MAX_LAYERS + 1], *gradients[NETWORK_MAX_LAYERS + 1];  // [rows, row]
-    float* layers[NETWORK_MAX_LAYERS];                                          // the memory of each
+    float* layers[NETWORK_MAX_LAYERS];                                          // the memory of each, and in a loop
+    int64_t step_sizes[NETWORK_MAX_LAYERS];                                     // how much of it a step has
     float* added[LAYER_MAX_INPUTS];     // gradients in a layer's inputs that are added to those of other readers
     float* states[NETWORK_MAX_STATES];  // [sequences, padded units]
 };
@@ -153,9 +156,10 @@ KERNEL_FN LayerRows network_rows(const Network& network, const NetworkScratch& s
     const Layer& layer = network.layers[index];
     LayerRows rows = {};
     rows.sequences = scratch.sequences;
-    rows.steps = scratch.steps;
+    rows.steps = layer.loop ? 1 : scratch.steps;
     rows.count = count;
-    rows.reset = scratch.reset;
+    rows.first = first;
+    rows.reset = scratch.reset == nullptr ? nullptr : scratch.reset + first;
     for (int64_t i = 0; i < layer.num_inputs; i++) {
         int64_t value = layer.inputs[i], place = first * layer.input_rows[i];
         if (scratch.values[value] != nullptr) rows.inputs[i] = scratch.values[value] + place;
@@ -196,8 +200,6 @@ KERNEL_FN NetworkScratch network_scratch(const Network& network, int64_t sequenc
     scratch.reset = (uint8_t*)memory.take((rows + 3) / 4);
     LayerRows shape = {};
     shape.sequences = sequences;
-    shape.steps = steps;
-    shape.count = rows;
     for (int64_t i = 0; i < network.num_layers; i++) {
         const Layer& layer = network.layers[i];
         scratch.values[i + 1] = memory.take(rows * layer.row);
@@ -206,7 +208,12 @@ KERNEL_FN NetworkScratch network_scratch(const Network& network, int64_t sequenc
             scratch.states[layer.first_state + j] = memory.take(sequences * matmul_padded(layer.units));
         }
         scratch.layers[i] = memory.here();
+        int64_t before = memory.used;
+        shape.steps = layer.loop ? 1 : steps;
+        shape.count = sequences * shape.steps;
         layer_visit(layer, LayerTakeScratch{shape, memory});
+        scratch.step_sizes[i] = memory.used - before;
+        memory.take(layer.loop ? (steps - 1) * scratch.step_sizes[i] : 0);
         for (int64_t j = 0; j < layer.num_inputs; j++) {
             bool is_largest = layer.input_gradients[j] == GRADIENT_ADDED && layer.input_rows[j] > added;
             added = is_largest ? layer.input_rows[j] : added;
@@ -254,6 +261,10 @@ KERNEL_FN void network_end_step(const Network& network, float* const* states, in
     for (int64_t i = 0; i < network.num_layers; i++) {
         const Layer& layer = network.layers[i];
         int64_t units = layer.units, width = matmul_padded(units);
+        if (layer.kind == LAYER_STATE) {
+            const float* left = scratch.values[layer.inputs[0]];
+            memcpy(scratch.states[layer.first_state], left, scratch.sequences * width * sizeof(float));
+        }
         for (int64_t j = layer.first_state; j < layer.first_state + layer.num_states; j++) {
             for (int64_t k = 0; k < scratch.sequences && layer_has_padding(layer); k++) {
                 memcpy(states[j] + (row + k) * units, scratch.states[j] + k * width, units * sizeof(float));
@@ -288,6 +299,7 @@ struct LayerBackward {
     const Network& network;
     float *gradients, *scratch;
     const LayerRows& rows;
+    bool is_end;  // whether a loop ends, which takes the gradients of parameters that are left then
 
     template <class Op>
     KERNEL_METHOD void operator()(Op& op) const {
@@ -298,24 +310,50 @@ struct LayerBackward {
         op.take_scratch(rows, own);
         if constexpr (Set::ROUNDS && Op::HAS_PRODUCTS) {
             if (!op.is_rounded()) {
-                op.template backward<typename Set::Exact>(rows);
+                backward<typename Set::Exact>(op);
                 return;
             }
         }
-        op.template backward<Set>(rows);
+        backward<Set>(op);
+    }
+
+    template <class Used, class Op>
+    KERNEL_METHOD void backward(Op& op) const {
+        if constexpr (Op::IS_SPLIT) {
+            if (is_end) {
+                op.template backward_parameters<Used>(rows);
+                return;
+            }
+            if (op.layer.loop) {
+                op.template backward_rows<Used>(rows);
+                return;
+            }
+        }
+        if (!is_end) op.template backward<Used>(rows);
     }
 };
+
+KERNEL_FN bool network_is_together(const Layer& left, const Layer& right) {
+    return (left.is_image && right.is_image) || (left.loop && left.loop == right.loop);
+}
 
 // The end of the layers from `first` on that rows go through together.
 KERNEL_FN int64_t network_group(const Network& network, int64_t first) {
     int64_t end = first + 1;
-    if (!network.layers[first].is_image) return end;
-    while (end < network.num_layers && network.layers[end].is_image) end++;
+    while (end < network.num_layers && network_is_together(network.layers[end - 1], network.layers[end])) end++;
     return end;
 }
 
-KERNEL_FN int64_t network_together(const Network& network, int64_t layer, int64_t rows) {
-    return network.layers[layer].is_image ? (int64_t)NETWORK_IMAGES : rows;
+// How many rows: those of a step in a loop.
+KERNEL_FN int64_t network_together(const Network& network, const NetworkScratch& scratch, int64_t layer) {
+    if (network.layers[layer].loop) return scratch.sequences;
+    return network.layers[layer].is_image ? (int64_t)NETWORK_IMAGES : scratch.rows;
+}
+
+// The memory of a layer for rows from `first` on, of which nothing is kept beyond them but in a loop.
+KERNEL_FN float* network_memory(const Network& network, const NetworkScratch& scratch, int64_t index, int64_t first) {
+    int64_t step = network.layers[index].loop ? first / scratch.sequences : 0;
+    return scratch.layers[index] + step * scratch.step_sizes[index];
 }
 
 // From the observations to all values.
@@ -323,12 +361,13 @@ template <class Set>
 KERNEL_FN void network_forward(const Network& network, const NetworkScratch& scratch) {
     for (int64_t begin = 0, end; begin < network.num_layers; begin = end) {
         end = network_group(network, begin);
-        int64_t together = network_together(network, begin, scratch.rows);
+        int64_t together = network_together(network, scratch, begin);
         for (int64_t first = 0; first < scratch.rows; first += together) {
             int64_t count = matmul_part(scratch.rows - first, together);
             for (int64_t i = begin; i < end; i++) {
                 LayerRows rows = network_rows(network, scratch, i, first, count);
-                layer_visit(network.layers[i], LayerForward<Set>{network, scratch.layers[i], rows});
+                float* memory = network_memory(network, scratch, i, first);
+                layer_visit(network.layers[i], LayerForward<Set>{network, memory, rows});
             }
         }
     }
@@ -360,16 +399,24 @@ template <class Set>
 KERNEL_FN void network_backward(const Network& network, const NetworkScratch& scratch, float* gradients) {
     for (int64_t end = network.num_layers, begin; end > 0; end = begin) {
         begin = end - 1;
-        while (begin > 0 && network.layers[begin].is_image && network.layers[begin - 1].is_image) begin--;
-        int64_t together = network_together(network, begin, scratch.rows);
-        for (int64_t first = 0; first < scratch.rows; first += together) {
+        while (begin > 0 && network_is_together(network.layers[begin - 1], network.layers[begin])) begin--;
+        int64_t together = network_together(network, scratch, begin), parts = (scratch.rows - 1) / together + 1;
+        bool is_loop = network.layers[begin].loop != 0;
+        for (int64_t part = 0; part < parts; part++) {
+            int64_t first = (is_loop ? parts - 1 - part : part) * together;
             int64_t count = matmul_part(scratch.rows - first, together);
             for (int64_t i = end - 1; i >= begin; i--) {
                 if (!network.layers[i].is_differentiated) continue;
                 LayerRows rows = network_rows(network, scratch, i, first, count);
-                layer_visit(network.layers[i], LayerBackward<Set>{network, gradients, scratch.layers[i], rows});
+                float* memory = network_memory(network, scratch, i, first);
+                layer_visit(network.layers[i], LayerBackward<Set>{network, gradients, memory, rows, false});
                 network_add(network, scratch, i, first, count);
             }
+        }
+        for (int64_t i = begin; is_loop && i < end; i++) {
+            if (!network.layers[i].is_differentiated) continue;
+            LayerRows rows = network_rows(network, scratch, i, 0, scratch.rows);
+            layer_visit(network.layers[i], LayerBackward<Set>{network, gradients, scratch.layers[i], rows, true});
         }
     }
 }
@@ -385,9 +432,15 @@ KERNEL_FN NetworkOutput network_output(const Network& network, float* const* val
             values[network.value] + row * value.row + network.value_place};
 }
 
-// Leaves the decisions and values where the loss replaces them by its gradient, and zeros beside them.
+// Leaves the decisions and values where the loss replaces them by its gradient, and zeros beside them, and where states
+// add their gradients.
 KERNEL_FN void network_copy_outputs(const Network& network, const NetworkScratch& scratch) {
     int64_t decision = network.decision, value = network.value;
+    for (int64_t i = 0; i < network.num_layers; i++) {
+        int64_t left = network.layers[i].kind == LAYER_STATE ? network.layers[i].inputs[0] : 0;
+        if (left == 0) continue;
+        memset(scratch.gradients[left], 0, scratch.rows * network.layers[left - 1].row * sizeof(float));
+    }
     memset(scratch.gradients[decision], 0, scratch.rows * network.layers[decision - 1].row * sizeof(float));
     memset(scratch.gradients[value], 0, scratch.rows * network.layers[value - 1].row * sizeof(float));
     for (int64_t row = 0; row < scratch.rows; row++) {

@@ -21,7 +21,7 @@ from pufferlib.errors import APIUsageError, DivergedError
 from pufferlib.extensions import cpu_library
 from pufferlib.extensions.cpu_library import CONSTANTS, STRUCTURES, check_tensor, padded
 from pufferlib.extensions.declarations import Structure
-from pufferlib.extensions.network_layers import Layer, Layers, Shape, check_layers
+from pufferlib.extensions.network_layers import Layer, Layers, Shape, State, check_layers
 from pufferlib.extensions.threads import ThreadPool
 
 NUM_METRICS = CONSTANTS["PPO_METRICS"]
@@ -179,7 +179,7 @@ class Network:
         layers, shapes = self.layers.layers, self.layers.shapes()
         outputs = {self.layers.decision, self.layers.value}
         is_differentiated, gradients = _find_gradients(layers, outputs, set(map(id, self.parameters)))
-        described, first_state = [], 0
+        described, first_state, loops = [], 0, self.layers.loops()
         for index, layer in enumerate(layers):
             seen = [shapes[value] for value in layer.inputs]
             # What is seen and what is decided keeps its digits.
@@ -193,6 +193,7 @@ class Network:
                     input_gradients=_integers("LAYER_MAX_INPUTS", gradients[index]),
                     row=self._row(index + 1, shapes[index + 1]),
                     is_image=layer.is_image,
+                    loop=loops[index],
                     is_differentiated=is_differentiated[index + 1],
                     products=PRODUCTS["float32" if is_exact else self.products],
                     num_states=layer.num_states,
@@ -538,15 +539,19 @@ def _find_gradients(
     layers: Sequence[Layer], outputs: set[int], trained: set[int]
 ) -> tuple[list[bool], list[list[int]]]:
     # Which values have a gradient, and what each layer does with those of its inputs: of several readers of a value the
-    # last one is the first to write its gradient, unless the loss did.
-    is_differentiated, written, gradients = [False], set(outputs), []
-    for layer in layers:
-        has_parameters = not trained.isdisjoint(map(id, layer.parameters()))
-        is_differentiated.append(has_parameters or any(is_differentiated[value] for value in layer.inputs))
+    # last one is the first to write its gradient, unless the loss or a state did, which may read what comes after it.
+    has_parameters = [not trained.isdisjoint(map(id, layer.parameters())) for layer in layers]
+    is_differentiated, before, gradients = [False, *has_parameters], [], []
+    while is_differentiated != before:
+        before = list(is_differentiated)
+        for index, layer in enumerate(layers):
+            is_differentiated[index + 1] |= any(is_differentiated[value] for value in layer.inputs)
+    written = outputs | {layer.inputs[0] for layer in layers if isinstance(layer, State)}
     for layer in reversed(layers):
         gradients.append([])
         for value in layer.inputs:
-            added = "GRADIENT_ADDED" if value in written else "GRADIENT_FIRST"
+            is_first = value not in written or isinstance(layer, State)  # which adds by itself
+            added = "GRADIENT_FIRST" if is_first else "GRADIENT_ADDED"
             gradients[-1].append(CONSTANTS[added if is_differentiated[value] else "GRADIENT_NONE"])
             written.add(value)
     return is_differentiated, gradients[::-1]

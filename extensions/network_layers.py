@@ -6,8 +6,8 @@ A kind of layer is a class here and a header of the same name, which cpu_kernels
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 import torch
@@ -360,6 +360,32 @@ class GRU(LSTM):
 
 
 @dataclass(frozen=True)
+class State(Layer):
+    """An entry of the recurrent state: what another layer left in it in the step before, 0 where an episode begins.
+
+    It may read a value of a later layer, which reads this one: the layers between them are a loop. `Layers.in_loops`
+    orders them.
+
+    Attributes:
+        units: numbers of the entry.
+    """
+
+    units: int
+
+    kind = "STATE"
+    num_states = 1
+    is_step_by_step = True
+
+    @override
+    def result(self, shapes: Sequence[Shape]) -> Shape | None:
+        return (self.units,) if self.units > 0 else None
+
+    @override
+    def sizes(self, shapes: Sequence[Shape]) -> tuple[int, ...]:
+        return ()
+
+
+@dataclass(frozen=True)
 class Norm(Layer):
     """RMSNorm, or LayerNorm where it `is_centered`, of all numbers of a row.
 
@@ -705,6 +731,8 @@ class Layers:
         divides_bytes: whether observations of bytes that are neither categories nor normalised are divided by 255.
         constants: tensors of the layers that have no gradient.
         fields: of the observations, which are neither categories nor normalised then; None where rows hold numbers.
+        state_places: of each state of the layers, in their order, the entry of the policy's state and the first number
+            there; None where each is an entry of its own, in this order.
     """
 
     layers: Sequence[Layer]
@@ -719,6 +747,7 @@ class Layers:
     divides_bytes: bool = False
     constants: Sequence[Tensor] = ()
     fields: Fields | None = None
+    state_places: Sequence[tuple[int, int]] | None = None
 
     @property
     def numbers(self) -> int:
@@ -727,7 +756,7 @@ class Layers:
 
     @property
     def num_states(self) -> int:
-        """One for each MinGRU layer, the hidden state and the memory of each LSTM layer."""
+        """One for each MinGRU, GRU or State layer, the hidden state and the memory of each LSTM layer."""
         return sum(layer.num_states for layer in self.layers)
 
     @property
@@ -756,8 +785,60 @@ class Layers:
         for index, layer in enumerate(self.layers):
             are_before = all(0 <= value <= index for value in layer.inputs)
             given = [shapes[value] for value in layer.inputs] if are_before else [None]
+            if isinstance(layer, State):
+                given = [(layer.units,)]
             shapes.append(None if None in given else layer.result(given))
         return shapes
+
+    def loops(self) -> list[int]:
+        """Of each layer 0, or the number of the loop that it is part of: it needs its own result of the step before."""
+        return [min(each) + 1 if index in each else 0 for index, each in enumerate(self._circles())]
+
+    def _circles(self) -> list[set[int]]:
+        # Of each layer those that it needs and that need it.
+        last = len(self.layers)
+        needs = [{value - 1 for value in layer.inputs if 0 < value <= last} for layer in self.layers]
+        for middle, of_middle in enumerate(needs):
+            for each in needs:
+                each |= of_middle if middle in each else set()
+        return [{other for other in each if index in needs[other]} for index, each in enumerate(needs)]
+
+    def in_loops(self) -> Layers:
+        """The same with the layers of each loop side by side, and without those that change no result and no state."""
+        circles, order = self._circles(), []
+        wanted = [self.decision, self.value, *(i + 1 for i, layer in enumerate(self.layers) if layer.num_states)]
+        for value in wanted:  # which grows meanwhile
+            wanted += [each for each in self.layers[value - 1].inputs if each > 0 and each not in wanted]
+        left = sorted({value - 1 for value in wanted})
+        while left:
+            for index in left:
+                group = sorted({index, *circles[index]})
+                needed = {value - 1 for each in group for value in self.layers[each].inputs}
+                if needed.isdisjoint(set(left) - set(group)):
+                    break
+            order += group
+            left = [each for each in left if each not in group]
+        places = {0: 0, **{index + 1: place + 1 for place, index in enumerate(order)}}
+        layers = [self.layers[index] for index in order]
+        all_places, of_layers = iter(self.state_places or ()), []
+        for layer in self.layers:
+            of_layers.append([next(all_places) for _ in range(layer.num_states if self.state_places else 0)])
+        return replace(
+            self,
+            state_places=[place for index in order for place in of_layers[index]] if self.state_places else None,
+            layers=[replace(layer, inputs=tuple(places[value] for value in layer.inputs)) for layer in layers],
+            decision=places[self.decision],
+            value=places[self.value],
+        )
+
+    def states_of(self, entries: Iterable[Tensor]) -> list[Tensor]:
+        """The layers' states, out of those of the policy, `(rows, ...)` each: views of them."""
+        entries = list(entries)
+        if self.state_places is None:
+            return entries
+        places = zip(self.state_places, self.state_sizes(), strict=True)
+        rows = [entry.unsqueeze(1).flatten(1) for entry in entries]
+        return [rows[entry].narrow(1, first, size) for (entry, first), size in places]
 
     def state_sizes(self) -> list[int]:
         """Numbers of each state, in the order of the layers."""
@@ -782,6 +863,7 @@ class Layers:
             and all(0 < len(layer.inputs) <= CONSTANTS["LAYER_MAX_INPUTS"] for layer in self.layers)
             and self.num_states <= CONSTANTS["NETWORK_MAX_STATES"]
             and len({layer.is_step_by_step for layer in self.layers if layer.num_states}) < 2
+            and self._are_in_loops()
             and self._are_shaped()
             and all(layer.reads(self.shape, self.categories) for layer in self.layers if 0 in layer.inputs)
             and (self.log_std is None or self.log_std.numel() == len(self.parts) == sum(self.parts))
@@ -793,9 +875,22 @@ class Layers:
     def _sees_numbers(self) -> bool:
         return self.categories is None and self.normalizer is None and not self.divides_bytes
 
+    def _are_in_loops(self) -> bool:
+        # Whether layers of a loop stand together and can be computed step by step, and other states come after theirs.
+        loops = self.loops()
+        runs = [loop for index, loop in enumerate(loops) if loop and loops[index - 1 : index] != [loop]]
+        return len(runs) == len(set(runs)) and all(
+            not (loop and (layer.is_image or (layer.num_states and not isinstance(layer, State))))
+            and (bool(loop) or not isinstance(layer, State) or layer.inputs[0] <= index)
+            for index, (layer, loop) in enumerate(zip(self.layers, loops, strict=True))
+        )
+
     def _are_shaped(self) -> bool:
         shapes, categories = self.shapes(), self.categories
         if None in shapes or any(0 in shape for shape in shapes):
+            return False
+        states = [layer for layer in self.layers if isinstance(layer, State)]
+        if any(layer.inputs[0] >= len(shapes) or shapes[layer.inputs[0]] != (layer.units,) for layer in states):
             return False
         is_known = categories is None or (categories.fit(shapes[0][0]) and len(categories.counts) == self.shape[0])
         has_value = self.value_place < shapes[self.value][0] and 0 not in (self.value, self.decision)

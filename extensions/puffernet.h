@@ -176,7 +176,29 @@ PUFFERNET_FN float puffernet_gelu(float x) {
     return x * (x < 0.0f ? tail : rest);
 }
 
-typedef enum { PUFFERNET_IDENTITY, PUFFERNET_RELU, PUFFERNET_TANH, PUFFERNET_GELU } PuffernetActivation;
+// e^x - 1 for x < 0.
+PUFFERNET_FN float puffernet_elu(float x) { return x > 0.0f ? x : puffernet_exp(x < 0.0f ? x : 0.0f) - 1.0f; }
+
+// log(1 + e^x), without an e^x that is too large.
+PUFFERNET_FN float puffernet_softplus(float x) { return (x > 0.0f ? x : 0.0f) + logf(1.0f + puffernet_exp(-fabsf(x))); }
+
+// Hendrycks and Gimpel's approximation: x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2.
+PUFFERNET_FN float puffernet_gelu_tanh(float x) {
+    return 0.5f * x * (1.0f + puffernet_tanh(0.797884561f * (x + 0.044715f * x * x * x)));
+}
+
+typedef enum {
+    PUFFERNET_IDENTITY,
+    PUFFERNET_RELU,
+    PUFFERNET_TANH,
+    PUFFERNET_GELU,
+    PUFFERNET_SIGMOID,
+    PUFFERNET_SILU,
+    PUFFERNET_ELU,
+    PUFFERNET_LEAKY_RELU,
+    PUFFERNET_SOFTPLUS,
+    PUFFERNET_GELU_TANH
+} PuffernetActivation;
 
 PUFFERNET_FN void puffernet_activate(PuffernetActivation activation, float* values, int count) {
     if (activation == PUFFERNET_RELU) {
@@ -185,6 +207,18 @@ PUFFERNET_FN void puffernet_activate(PuffernetActivation activation, float* valu
         for (int i = 0; i < count; i++) values[i] = puffernet_tanh(values[i]);
     } else if (activation == PUFFERNET_GELU) {
         for (int i = 0; i < count; i++) values[i] = puffernet_gelu(values[i]);
+    } else if (activation == PUFFERNET_SIGMOID) {
+        for (int i = 0; i < count; i++) values[i] = puffernet_sigmoid(values[i]);
+    } else if (activation == PUFFERNET_SILU) {
+        for (int i = 0; i < count; i++) values[i] *= puffernet_sigmoid(values[i]);
+    } else if (activation == PUFFERNET_ELU) {
+        for (int i = 0; i < count; i++) values[i] = puffernet_elu(values[i]);
+    } else if (activation == PUFFERNET_LEAKY_RELU) {
+        for (int i = 0; i < count; i++) values[i] *= values[i] > 0.0f ? 1.0f : 0.01f;
+    } else if (activation == PUFFERNET_SOFTPLUS) {
+        for (int i = 0; i < count; i++) values[i] = puffernet_softplus(values[i]);
+    } else if (activation == PUFFERNET_GELU_TANH) {
+        for (int i = 0; i < count; i++) values[i] = puffernet_gelu_tanh(values[i]);
     }
 }
 
@@ -284,6 +318,91 @@ PUFFERNET_FN void puffernet_convolution(const PuffernetConvolution* layer, const
     puffernet_activate(layer->activation, output, rows * output_row);
 }
 
+// Writes the image [height, width, channels] with `padding` pixels of zeros around it.
+PUFFERNET_FN void puffernet_pad(const float* image, int height, int width, int channels, int padding, float* output) {
+    int input_row = width * channels, output_row = (width + 2 * padding) * channels;
+    memset(output, 0, (size_t)(height + 2 * padding) * (size_t)output_row * sizeof(float));
+    for (int y = 0; y < height; y++) {
+        float* row = output + (y + padding) * output_row + padding * channels;
+        memcpy(row, image + y * input_row, (size_t)input_row * sizeof(float));
+    }
+}
+
+// The largest number, or the mean, of windows of size x size over an image [height, width, channels], one after the
+// other in `output`. What lies in the padding around it is never the largest, and zero in a mean.
+PUFFERNET_FN void puffernet_pool(const float* image, int height, int width, int channels, int size, int stride,
+                                 int padding, bool is_largest, float* output) {
+    for (int top = -padding; top + size <= height + padding; top += stride) {
+        for (int left = -padding; left + size <= width + padding; left += stride, output += channels) {
+            for (int c = 0; c < channels; c++) output[c] = is_largest ? -3.40282347e38f : 0.0f;
+            for (int y = top < 0 ? 0 : top; y < top + size && y < height; y++) {
+                for (int x = left < 0 ? 0 : left; x < left + size && x < width; x++) {
+                    const float* pixel = image + (y * width + x) * channels;
+                    for (int c = 0; c < channels; c++) {
+                        float larger = pixel[c] > output[c] ? pixel[c] : output[c];
+                        output[c] = is_largest ? larger : output[c] + pixel[c] / (float)(size * size);
+                    }
+                }
+            }
+        }
+    }
+}
+
+// What follows reads and writes the first `count` numbers of rows that lie `..._row` floats apart.
+
+PUFFERNET_FN void puffernet_copy(const float* input, int input_row, float* output, int output_row, int count,
+                                 int rows) {
+    for (int row = 0; row < rows; row++) {
+        memcpy(output + row * output_row, input + row * input_row, (size_t)count * sizeof(float));
+    }
+}
+
+// factor * input + added.
+PUFFERNET_FN void puffernet_affine(float factor, float added, const float* input, int input_row, float* output,
+                                   int output_row, int count, int rows) {
+    for (int row = 0; row < rows; row++) {
+        const float* x = input + row * input_row;
+        float* y = output + row * output_row;
+        for (int i = 0; i < count; i++) y[i] = factor * x[i] + added;
+    }
+}
+
+PUFFERNET_FN void puffernet_add(const float* left, int left_row, const float* right, int right_row, float* output,
+                                int output_row, int count, int rows) {
+    for (int row = 0; row < rows; row++) {
+        const float *a = left + row * left_row, *b = right + row * right_row;
+        float* sum = output + row * output_row;
+        for (int i = 0; i < count; i++) sum[i] = a[i] + b[i];
+    }
+}
+
+PUFFERNET_FN void puffernet_times(const float* left, int left_row, const float* right, int right_row, float* output,
+                                  int output_row, int count, int rows) {
+    for (int row = 0; row < rows; row++) {
+        const float *a = left + row * left_row, *b = right + row * right_row;
+        float* product = output + row * output_row;
+        for (int i = 0; i < count; i++) product[i] = a[i] * b[i];
+    }
+}
+
+// Over the root of the mean square, less the mean before where it `is_centered`; times weights [count] and plus bias
+// [count], each of which may be NULL (Ba et al. 2016, Zhang and Sennrich 2019).
+PUFFERNET_FN void puffernet_norm(const float* weights, const float* bias, float epsilon, bool is_centered,
+                                 const float* input, int input_row, float* output, int output_row, int count,
+                                 int rows) {
+    for (int row = 0; row < rows; row++) {
+        const float* x = input + row * input_row;
+        float *y = output + row * output_row, sum = 0.0f, square = 0.0f;
+        for (int i = 0; i < count; i++) sum += x[i];
+        float mean = is_centered ? sum / (float)count : 0.0f;
+        for (int i = 0; i < count; i++) square += (x[i] - mean) * (x[i] - mean);
+        float scale = 1.0f / sqrtf(square / (float)count + epsilon);
+        for (int i = 0; i < count; i++) y[i] = (x[i] - mean) * scale;
+        for (int i = 0; i < count && weights != NULL; i++) y[i] *= weights[i];
+        for (int i = 0; i < count && bias != NULL; i++) y[i] += bias[i];
+    }
+}
+
 // h = (1 - z) h + z f(c) with z = sigmoid(g), and y = s h + (1 - s) x with s = sigmoid(p); the candidate c, the gate g
 // and the highway p are one product of x (Feng et al. 2024, "Were RNNs All We Needed?"): blocks of `width` columns.
 //
@@ -324,6 +443,29 @@ PUFFERNET_FN void puffernet_lstm(const PuffernetLinear* layer, const PuffernetLi
             float kept = puffernet_sigmoid(forget[i]) * c[i];
             c[i] = kept + puffernet_sigmoid(input[i]) * puffernet_tanh(candidate[i]);
             h[i] = puffernet_sigmoid(output[i]) * puffernet_tanh(c[i]);
+        }
+    }
+}
+
+// h = (1 - z) n + z h with n = tanh(a + r b), of the products of x and h (Cho et al. 2014): blocks of `width` columns
+// for r, z, and a or b.
+//
+// x lies [rows, input_row]; hidden [rows, width] becomes the next one; scratch is [rows, 6 * width].
+PUFFERNET_FN void puffernet_gru(const PuffernetLinear* layer, const PuffernetLinear* recurrent, const float* x,
+                                int input_row, float* hidden, float* scratch, int rows) {
+    int width = layer->outputs / 3;
+    float* memory = scratch + rows * 3 * width;
+    puffernet_linear(layer, x, input_row, scratch, rows);
+    puffernet_linear(recurrent, hidden, width, memory, rows);
+    for (int row = 0; row < rows; row++) {
+        const float *seen = scratch + row * 3 * width, *kept = memory + row * 3 * width;
+        float* h = hidden + row * width;
+        PUFFERNET_INDEPENDENT
+        for (int i = 0; i < width; i++) {
+            float reset = puffernet_sigmoid(seen[i] + kept[i]);
+            float z = puffernet_sigmoid(seen[width + i] + kept[width + i]);
+            float candidate = puffernet_tanh(seen[2 * width + i] + reset * kept[2 * width + i]);
+            h[i] = candidate + z * (h[i] - candidate);
         }
     }
 }

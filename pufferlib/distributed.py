@@ -205,8 +205,7 @@ class Ranks:
     def wait(self, work: dist.Work, tensor: Tensor) -> None:
         """Waits until an operation on a tensor has ended, or for two turns after a process was lost.
 
-        Raises:
-            RankError: if the message does not get through; it names the lost process.
+        Raises RankError if the message does not get through; it names the lost process.
         """
         is_any_lost = False
         with self._naming_the_lost():
@@ -242,8 +241,7 @@ class Ranks:
     def require_same(self, facts: Mapping[str, str]) -> None:
         """Compares facts, by name, with those of all other processes.
 
-        Raises:
-            RankError: if they differ; it names a fact and its value in each process.
+        Raises RankError if they differ; it names a fact and its value in each process.
         """
         found = self.gather(dict(facts))
         differing = [name for name in dict.fromkeys(itertools.chain(*found)) if len({f.get(name) for f in found}) > 1]
@@ -280,10 +278,10 @@ class Ranks:
             self.require_same(facts)
 
     def check_same(self, tensors: Sequence[Tensor], name: str, tolerance: float = 0.0) -> None:
-        """Compares tensors with those of all other processes, by a hash.
+        """Compares tensors with those of the first process.
 
         Args:
-            tensors: in the same order in all processes.
+            tensors: in the same order and of the same shapes in all processes.
             name: of all of them, for the error.
             tolerance: how far numbers may be from those of the first process, as a part of the largest in a tensor.
 
@@ -292,29 +290,19 @@ class Ranks:
         """
         if self.world_size == 1:
             return
-        digest = hashlib.sha256()
-        for tensor in tensors:
-            digest.update(tensor.detach().cpu().flatten().view(torch.uint8).numpy())
-        forms = [(tuple(tensor.shape), tensor.dtype) for tensor in tensors]
-        found = self.gather((forms, digest.hexdigest()))
-        differing = [rank for rank, other in enumerate(found) if other != found[0]]
-        if differing and tolerance and all(of_all == forms for of_all, _ in found):
-            are_close = self.gather(self._are_close_to_first(tensors, tolerance))
-            differing = [rank for rank, is_close in enumerate(are_close) if not is_close]
+        firsts = [tensor.detach().clone(memory_format=torch.contiguous_format) for tensor in tensors]
+        self.broadcast(firsts)
+        are_close = True
+        for own, first in zip(tensors, firsts, strict=True):
+            if own.numel():
+                most = tolerance * float(first.float().abs().max()) if tolerance else 0.0
+                are_close &= torch.allclose(own.detach().float(), first.float(), rtol=0.0, atol=most, equal_nan=True)
+        differing = [rank for rank, is_close in enumerate(self.gather(are_close)) if not is_close]
         if differing:
             raise RankError(
                 f"the {name} of all ranks must be the same, those of rank {', '.join(map(str, differing))} differ from "
                 "rank 0's; change them in every process alike, and go on from the last checkpoint"
             )
-
-    def _are_close_to_first(self, tensors: Sequence[Tensor], tolerance: float) -> bool:
-        # False where a number is NaN.
-        firsts = [tensor.detach().clone(memory_format=torch.contiguous_format) for tensor in tensors]
-        self.broadcast(firsts)
-        pairs = [(own.detach().float(), first.float()) for own, first in zip(tensors, firsts, strict=True)]
-        return all(
-            bool((own - first).abs().max() <= tolerance * first.abs().max()) for own, first in pairs if own.numel()
-        )
 
     def announce(self, error: BaseException) -> None:
         """Records the error that ends this process, for the others to report."""
@@ -396,9 +384,7 @@ def connect() -> Ranks:
 
     The first call connects all of them. A torch process group that exists already is used. On a machine that several
     processes share, torch gets this process's share of the cores, in place of the single thread that torchrun sets.
-
-    Raises:
-        RankError: if the processes cannot be connected, or WORLD_SIZE is no number.
+    Raises RankError if the processes cannot be connected, or WORLD_SIZE is no number.
     """
     return _connected() if dist.is_initialized() or _is_started_with_others() else Ranks()
 

@@ -168,8 +168,8 @@ class Default(RecordsInitArgs):
         """Observations `(..., *observation_shape)` of any dtype -> hidden `(..., hidden_size)`."""
         if self.emulated:
             return self.encoder(features(observations, self.emulated))
-        leading = observations.shape[: observations.dim() - self._observation_dims]
-        flat = observations.reshape(*leading, -1)
+        dims = self._observation_dims
+        flat = observations.flatten(-dims) if dims else observations.unsqueeze(-1)
         return self.encoder(flat.to(torch.float32) if self.one_hot is None else self.one_hot(flat))
 
     def decode_actions(self, hidden: Tensor) -> tuple[Logits, Tensor]:
@@ -402,18 +402,84 @@ class LSTMWrapper(RecordsInitArgs):
     def forward(self, observations: Tensor, state: State) -> tuple[Logits, Tensor]:
         """Segments: observations `(segments, horizon, *observation_shape)`; see the module docstring for `state`."""
         output = self.policy.encode_observations(observations)
-        keep = (~state["resets"]).to(output.dtype).unsqueeze(-1)  # (segments, horizon, 1)
         for (hidden, memory), cell in zip(self._names, self.cells, strict=True):
-            output = _scan_cell(cell, output, state[hidden], state[memory], keep)
+            output, _ = recur(cell, output, (state[hidden], state[memory]), state["resets"])
         return self.policy.decode_actions(output)
 
 
-def _scan_cell(cell: nn.LSTMCell, inputs: Tensor, hidden: Tensor, memory: Tensor, keep: Tensor) -> Tensor:
+_FUSED = {nn.LSTMCell: torch.lstm, nn.GRUCell: torch.gru}  # what runs such a cell over many steps in one call
+_MIN_RUN, _MAX_RUN = 3, 16  # steps for which that is the fastest on a CPU: what a long run keeps leaves the caches
+
+_CellState = TypeVar("_CellState", Tensor, tuple[Tensor, Tensor])
+
+
+def recur(
+    module: nn.RNNCellBase | nn.RNNBase, inputs: Tensor, state: _CellState, resets: Tensor
+) -> tuple[Tensor, _CellState]:
+    """Runs a recurrent module of torch over segments, and lets nothing pass from one episode into the next.
+
+    The steps between those at which any episode begins are computed in one call where that is faster, on a CPU; results
+    are those of single steps, as far as sums of floats in another order are the same.
+
+    Args:
+        module: nn.LSTMCell, nn.GRUCell or nn.RNNCell; nn.LSTM, nn.GRU or nn.RNN of one direction, `batch_first` or not.
+        inputs: `(segments, horizon, module.input_size)`, at least one step.
+        state: before the first step, as the module takes it; two tensors for an LSTM.
+        resets: `(segments, horizon)` bool, True where the state counts as 0 before the step: `state["resets"]`.
+
+    Returns:
+        The outputs of all steps, `(segments, horizon, module.hidden_size)`, and the state after the last one.
+    """
+    states, horizon = state if isinstance(state, tuple) else (state,), inputs.shape[1]
+    is_stepped = isinstance(module, nn.RNNCellBase) and not _can_be_fused(module, inputs)
+    begins = [True] * horizon if is_stepped or not inputs.is_cpu else resets.any(0).tolist()  # CUDA graphs never wait
+    starts = [step for step in range(horizon) if begins[step] or step % _MAX_RUN == 0]
+    lengths = [end - start for start, end in zip(starts, [*starts[1:], horizon], strict=True)]
+    keep = (~resets.T).to(inputs.dtype).unsqueeze(-1)  # (horizon, segments, 1)
     outputs = []
-    for step in range(inputs.shape[1]):
-        hidden, memory = cell(inputs[:, step], (hidden * keep[:, step], memory * keep[:, step]))
-        outputs.append(hidden)
-    return torch.stack(outputs, 1)
+    for start, run in zip(starts, inputs.transpose(0, 1).split(lengths), strict=True):
+        if isinstance(module, nn.RNNBase):
+            compute = _run_layers
+        else:
+            compute = _run_steps if is_stepped or len(run) < _MIN_RUN else _run_fused
+        output, states = compute(module, run, tuple(each * keep[start] for each in states))
+        outputs.append(output)
+    return torch.cat(outputs).transpose(0, 1), states if isinstance(state, tuple) else states[0]
+
+
+def _can_be_fused(cell: nn.RNNCellBase, inputs: Tensor) -> bool:
+    # Hooks and methods of a user's own are called by single steps alone.
+    hooks = cell._forward_hooks, cell._forward_pre_hooks, cell._backward_hooks, cell._backward_pre_hooks
+    is_plain = type(cell) in _FUSED and not any(hooks) and "forward" not in vars(cell)
+    is_rounded = torch.is_autocast_enabled("cpu")
+    return is_plain and inputs.is_cpu and not is_rounded and not torch.compiler.is_compiling()
+
+
+# Three ways from steps (steps, segments, inputs) and states to outputs (steps, segments, hidden) and the states after.
+
+
+def _run_steps(cell: nn.RNNCellBase, steps: Tensor, states: tuple[Tensor, ...]) -> tuple[Tensor, tuple[Tensor, ...]]:
+    outputs = []
+    for row in steps.unbind(0):
+        after = cell(row, states if len(states) == 2 else states[0])
+        states = after if isinstance(after, tuple) else (after,)
+        outputs.append(states[0])
+    return torch.stack(outputs), states
+
+
+def _run_fused(cell: nn.RNNCellBase, steps: Tensor, states: tuple[Tensor, ...]) -> tuple[Tensor, tuple[Tensor, ...]]:
+    weights = [cell.weight_ih, cell.weight_hh, *([cell.bias_ih, cell.bias_hh] if cell.bias else [])]
+    given = tuple(each.unsqueeze(0) for each in states)
+    # One layer, no dropout, whether there are gradients, one direction, and a first dimension of steps.
+    settings = cell.bias, 1, 0.0, torch.is_grad_enabled(), False, False
+    output, *after = _FUSED[type(cell)](steps, given if len(given) == 2 else given[0], weights, *settings)
+    return output, tuple(each.squeeze(0) for each in after)
+
+
+def _run_layers(layers: nn.RNNBase, steps: Tensor, states: tuple[Tensor, ...]) -> tuple[Tensor, tuple[Tensor, ...]]:
+    order = steps.transpose(0, 1) if layers.batch_first else steps
+    output, after = layers(order, states if len(states) == 2 else states[0])
+    return output.transpose(0, 1) if layers.batch_first else output, after if isinstance(after, tuple) else (after,)
 
 
 class MinGRUWrapper(RecordsInitArgs):

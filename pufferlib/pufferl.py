@@ -684,7 +684,7 @@ class PuffeRL:
 
         Args:
             path: one file for all but the environments, as for a next stage in other ones; None is the run folder.
-            metadata: numbers, text, lists and dicts to keep with it; for anything else APIUsageError names the key.
+            metadata: numbers, text, lists and dicts to keep with it; anything else raises APIUsageError.
 
         Returns:
             The path, or that of the weights in the run folder, which is `<run folder>/model_<env>_<epoch>.pt`.

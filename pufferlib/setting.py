@@ -76,14 +76,11 @@ def convert(value: object, kind: object) -> Any:
     """Returns the value as the type that an annotation names.
 
     An integer is a number, 1e6 is an integer, a path is text; a bool is only a bool. A name that is one of several may
-    be written in small or large letters.
+    be written in small or large letters. Raises ValueError if the value does not fit.
 
     Args:
         value: any Python value.
         kind: a class, `Any`, a union, a `Literal`, or a `list[...]` or `tuple[..., ...]` of them.
-
-    Raises:
-        ValueError: if the value does not fit.
     """
     origin, arguments = get_origin(kind), get_args(kind)
     if kind is Any:
@@ -209,16 +206,14 @@ class Setting:
     def parse(self, text: str) -> Any:
         """Returns the checked value of a text from a file or the command line.
 
-        Raises:
-            ConfigError: if the text is not a value of this setting.
+        Raises ConfigError if the text is not a value of this setting.
         """
         return self.check(parse_as(text, self.kind))
 
     def check(self, value: object) -> Any:
         """Returns the value, converted to the setting's type.
 
-        Raises:
-            ConfigError: if the type is wrong or the number out of bounds.
+        Raises ConfigError if the type is wrong or the number out of bounds.
         """
         try:
             converted = convert(value, self.kind)
@@ -284,8 +279,7 @@ class Section:
     def from_dict(cls, given: Mapping[str, Any]) -> Self:
         """Makes the section from a dict; keys that are absent take their defaults.
 
-        Raises:
-            ConfigError: if a key is unknown or a value does not fit.
+        Raises ConfigError if a key is unknown or a value does not fit.
         """
         cls.require_known(given)
         return cls(**given)
@@ -358,8 +352,7 @@ def signature_settings(
 def check_arguments(section: str, arguments: Mapping[str, Any], cls: type) -> dict[str, Any]:
     """Returns the keyword arguments of a class, converted to the types its `__init__` declares.
 
-    Raises:
-        ConfigError: if a name is unknown or a value has the wrong type.
+    Raises ConfigError if a name is unknown or a value has the wrong type.
     """
     known = class_settings(section, cls)
     require_known(section, arguments, known)

@@ -3,11 +3,17 @@
 import gc
 import os
 
+import hypothesis
 import pytest
 
 # One thread for torch: tests run side by side on few cores, where threads that wait for each other are very slow.
 os.environ["OMP_NUM_THREADS"] = "1"  # before torch is imported, and inherited by subprocesses
 os.environ.pop("PUFFER_FLAGS", None)  # what a developer's shell says is not tested
+
+# The same examples in every run, so that a change is not blamed for what chance found; `make test-weekly` draws others.
+hypothesis.settings.register_profile("same", derandomize=True)
+hypothesis.settings.register_profile("drawn", print_blob=True)
+hypothesis.settings.load_profile("same")
 
 
 def pytest_collection_finish(session):

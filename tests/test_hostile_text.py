@@ -321,7 +321,9 @@ def panels_of(text):
 
 
 @pytest.mark.filterwarnings("ignore:Glyph .* missing from")  # of scripts that its font does not have
-@pytest.mark.parametrize("text", ["plain", *HOSTILE[8:18], "\x1b[2J", "\0\udcff"], ids=lambda text: ascii(text)[:30])
+@pytest.mark.parametrize(
+    "text", ["plain", *HOSTILE[8:18:3], "$\\frac{$", "\x1b[2J", "\0\udcff"], ids=lambda text: ascii(text)[:30]
+)
 def test_a_plot_is_a_picture_and_nothing_else(text, tmp_path):
     write_figure(panels_of(text), f"all {text}", tmp_path / "plot.svg")
     found = ElementTree.fromstring((tmp_path / "plot.svg").read_bytes())

@@ -20,10 +20,11 @@ SHARED = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "command",
     [
-        pytest.param([SCRIPT], marks=pytest.mark.slow, id="pytest"),
+        pytest.param([SCRIPT], id="pytest"),
         pytest.param([sys.executable, "-m", "pytest"], id="python -m pytest"),
     ],
 )

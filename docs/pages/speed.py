@@ -128,7 +128,7 @@ def solving(folder: Path) -> str:
 
 
 def defaults(folder: Path) -> str:
-    """Small tasks by default.ini alone."""
+    """Small tasks by the defaults alone."""
     cases = by_case("defaults", SMALL_TASK, AS_FUNCTION)
     lines = []
     for task, own in cases.items():

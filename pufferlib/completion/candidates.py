@@ -61,11 +61,7 @@ SHELLS = ("bash", "zsh", "fish")
 
 
 def script(shell: str) -> str:
-    """Returns the script of a shell, whose first lines say how to install it.
-
-    Raises:
-        APIUsageError: if there is none for it.
-    """
+    """Returns the script of a shell, whose first lines say how to install it; APIUsageError if there is none for it."""
     if shell not in SHELLS:
         remedy = nearest(shell, SHELLS) or f"; there are {', '.join(SHELLS)}"
         raise APIUsageError(f"there is no completion for the shell {shell!r}{remedy}")
@@ -82,7 +78,11 @@ class VerbInfo(Protocol):
     argument: str | None
 
 
-_SECTIONS = {config.section: config for config in (VecConfig, TrainConfig, LogConfig, SweepConfig)}
+Flags = dict[
+    str, tuple[str, list[str]]
+]  # by flag: its meaning and its values, none where it takes a number or any text
+
+_SECTIONS = (BaseConfig, VecConfig, TrainConfig, LogConfig, SweepConfig)
 _TEXTS = {
     "device": ("auto", "cpu", "cuda", "mps"),
     "rnn_name": ("MinGRU", "LSTM", "None"),
@@ -136,56 +136,36 @@ def _words_at(
     own = list(options[before[0]].settings().values()) if before[0] in options else []
     takes_environment = verb.argument is None
     env_name = before[1] if takes_environment and before[1:] and not before[1].startswith("-") else None
-    flags = _Flags([CONFIG_FILE, *own] if takes_environment else own, env_name, takes_environment)
+    flags = _flags(own, env_name, takes_environment)
     flag, has_value, _ = typed.partition("=")
     if has_value and flag.startswith("--"):
-        yield from ((f"{flag}={value}", "") for value in flags.values(flag))
+        yield from ((f"{flag}={value}", "") for value in flags.get(_dashed(flag), ("", []))[1])
     elif before[-1].startswith("--") and not typed.startswith("--"):
-        yield from ((value, "") for value in flags.values(before[-1]))
-    elif typed.startswith("-"):
-        yield from flags.words(typed)
+        yield from ((value, "") for value in flags.get(_dashed(before[-1]), ("", []))[1])
+    elif typed.startswith("-"):  # the flags of a section only where its name is typed
+        yield from ((flag, meaning) for flag, (meaning, _) in flags.items() if ("." in flag) == ("." in typed))
+        if "." not in typed:
+            sections = dict.fromkeys([*(flag[2:].split(".")[0] for flag in flags if "." in flag), *ARGUMENTS])
+            yield from ((f"--{name}.", f"settings of [{name}]") for name in sections if takes_environment)
+            yield "--help", "every flag"
     elif takes_environment and env_name is None:
         yield from ((name, "") for name in _environments(typed))
     elif not takes_environment:
         yield from ((word, "") for word in _arguments(verb.argument, before[1:]))
 
 
-class _Flags:
-    def __init__(self, own: Iterable[Setting], env_name: str | None, takes_settings: bool):
-        self._env_name = env_name
-        base = [setting for name, setting in BaseConfig.settings().items() if name not in FIXED]
-        self._plain = {setting.flag: setting for setting in [*own, *(base if takes_settings else [])]}
-        self._sections = (*_SECTIONS, *ARGUMENTS) if takes_settings else ()
-
-    def words(self, typed: str) -> Iterator[Word]:
-        """The flags without a section, and the sections, or the flags of the one whose name is typed."""
-        section, has_section, _ = typed.removeprefix("--").partition(".")
-        if section in _SECTIONS and has_section:
-            yield from ((each.flag, _beginning(each.meaning)) for each in _SECTIONS[section].settings().values())
-        elif has_section:
-            known = self._of_classes() if section in ARGUMENTS else {}
-            yield from ((flag, meaning) for flag, (meaning, _) in known.items() if flag.startswith(f"--{section}."))
-        else:
-            yield from ((flag, _beginning(setting.meaning)) for flag, setting in self._plain.items())
-            yield from ((f"--{name}.", f"settings of [{name}]") for name in self._sections)
-            yield "--help", "every flag"
-
-    def values(self, flag: str) -> list[str]:
-        """The values of a flag; empty where that is a number or any text."""
-        setting = self._plain.get(_dashed(flag))
-        section, _, name = flag.removeprefix("--").replace("-", "_").partition(".")
-        if setting is None and section in _SECTIONS:
-            setting = _SECTIONS[section].settings().get(name)
-        if setting is None:
-            return [] if section not in ARGUMENTS else self._of_classes().get(_dashed(flag), ("", []))[1]
-        return _values(setting, self._env_name)
-
-    def _of_classes(self) -> dict[str, Any]:
-        # By flag: its meaning and its values. A user's own module has none here: pressing TAB must not run it.
-        name = self._env_name
-        if name is None or (":" in name and not name.startswith("pettingzoo:")):
-            return {}
-        return remembered(f"flags {name}", lambda: _class_flags(name))
+def _flags(own: Iterable[Setting], env_name: str | None, takes_environment: bool) -> Flags:
+    settings = [*own]
+    if takes_environment:
+        settings += [CONFIG_FILE, *(one for section in _SECTIONS for one in section.settings().values())]
+    found = {one.flag: (_beginning(one.meaning), _values(one)) for one in settings if one.name not in FIXED}
+    if "--resume" in found and env_name is not None:
+        found["--resume"][1].extend(name for name in _runs() if name.startswith(f"{slug(env_name)}_"))
+    # A user's own module has no flags of classes here: pressing TAB must not run it.
+    if env_name is not None and (":" not in env_name or env_name.startswith("pettingzoo:")):
+        with contextlib.suppress(PufferError):  # there is no such environment, or its package is missing
+            found |= remembered(f"flags {env_name}", lambda: _class_flags(env_name))
+    return found
 
 
 def _class_flags(env_name: str) -> dict[str, Any]:
@@ -198,19 +178,16 @@ def _class_flags(env_name: str) -> dict[str, Any]:
         for name, value in args[section].items()
     }
     settings |= {f"env.{name}": setting for name, setting in env_settings(env_name).items()}
-    return {each.flag: (_beginning(each.meaning), _values(each, None)) for each in settings.values()}
+    return {each.flag: (_beginning(each.meaning), _values(each)) for each in settings.values()}
 
 
-def _values(setting: Setting, env_name: str | None) -> list[str]:
+def _values(setting: Setting) -> list[str]:
     kind = setting.kind
     found = [*choices(kind)]
     if kind is not Any:
         found += [str(value) for value in (True, False) if fits(value, kind)]
         found += ["None"] if found and fits(None, kind) else []
-    found += _TEXTS.get(setting.name, ())
-    if setting.name == "resume" and env_name is not None:
-        found += [name for name in _runs() if name.startswith(f"{slug(env_name)}_")]
-    return found
+    return [*found, *_TEXTS.get(setting.name, ())]
 
 
 def _environments(typed: str) -> list[str]:

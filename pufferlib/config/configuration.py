@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import configparser
 import contextlib
+import dataclasses
 import importlib
 import inspect
 import itertools
@@ -17,6 +18,7 @@ from pufferlib.config.flags import CONFIG_FILE, FIXED, FlagTable, Found, apply_f
 from pufferlib.config.schema import AUTO_SINGLE_ENVS, BaseConfig, LogConfig, SweepConfig, TrainConfig, VecConfig
 from pufferlib.config.sections import (
     ARGUMENTS,
+    DEFAULT_DIMENSIONS,
     PREFIX,
     check_dimensions,
     check_env,
@@ -30,12 +32,11 @@ from pufferlib.families.catalog import Entry, find
 from pufferlib.reading import read_bytes, read_json
 from pufferlib.setting import Setting, check_arguments, class_settings
 
-DEFAULTS = Path(__file__).with_name("default.ini")
 _WRAPPER = "Wrapper"  # the recurrent layer LSTM is the class LSTMWrapper
 
 
 def load_config(env_name: str, argv: Sequence[str] | None = None, config: str | Path | None = None) -> dict[str, Any]:
-    """Returns the settings of an environment: default.ini, then its family's ini and its own, a file's, and flags.
+    """Returns the settings of an environment: the defaults, then its family's ini and its own, a file's, and flags.
 
     The result depends on nothing else: not on the program's command line, not on the working directory.
 
@@ -60,7 +61,11 @@ def load_config(env_name: str, argv: Sequence[str] | None = None, config: str | 
     """
     entry = find(env_name)
     args: dict[str, Any] = {name: {} for name in ("vec", *ARGUMENTS, "train", "log", "sweep")}
-    for source in (DEFAULTS, *entry.ini_files):
+    for config_class in (BaseConfig, VecConfig, TrainConfig, LogConfig, SweepConfig):
+        merge(args, config_class.section, dataclasses.asdict(config_class()))
+    for name, given in DEFAULT_DIMENSIONS.items():
+        merge(args, f"{PREFIX}{name}", given)
+    for source in entry.ini_files:
         for section, texts in read_ini(source).items():
             with _naming(source):
                 merge(args, section, check_section(section, texts, entry, are_texts=True))
@@ -78,7 +83,7 @@ def load_config(env_name: str, argv: Sequence[str] | None = None, config: str | 
 
 def _merge_chosen(args: dict[str, Any], entry: Entry) -> None:
     # The settings of an environment without an ini follow from its spaces, so it is made once. An environment that
-    # takes `num_envs` is a full vector, and keeps those of default.ini; so does one that takes other arguments.
+    # takes `num_envs` is a full vector, and keeps the defaults; so does one that takes other arguments.
     # Not before: they import Gymnasium, which takes longer than all else on the way to --help.
     from pufferlib.config.automatic import PPO_DEFAULTS, Facts, choose
     from pufferlib.vector.recipe import EnvRecipe
@@ -130,11 +135,7 @@ def environment_in_files(tokens: Sequence[str]) -> str | None:
 
 
 def read_ini(path: Path) -> dict[str, dict[str, str]]:
-    """Returns the texts of an ini file, by section and key.
-
-    Raises:
-        ConfigError: if it is no ini file.
-    """
+    """Returns the texts of an ini file, by section and key; ConfigError if it is no ini file."""
     parser = configparser.ConfigParser(interpolation=None, inline_comment_prefixes=("#", ";"))
     parser.optionxform = str  # keys keep their case
     try:
@@ -200,13 +201,11 @@ def _described(path: Path) -> dict[str, dict[str, Any]]:
 def policy_classes(args: Mapping[str, Any]) -> tuple[type, type | None]:
     """Returns the policy's class, and that of the recurrent layer around it or None.
 
-    Both are looked for in an Ocean environment's own `torch.py`, where it has one, then in `pufferlib.models`.
+    Both are looked for in an Ocean environment's own `torch.py`, where it has one, then in `pufferlib.models`. Raises
+    ConfigError if there is no class of that name.
 
     Args:
         args: the nested dict of `load_config`; `env_name`, `policy_name` and `rnn_name` count.
-
-    Raises:
-        ConfigError: if there is no class of that name.
     """
     modules = _policy_modules(args["env_name"])
     rnn_name = args["rnn_name"]
@@ -231,15 +230,12 @@ def policy_arguments(args: Mapping[str, Any], section: str, cls: type) -> dict[s
     """Returns the keyword arguments of the policy's class, or the recurrent layer's, as the types that it declares.
 
     The environment's inis speak of the class that they name: where another one was chosen, what they say and it does
-    not have is left out.
+    not have is left out. Raises ConfigError if a name is unknown or a value has the wrong type.
 
     Args:
         args: the nested dict of `load_config`.
         section: `policy` or `rnn`.
         cls: the class that `<section>_name` chose.
-
-    Raises:
-        ConfigError: if a name is unknown or a value has the wrong type.
     """
     given, known = args[section], class_settings(section, cls)
     if any(name not in known for name in given):
@@ -283,11 +279,8 @@ def _find(modules: list[ModuleType], setting: str, name: str, suffix: str) -> ty
 def check_config(args: Mapping[str, Any]) -> None:
     """Checks every setting, those of the environment's and the policy's classes included.
 
-    It imports torch, for the policy's class.
-
-    Raises:
-        ConfigError: naming the first setting that is unknown, of the wrong type or out of bounds.
-        UnknownEnvironmentError: if there is no such environment.
+    It imports torch, for the policy's class. Raises ConfigError, naming the first setting that is unknown, of the wrong
+    type or out of bounds, and UnknownEnvironmentError if there is no such environment.
     """
     require_sections(args)
     BaseConfig.from_dict({name: value for name, value in args.items() if not isinstance(value, Mapping)})

@@ -219,8 +219,7 @@ class FlagTable:
     def parse(self, tokens: Iterable[str]) -> Found:
         """Returns the settings and checked values that a command line holds, in its order.
 
-        Raises:
-            ConfigError: if a flag is unknown, its value is missing or does not fit, or something is no flag at all.
+        Raises ConfigError if a flag is unknown, its value is missing or does not fit, or something is no flag at all.
         """
         waiting = list(tokens)
         found = []
@@ -247,10 +246,6 @@ class FlagTable:
         raise ConfigError(f"there is no flag {flag}{self._remedy(key)}")
 
     def _dimension_setting(self, flag: str, name: str, which: str) -> Setting:
-        if "." not in name:
-            raise ConfigError(
-                f"there is no flag {flag}; a range is set by --sweep.train.learning-rate.max and the like"
-            )
         try:
             settings = section_settings(f"{PREFIX}{name}", self._entry)
         except ConfigError as error:
@@ -279,13 +274,10 @@ def parse_options(tokens: Iterable[str], options: type[Section]) -> tuple[list[s
     """Reads what follows a command that takes no environment: words, and its own options anywhere among them.
 
     A yes-or-no option takes no word that is neither: `--terminal latest` is an option and a word; `--no-video` is
-    `--video False`.
+    `--video False`. Raises ConfigError if a flag is unknown, its value is missing or does not fit.
 
     Returns:
         The words, and the values of all options by name.
-
-    Raises:
-        ConfigError: if a flag is unknown, its value is missing or does not fit.
     """
     known = options.settings()
     values = {name: one.default for name, one in known.items()}

@@ -1,6 +1,6 @@
 """Every setting of the base, vec, train, log, solve and sweep sections: type, default, bounds and help, written once.
 
-`default.ini` is made from this file (`python -m pufferlib.config.defaults`), and so is the command line's help.
+The command line's help is made from this file.
 """
 
 from __future__ import annotations
@@ -236,8 +236,7 @@ class SweepConfig(ConfigSection):
     def from_dict(cls, given: Mapping[str, Any]) -> Self:
         """Makes the section from a dict that may also hold dimensions: dicts or lists, by section and setting.
 
-        Raises:
-            ConfigError: if a key is unknown or a value does not fit.
+        Raises ConfigError if a key is unknown or a value does not fit.
         """
         return super().from_dict({name: value for name, value in given.items() if not isinstance(value, Mapping)})
 
@@ -392,7 +391,6 @@ class TrainConfig(ConfigSection):
     def from_dict(cls, given: Mapping[str, Any]) -> Self:
         """Makes the section from a dict that may also hold the environment's name under `env`.
 
-        Raises:
-            ConfigError: if a key is unknown or a value does not fit.
+        Raises ConfigError if a key is unknown or a value does not fit.
         """
         return super().from_dict({name: value for name, value in given.items() if name != "env"})

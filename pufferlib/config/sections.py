@@ -52,9 +52,8 @@ def section_settings(section: str, env: str | Entry | None) -> Mapping[str, Sett
 def env_settings(env: str | Entry) -> Mapping[str, Setting]:
     """Returns the keyword arguments of an environment, by name; `num_envs` may be 'auto' too.
 
-    Raises:
-        UnknownEnvironmentError: if there is no such environment.
-        MissingExtraError: if a package that it needs is not installed.
+    Raises UnknownEnvironmentError if there is no such environment, and MissingExtraError if a package that it needs is
+    not installed.
     """
     found = dict(find(env).settings)
     if "num_envs" in found:
@@ -76,17 +75,15 @@ def require_settings(section: str, names: Iterable[str], env: str | Entry) -> No
 def check_section(section: str, given: Mapping[str, Any], env: str | Entry, are_texts: bool = False) -> dict[str, Any]:
     """Returns the values of a section, as `section_settings` names them, of the right types.
 
-    Those of settings that only a class knows stay as they are, or as their texts look.
+    Those of settings that only a class knows stay as they are, or as their texts look. Raises ConfigError, naming the
+    first setting that is unknown or whose value does not fit, and UnknownEnvironmentError if there is no such
+    environment.
 
     Args:
         section: its name.
         given: its values.
         env: the environment.
         are_texts: whether they are texts of a file.
-
-    Raises:
-        ConfigError: naming the first setting that is unknown or whose value does not fit.
-        UnknownEnvironmentError: if there is no such environment.
     """
     if not isinstance(given, Mapping):
         raise ConfigError(f"[{section}] must be a section of its own, got {shown(given)}")
@@ -102,9 +99,8 @@ def check_section(section: str, given: Mapping[str, Any], env: str | Entry, are_
 def check_env(env: str | Entry, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the keyword arguments of an environment, converted to the types of its settings.
 
-    Raises:
-        ConfigError: if a name is unknown or a value has the wrong type.
-        UnknownEnvironmentError: if there is no such environment.
+    Raises ConfigError if a name is unknown or a value has the wrong type, and UnknownEnvironmentError if there is no
+    such environment.
     """
     return check_section("env", arguments, find(env))
 
@@ -172,8 +168,7 @@ DEFAULT_DIMENSIONS = MappingProxyType(
 def split_name(name: str) -> tuple[str, str]:
     """Returns the section and the key of a dimension's name, such as `train.learning_rate`.
 
-    Raises:
-        ConfigError: if it has no section whose settings can be varied.
+    Raises ConfigError if it has no section whose settings can be varied.
     """
     section, _, key = name.partition(".")
     if section in SWEPT and key and "." not in key:

@@ -111,7 +111,7 @@ def resolve_sizes(config: TrainConfig, num_agents: int, device_type: str, world_
     row = world_size * horizon  # agent steps of one segment in every process
     batch_size = num_agents * row if config.batch_size == "auto" else config.batch_size
     reason = f"{_processes_text(world_size)}{num_agents} agents * bptt_horizon {horizon}"
-    _require_multiple("batch_size", batch_size, num_agents * row, reason)
+    require_multiple("[train] batch_size", batch_size, num_agents * row, reason)
     minibatch_size = config.minibatch_size
     if minibatch_size == "auto":
         most = world_size * _MOST_STEPS[device_type] if device_type in _MOST_STEPS else _MOST_STEPS_CPU
@@ -139,23 +139,24 @@ def _processes_text(world_size: int) -> str:
     return f"{world_size} processes * " if world_size > 1 else ""
 
 
-def _require_multiple(name: str, value: int, unit: int, reason: str) -> None:
+def require_multiple(name: str, value: int, unit: int, reason: str) -> None:
+    """Raises ConfigError for a size that is no multiple of a unit, with the nearest that are."""
     if value % unit == 0:
         return
     below, above = value // unit * unit, math.ceil(value / unit) * unit
     nearest = f"{below} or {above}" if below else f"{above}"
-    raise ConfigError(f"[train] {name} must be a multiple of {unit} ({reason}), got {value}; the nearest: {nearest}")
+    raise ConfigError(f"{name} must be a multiple of {unit} ({reason}), got {value}; the nearest: {nearest}")
 
 
 def _require_fitting_sizes(config: ResolvedTrainConfig) -> None:
     world_size, batch, total = config.world_size, config.batch_size, config.total_timesteps
     processes = _processes_text(world_size)
     row, reason = config.bptt_horizon * world_size, f"{processes}bptt_horizon"
-    _require_multiple("batch_size", batch, row, reason)
+    require_multiple("[train] batch_size", batch, row, reason)
     if config.shuffle == "steps":
         _require_whole_passes(config)
     else:
-        _require_multiple("minibatch_size", config.minibatch_size, row, reason)
+        require_multiple("[train] minibatch_size", config.minibatch_size, row, reason)
     if config.minibatch_size > batch:
         raise ConfigError(
             f"[train] minibatch_size must be at most the batch of {batch} agent steps, "
@@ -164,8 +165,10 @@ def _require_fitting_sizes(config: ResolvedTrainConfig) -> None:
     unit = config.max_minibatch_size * world_size
     if config.minibatch_size > unit:
         if config.shuffle == "segments":
-            _require_multiple("max_minibatch_size", config.max_minibatch_size, config.bptt_horizon, "bptt_horizon")
-        _require_multiple("minibatch_size", config.minibatch_size, unit, f"{processes}max_minibatch_size")
+            require_multiple(
+                "[train] max_minibatch_size", config.max_minibatch_size, config.bptt_horizon, "bptt_horizon"
+            )
+        require_multiple("[train] minibatch_size", config.minibatch_size, unit, f"{processes}max_minibatch_size")
     if total >= batch:
         return
     agents, each = total // row, " in each process" if world_size > 1 else ""

@@ -10,9 +10,12 @@ import unicodedata
 import warnings
 import weakref
 from collections.abc import Sequence
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from pufferlib.errors import PufferWarning, StorageError
+
+if TYPE_CHECKING:
+    from jinja2 import Template
 
 _reported: weakref.WeakSet[TextIO] = weakref.WeakSet()  # what was said of the process's streams
 _PLAIN = str.maketrans("━─…±▁▂▃▄▅▆▇█", "=-~+_.,:;oO#")  # for a stream that has no such signs
@@ -34,6 +37,22 @@ def printable(text: str) -> str:
 def printable_lines(text: str) -> str:
     """As `printable`, of a text of several lines."""
     return "\n".join(map(printable, text.split("\n")))
+
+
+def page_template(package: str, name: str) -> Template:
+    """Loads the template of a page, whose values are escaped and `printable`, but for what is `Markup`."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined  # not before: most commands write no page
+
+    environment = Environment(
+        loader=PackageLoader(package, "."),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        undefined=StrictUndefined,
+        finalize=lambda value: value if hasattr(value, "__html__") else printable_lines(str(value)),
+    )
+    return environment.get_template(name)
 
 
 class Output:

@@ -1,9 +1,14 @@
-"""A policy as the layers of puffernet.h, in their order, with the weights in that header's layout."""
+"""The layers of a policy as the kernel has them, with their names in C."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+import collections
+import copy
+import dataclasses
+import math
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 import gymnasium
 import numpy as np
@@ -13,96 +18,20 @@ from torch import Tensor, nn
 from pufferlib import spaces
 from pufferlib.environment import PufferEnv
 from pufferlib.errors import ExportError
-from pufferlib.export.one_step import first_sentence
-from pufferlib.metrics.finished_episodes import EPSILON
-from pufferlib.models import Continuous, Convolutional, Default, LSTMWrapper, MinGRUWrapper
-from pufferlib.policy import NormalizedObservations, OneHot, OneHotPlanes
+from pufferlib.extensions import Layers
+from pufferlib.extensions.network import OBSERVATION_DTYPES
+from pufferlib.extensions.network_layers import Arrange, Convolution, Layer, Pool
+from pufferlib.fast.policy_layers import find_layers
+from pufferlib.fast.traced_layers import trace
+from pufferlib.fast.traced_states import UntracedError
+from pufferlib.models import LSTMWrapper, MinGRUWrapper
+from pufferlib.policy import NormalizedObservations
+from pufferlib.ppo.rollout import Rollout
 
-LANES = 16  # PUFFERNET_LANES: outputs of a layer are padded to a multiple
-
-ACTIVATIONS = {nn.GELU: "gelu", nn.ReLU: "relu", nn.Tanh: "tanh"}
-_NOTHING = (nn.Identity, nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.AlphaDropout, nn.FeatureAlphaDropout)  # in acting
-
+_DROPOUT = (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.AlphaDropout, nn.FeatureAlphaDropout)  # nothing in acting
+_TAKEN = {"begin", "forget", "block", "forward", "act", "lowest", "first_planes", "deviations"}  # after the prefix
+_MEMBERS = {"logits", "values", "random", "seen", "inputs", "image", "features", "hidden", "critic", "gates"}
 _REMEDY = "use --format onnx or torchscript"
-
-
-@dataclass(frozen=True)
-class Linear:
-    """A linear layer and its activation.
-
-    Attributes:
-        name: in C.
-        weights: `(inputs, outputs)` float32, outputs padded with zeros.
-        bias: `(outputs,)` float32.
-        activation: the end of a function's name in puffernet.h, or empty.
-        cells: where the observation is of categories, the value of each cell's first input, `(cells,)` int32, and the
-            first input of each cell with the number of all, `(cells + 1,)` int32.
-    """
-
-    name: str
-    weights: np.ndarray
-    bias: np.ndarray
-    activation: str = ""
-    cells: tuple[np.ndarray, np.ndarray] | None = None
-
-    @property
-    def inputs(self) -> int:
-        """The length of an input row."""
-        return len(self.weights)
-
-    @property
-    def outputs(self) -> int:
-        """The length of an output row."""
-        return self.weights.shape[1]
-
-
-@dataclass(frozen=True)
-class Convolution:
-    """A convolution of images `(height, width, channels)` and its activation.
-
-    Attributes:
-        name: in C.
-        weights: `(size, size, channels, filters)` float32, filters padded with zeros.
-        bias: `(filters,)` float32.
-        height, width: of the input.
-        stride: in both directions.
-        activation: as of `Linear`.
-    """
-
-    name: str
-    weights: np.ndarray
-    bias: np.ndarray
-    height: int
-    width: int
-    stride: int
-    activation: str
-
-    @property
-    def output_shape(self) -> tuple[int, int, int]:
-        """Height, width and filters of the result."""
-        size = self.weights.shape[0]
-        return (self.height - size) // self.stride + 1, (self.width - size) // self.stride + 1, self.weights.shape[3]
-
-
-@dataclass(frozen=True)
-class MinGRU:
-    """A MinGRU layer: the product for candidate, gate and highway; `name` is that of its state."""
-
-    name: str
-    gates: Linear
-
-
-@dataclass(frozen=True)
-class LSTM:
-    """An LSTM cell: the products of the input and of the hidden state; the names are those of its states."""
-
-    hidden_name: str
-    memory_name: str
-    input: Linear
-    recurrent: Linear
-
-
-Layer = Linear | Convolution | MinGRU | LSTM
 
 
 @dataclass(frozen=True)
@@ -110,197 +39,197 @@ class CNetwork:
     """A whole policy.
 
     Attributes:
+        layers: with its weights, in float32.
+        names: of the layers in C; empty for those without weights.
+        states: names of the recurrent state in C, in the order of the layers.
         observation: of one agent: the shape and dtype of a row.
-        normalization: mean and scale `(numbers,)` float32 and the clip of NormalizedObservations, or None.
-        layers: from the observation to the logits and means, followed by the value where `critic` is empty.
-        critic: layers of its own from the observation to the value.
         parts: of the action.
-        deviations: `(numbers,)` float32, one for each that is no choice.
-        image_scale: the divisor of images.
-        image_shape: channels, height and width of the image that an observation is.
-        planes: of categories: the lowest of each channel `(channels,)` int32, and its plane, `(channels + 1,)` int32
-            with the number of all; None for an image of numbers.
     """
 
+    layers: Layers
+    names: tuple[str, ...]
+    states: tuple[str, ...]
     observation: gymnasium.spaces.Box
-    normalization: tuple[np.ndarray, np.ndarray, float] | None
-    layers: tuple[Layer, ...]
-    critic: tuple[Linear, ...]
     parts: tuple[spaces.ActionPart, ...]
-    deviations: np.ndarray = field(default_factory=lambda: np.zeros(0, np.float32))
-    image_scale: float = 1.0
-    image_shape: tuple[int, int, int] = (0, 0, 0)
-    planes: tuple[np.ndarray, np.ndarray] | None = None
 
     @property
     def num_logits(self) -> int:
         """Logits and means of an agent."""
         return sum(part.outputs for part in self.parts)
 
+    @property
+    def deviations(self) -> np.ndarray:
+        """`(numbers,)` float32, one for each number of the action that is no choice."""
+        log_std = self.layers.log_std
+        return np.zeros(0, np.float32) if log_std is None else floats(log_std.detach().exp()).reshape(-1)
 
-@torch.no_grad()
+    @property
+    def image_scale(self) -> float:
+        """What the numbers of an observation are divided by."""
+        layers, is_float = self.layers, self.observation.dtype.kind == "f"
+        is_divided = layers.divides_bytes and layers.normalizer is None and layers.categories is None
+        return 255.0 if is_divided and not is_float else 1.0
+
+
 def network_of(policy: nn.Module, env: PufferEnv) -> CNetwork:
-    """The layers of a policy.
+    """The layers of a policy: of one of pufferlib.models, or of one that the kernel's tracing follows.
 
     Args:
-        policy: one of pufferlib.models, or one of them behind NormalizedObservations.
+        policy: it stays unchanged.
         env: anything with `single_observation_space` and `single_action_space`.
 
     Raises:
         ExportError: if puffernet.h has no layers for it; the message names the layer.
     """
-    normalization = None
-    if isinstance(policy, NormalizedObservations):
-        scale = (policy.variance + EPSILON).rsqrt().float()
-        normalization = _floats(policy.mean).reshape(-1), _floats(scale).reshape(-1), float(policy.clip)
-        policy = policy.policy
     if getattr(env, "emulated", None) is not None:
         raise ExportError(f"C has no structured observations, got {env.emulated.parts_text()}; {_REMEDY}")
-    wrapper = policy if type(policy) in (LSTMWrapper, MinGRUWrapper) else None
-    inner = policy if wrapper is None else policy.policy
-    if type(inner) not in (Default, Continuous, Convolutional) or (wrapper is not None and type(inner) is Continuous):
+    policy = _acting(policy)
+    states = dict(policy.initial_state(1, torch.device("cpu"))) if hasattr(policy, "initial_state") else {}
+    layers = find_layers(policy)
+    if layers is None or None in layers.shapes():
+        layers = _traced(policy, env, states)
+    if any(isinstance(layer, Arrange) for layer in layers.layers):
         raise ExportError(
-            f"C has layers for the policies of pufferlib.models alone, got {type(inner).__module__}."
-            f"{type(inner).__qualname__}; {_REMEDY}"
+            f"C has no entities, and images become rows for linear layers alone, got another {type(policy).__name__}; "
+            f"{_REMEDY}"
         )
-    try:
-        return _network(inner, wrapper, normalization, env)
-    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
-        if isinstance(error, ExportError):
-            raise
-        raise ExportError(
-            f"C has layers for {type(inner).__name__} as pufferlib.models builds it, got one that was changed "
-            f"({type(error).__name__}: {first_sentence(error)}); {_REMEDY}"
-        ) from error
-
-
-def _network(
-    inner: nn.Module,
-    wrapper: nn.Module | None,
-    normalization: tuple[np.ndarray, np.ndarray, float] | None,
-    env: PufferEnv,
-) -> CNetwork:
-    parts, observation = spaces.action_parts(env.single_action_space), env.single_observation_space
-    is_image = type(inner) is Convolutional
-    if is_image and inner.channels_last:
-        raise ExportError(f"C takes images whose channels come first, got channels_last; {_REMEDY}")
-    shape, planes, scale = (0, 0, 0), None, 1.0
-    if is_image:
-        shape, planes = inner.image_shape, None if inner.one_hot is None else _ranges(inner.one_hot)
-        scale = 255.0 if normalization is None and planes is None and observation.dtype.kind != "f" else 1.0
-    if type(inner) is Continuous:
-        actor = (*_linears(inner.actor, "actor"), _linear("mean", inner.mean))
-        critic = (*_linears(inner.critic, "critic"), _linear("value", inner.value))
-        deviations = _floats(inner.log_std.exp())
-        network = CNetwork(observation, normalization, actor, critic, parts, deviations)
-    else:
-        encoder = _convolutional(inner) if is_image else _linears(inner.encoder, "encoder")
-        if type(inner) is Default and inner.one_hot is not None:
-            encoder = (replace(encoder[0], cells=_ranges(inner.one_hot)), *encoder[1:])
-        layers = (*encoder, *_recurrent(wrapper), _linear("head", inner.head.linear))
-        deviations = _floats(inner.head.log_std.exp()) if inner.head.is_continuous else np.zeros(0, np.float32)
-        network = CNetwork(observation, normalization, layers, (), parts, deviations, scale, shape, planes)
-    return network
-
-
-def _linears(modules: nn.Sequential, name: str) -> tuple[Linear, ...]:
-    pairs = _with_activations(modules)
-    return tuple(_linear(f"{name}_{index}", layer, activation) for index, (layer, activation) in enumerate(pairs))
-
-
-def _with_activations(modules: Iterable[nn.Module]) -> list[tuple[nn.Module, str]]:
-    pairs: list[tuple[nn.Module, str]] = []
-    for module in modules:
-        if type(module) in _NOTHING:
-            continue
-        if type(module) not in ACTIVATIONS:
-            pairs.append((module, ""))
-        elif not pairs or pairs[-1][1] or getattr(module, "approximate", "none") != "none":
-            raise ExportError(f"C has no layer for {type(module).__name__} where the policy has it; {_REMEDY}")
-        else:
-            pairs[-1] = pairs[-1][0], ACTIVATIONS[type(module)]
-    return pairs
-
-
-def _require(layer: nn.Module, kind: type[nn.Module]) -> None:
-    if getattr(type(layer), "forward", None) is not kind.forward:
-        found = type(layer).__name__
-        raise ExportError(f"C needs a layer that is an nn.{kind.__name__} in its place, got {found}; {_REMEDY}")
-
-
-def _linear(name: str, layer: nn.Linear, activation: str = "", blocks: int = 1) -> Linear:
-    _require(layer, nn.Linear)
-    weights = _padded(_floats(layer.weight.T), blocks)
-    return Linear(name, weights, _padded(_bias(layer, layer.out_features), blocks), activation)
-
-
-def _bias(layer: nn.Module, outputs: int) -> np.ndarray:
-    return np.zeros(outputs, np.float32) if layer.bias is None else _floats(layer.bias)
-
-
-def _ranges(one_hot: OneHot | OneHotPlanes) -> tuple[np.ndarray, np.ndarray]:
-    lowest, highest = one_hot.lowest.cpu().numpy(), one_hot.highest.cpu().numpy()
-    return lowest, np.concatenate([[0], np.cumsum(highest - lowest + 1)]).astype(np.int32)
-
-
-def _convolutional(policy: Convolutional) -> tuple[Layer, ...]:
-    # Channels come last in C, so that a row of a filter is one run in memory.
-    convolutions, *after = policy.encoder
-    pairs = _with_activations(list(convolutions)[:-1])  # without the one that flattens
-    (_, height, width), channels = policy.image_shape, pairs[0][0].in_channels
-    layers: list[Layer] = []
-    for index, (module, activation) in enumerate(pairs):
-        _require(module, nn.Conv2d)
-        weights = np.zeros((*module.kernel_size, channels, module.out_channels), np.float32)
-        weights[:, :, : module.in_channels] = _floats(module.weight.permute(2, 3, 1, 0))
-        layer = Convolution(
-            f"convolution_{index}",
-            *(_padded(weights), _padded(_bias(module, module.out_channels))),
-            *(height, width, module.stride[0], activation),
-        )
-        layers.append(layer)
-        height, width, channels = layer.output_shape
-    ((linear, activation),) = _with_activations(after)
-    _require(linear, nn.Linear)
-    weights = linear.weight.reshape(len(linear.weight), -1, height, width).permute(2, 3, 1, 0)
-    flat = np.zeros((height, width, channels, len(linear.weight)), np.float32)
-    flat[:, :, : weights.shape[2]] = _floats(weights)
-    flat = _padded(flat.reshape(height * width * channels, -1))
-    layers.append(Linear("encoder", flat, _padded(_bias(linear, linear.out_features)), activation))
-    return tuple(layers)
-
-
-def _recurrent(wrapper: nn.Module | None) -> tuple[Layer, ...]:
-    if wrapper is None:
-        return ()
-    names = list(wrapper.initial_state(1))
-    if isinstance(wrapper, MinGRUWrapper):
-        return tuple(
-            MinGRU(name, _linear(f"{name}_gates", layer, blocks=3))
-            for name, layer in zip(names, wrapper.layers, strict=True)
-        )
-    return tuple(
-        _lstm(hidden, memory, cell) for hidden, memory, cell in zip(names[::2], names[1::2], wrapper.cells, strict=True)
+    layers = dataclasses.replace(layers, layers=list(map(_squared, layers.layers)))
+    names = tuple(_layer_names(policy, layers))
+    state_names = tuple(
+        name if re.fullmatch(r"[A-Za-z]\w*", name, re.ASCII) and name not in _MEMBERS else f"state_{index}"
+        for index, name in enumerate(states)
     )
+    parts = spaces.action_parts(env.single_action_space)
+    return CNetwork(layers, names, state_names, env.single_observation_space, parts)
 
 
-def _lstm(hidden: str, memory: str, cell: nn.LSTMCell) -> LSTM:
-    _require(cell, nn.LSTMCell)
-    bias = np.zeros(4 * cell.hidden_size, np.float32) if cell.bias_ih is None else _floats(cell.bias_ih + cell.bias_hh)
-    bias = _padded(bias, 4)
-    inputs = Linear(f"{hidden}_input", _padded(_floats(cell.weight_ih.T), 4), bias)
-    recurrent = Linear(f"{hidden}_recurrent", _padded(_floats(cell.weight_hh.T), 4), np.zeros_like(bias))
-    return LSTM(hidden, memory, inputs, recurrent)
+def _acting(policy: nn.Module) -> nn.Module:
+    # A copy without dropout, whose weights are trainable and of float32, as tracing takes them.
+    policy = copy.deepcopy(policy).cpu().eval().requires_grad_(True)
+    for parameter in policy.parameters():
+        parameter.data = parameter.data.float()
+    for parent in list(policy.modules()):
+        if type(parent) is nn.Sequential:
+            kept = [part for part in parent if type(part) not in _DROPOUT]
+            parent._modules.clear()
+            parent.extend(kept)
+        for name in [name for name, part in parent.named_children() if type(part) in _DROPOUT]:
+            setattr(parent, name, nn.Identity())
+    return policy
 
 
-def _padded(array: np.ndarray, blocks: int = 1) -> np.ndarray:
-    # Pads each of the `blocks` of the last dimension to a multiple of LANES.
+def _traced(policy: nn.Module, env: PufferEnv, states: dict[str, Tensor]) -> Layers:
+    own = policy.policy if type(policy) is NormalizedObservations else policy
+    own = own.policy if type(own) in (LSTMWrapper, MinGRUWrapper) else own
+    name, space, cpu = type(own).__qualname__, env.single_observation_space, torch.device("cpu")
+    if getattr(own, "channels_last", False):
+        raise ExportError(f"C takes images whose channels come first, got channels_last; {_REMEDY}")
+    if type(own).__module__.startswith("pufferlib."):
+        found = ", ".join(type(part).__name__ for part in own.modules() if not list(part.children()))
+        raise ExportError(
+            f"C has layers for {name} as pufferlib.models builds it, got one that was changed: {found}; {_REMEDY}"
+        )
+    rollout = Rollout.allocate(space, env.single_action_space, 1, 1, states, cpu, cpu)
+    if rollout.observations.dtype not in OBSERVATION_DTYPES:
+        raise ExportError(f"C has no layers for a policy of your own on observations of {space.dtype}; {_REMEDY}")
+    try:
+        return trace(policy, rollout)
+    except UntracedError as error:
+        raise ExportError(f"C has no layers for the policy {name}, which {error}; {_REMEDY}") from error
+
+
+def _squared(layer: Layer) -> Layer:
+    # Windows have one number for both directions in C.
+    if not isinstance(layer, (Convolution, Pool)):
+        return layer
+    names = ("stride", "padding") if isinstance(layer, Convolution) else ("size", "stride", "padding")
+    pairs = {name: getattr(layer, name) for name in names}
+    one = {name: pair[0] if isinstance(pair, tuple) else pair for name, pair in pairs.items()}
+    are_square = all(pair in (one[name], (one[name],) * 2) for name, pair in pairs.items())
+    if isinstance(layer, Convolution):
+        is_plain = layer.groups == 1 and layer.dilation in (1, (1, 1)) and layer.weight.dim() == 4
+        are_square = are_square and is_plain and layer.weight.shape[2] == layer.weight.shape[3]
+    if not are_square:
+        raise ExportError(
+            f"C has square windows without dilation and groups, got another {type(layer).__name__}; {_REMEDY}"
+        )
+    return dataclasses.replace(layer, **one)
+
+
+def _layer_names(policy: nn.Module, layers: Layers) -> Iterator[str]:
+    # Those of the modules in Python, numbered where they stand in a list.
+    paths = {id(parameter): path.split(".")[:-1] for path, parameter in policy.named_parameters()}
+    counts, taken, shapes = collections.Counter(), set(_TAKEN), layers.shapes()
+    for layer in layers.layers:
+        path = next((paths[id(tensor)] for tensor in layer.parameters() if tensor is not None), None)
+        if path is None:
+            yield ""
+            continue
+        path = [part for part in path if part not in ("policy", "linear")] or ["linear"]
+        is_in_list, name = path[-1].isdigit(), "_".join(path[:-1] if path[-1].isdigit() else path)
+        name = "convolution" if isinstance(layer, Convolution) else name
+        if isinstance(layer, Convolution) or (is_in_list and len(shapes[layer.inputs[0]]) == 1):
+            counts[name] += 1
+            name += f"_{counts[name] - 1}"
+        name = re.sub(r"\W", "_", name, flags=re.ASCII)
+        while name in taken:
+            name += "_layer"
+        taken.add(name)
+        yield name
+
+
+LANES = 16  # PUFFERNET_LANES: rows are padded to a multiple
+
+
+def row_of(shape: tuple[int, ...]) -> int:
+    """The length of a row of a value in C; an image is `(height, width, channels)` there, with channels padded."""
+    count, *image = shape
+    return -(-count // LANES) * LANES * math.prod(image)
+
+
+def products(layer: Layer, shape: tuple[int, ...], reads_observation: bool) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Weights and biases of a layer's products, as puffernet.h has them: `([..., inputs], outputs)` and `(outputs,)`.
+
+    Args:
+        layer: one with products.
+        shape: of what it reads.
+        reads_observation: whether that is the observation, which is not padded.
+    """
+    blocks = {"MINGRU": 3, "LSTM": 4, "GRU": 3}.get(layer.kind, 1)
+    tensors = layer.parameters()
+    weights, biases = [t for t in tensors if t is not None and t.dim() > 1], tensors[len(tensors) // 2 :]
+    biases = (None,) if layer.kind == "MINGRU" else biases
+    if layer.kind == "LSTM" and biases[0] is not None:  # gates are sums of both products
+        biases = biases[0] + biases[1], None
+    for weight, bias in zip(weights, biases, strict=True):
+        if layer.kind == "CONVOLUTION":
+            weight = weight.permute(2, 3, 1, 0)
+        elif len(shape) == 3 and not reads_observation:
+            weight = weight.reshape(len(weight), *shape).permute(2, 3, 1, 0)
+        else:
+            weight = weight.T
+        array = floats(weight)
+        if array.ndim == 4 and not reads_observation:
+            array = padded(array.swapaxes(2, 3)).swapaxes(2, 3)
+        if layer.kind != "CONVOLUTION":
+            array = array.reshape(-1, array.shape[-1])
+        bias = np.zeros(array.shape[-1], np.float32) if bias is None else floats(bias)
+        yield padded(array, blocks), padded(bias, blocks)
+
+
+def padded(array: np.ndarray, blocks: int = 1) -> np.ndarray:
+    """Pads each of the `blocks` of the last dimension to a multiple of LANES."""
     split = array.reshape(*array.shape[:-1], blocks, -1)
     padding = [(0, 0)] * (split.ndim - 1) + [(0, -split.shape[-1] % LANES)]
     return np.pad(split, padding).reshape(*array.shape[:-1], -1)
 
 
-def _floats(tensor: Tensor) -> np.ndarray:
+def floats(tensor: Tensor) -> np.ndarray:
+    """As float32.
+
+    Raises:
+        ExportError: if a number is infinite or NaN.
+    """
     array = tensor.detach().to(torch.float32).cpu().numpy()
     if not np.isfinite(array).all():
         raise ExportError("the policy's weights must be finite numbers, found infinity or NaN; take an earlier model")

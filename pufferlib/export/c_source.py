@@ -9,11 +9,17 @@ from pathlib import Path
 import numpy as np
 
 from pufferlib.errors import ExportError
-from pufferlib.export.c_layers import LSTM, CNetwork, Convolution, Layer, Linear, MinGRU
+from pufferlib.export.c_layers import CNetwork, floats, products, row_of
+from pufferlib.extensions.network_layers import Layer, Shape
 
 TEMPLATE = Path(__file__).with_name("policy.h")
 WIDTH = 120  # of a line
 
+ACTIVATIONS = {
+    "linear": "PUFFERNET_IDENTITY",
+    **{name: f"PUFFERNET_{name.upper()}" for name in ("relu", "tanh", "gelu", "sigmoid", "silu", "elu", "leaky_relu")},
+    **{"softplus": "PUFFERNET_SOFTPLUS", "gelu_tanh": "PUFFERNET_GELU_TANH"},
+}
 C_TYPES = {
     **{"float32": "float", "float64": "double", "bool": "bool"},
     **{f"{sign}int{bits}": f"{sign}int{bits}_t" for sign in ("", "u") for bits in (8, 16, 32, 64)},
@@ -26,6 +32,7 @@ class HeaderWriter:
     Attributes:
         name: the prefix of all functions and tables, such as `breakout_policy`.
         type_name: of the struct, such as `BreakoutPolicy`.
+        network: is written.
         observation_type: in C.
         action_type: in C.
         states: the recurrent state by name: floats of one agent in memory, and those of them that torch has.
@@ -49,12 +56,9 @@ class HeaderWriter:
         self.network = network
         self.observation_type = C_TYPES[str(dtype)]
         self.action_type = "float" if any(part.choices is None for part in network.parts) else "int32_t"
-        self.states = dict(_states(network.layers))
-        self._is_image = isinstance(network.layers[0], Convolution)
-        self._is_one_hot = isinstance(network.layers[0], Linear) and network.layers[0].cells is not None
-        is_float = self.observation_type == "float"
-        are_categories = self._is_one_hot or network.planes is not None
-        self._is_converted = not are_categories and not (is_float and network.normalization is None)
+        sizes = network.layers.state_sizes()
+        self.states = {state: (row_of((n,)), n) for state, n in zip(network.states, sizes, strict=True)}
+        self._program = _Program(self)
 
     @property
     def constants(self) -> dict[str, int]:
@@ -81,10 +85,10 @@ class HeaderWriter:
                 f"typedef {self.action_type} {self.type_name}Action;",
             ],
             "CONSTANTS": self._constants(),
-            "TABLES": self._tables(),
+            "TABLES": self._program.tables,
             "MEMBERS": self._members(),
             "FORGET": self._forget(),
-            "BLOCK": self._block(),
+            "BLOCK": self._program.lines,
             "DECISIONS": self._decisions(),
         }
         slot = re.compile(r"^ *// @([A-Z]+)\n", re.MULTILINE)
@@ -108,71 +112,20 @@ class HeaderWriter:
         ]
         return ", ".join(words) if len(words) < 5 else f"{len(words)} choices or numbers"
 
-    def _tables(self) -> Iterator[str]:
-        if self.network.normalization is not None:
-            mean, scale, _ = self.network.normalization
-            yield from _table(f"{self.name}_observation_mean", mean)
-            yield from _table(f"{self.name}_observation_scale", scale)
-        if len(self.network.deviations):
-            yield from _table(f"{self.name}_deviations", self.network.deviations)
-        if self.network.planes is not None:
-            for name, numbers in zip(("lowest", "first_planes"), self.network.planes, strict=True):
-                yield from _table(f"{self.name}_{name}", numbers)
-        for layer in (*self.network.layers, *self.network.critic):
-            for part in _products(layer):
-                yield from self._product(part)
-
-    def _product(self, layer: Linear | Convolution) -> Iterator[str]:
-        name, activation = f"{self.name}_{layer.name}", f"PUFFERNET_{(layer.activation or 'identity').upper()}"
-        yield from _table(f"{name}_weights", layer.weights)
-        yield from _table(f"{name}_bias", layer.bias)
-        if isinstance(layer, Linear) and layer.cells is not None:
-            lowest, first_inputs = layer.cells
-            yield from _table(f"{name}_lowest", lowest)
-            yield from _table(f"{name}_first_inputs", first_inputs)
-            values = [len(lowest), layer.outputs, activation, f"{name}_weights", f"{name}_bias"]
-            yield f"static const PuffernetOneHot {name} = {{"
-            yield from (f"    {', '.join(map(str, values))},", f"    {name}_lowest, {name}_first_inputs,", "};", "")
-            return
-        if isinstance(layer, Linear):
-            kind, sizes = "PuffernetLinear", (layer.inputs, layer.outputs)
-        else:
-            size, _, channels, filters = layer.weights.shape
-            kind, sizes = "PuffernetConvolution", (layer.height, layer.width, channels, filters, size, layer.stride)
-        values = ", ".join([*map(str, sizes), activation, f"{name}_weights"])
-        yield from (f"static const {kind} {name} = {{", f"    {values}, {name}_bias,", "};", "")
-
     def _members(self) -> Iterator[str]:
-        agents, logits = f"{self.name.upper()}_AGENTS", self.network.layers[-1].outputs
-        yield f"    float logits[{agents}][{logits}];  // the first {self.constants['LOGITS']} of each agent's"
+        agents, program, row = (
+            f"{self.name.upper()}_AGENTS",
+            self._program,
+            self._program.rows[self.network.layers.decision],
+        )
+        yield f"    float logits[{agents}][{row}];  // the first {self.constants['LOGITS']} of each agent's"
         yield f"    float values[{agents}];"
         for state, (width, _) in self.states.items():
             yield f"    float {state}[{agents}][{width}];  // recurrent state"
         yield "    PuffernetRandom random;"
-        for buffer, comment in self._buffers().items():
+        for buffer, comment in program.buffers().items():
             kind = "int32_t" if buffer.startswith("inputs[") else "float"
             yield f"    {kind} {buffer};{comment}"
-
-    def _buffers(self) -> dict[str, str]:
-        linear = [layer for layer in (*self.network.layers, *self.network.critic) if isinstance(layer, Linear)]
-        images = [layer for layer in self.network.layers if isinstance(layer, Convolution)]
-        recurrent = [layer for layer in self.network.layers if isinstance(layer, (MinGRU, LSTM))]
-        buffers = {}
-        if self._is_converted:
-            buffers[f"seen[PUFFERNET_BLOCK * {self.constants['OBSERVATION']}]"] = "  // the rest: scratch of a block"
-        if self._is_one_hot:
-            buffers[f"inputs[PUFFERNET_BLOCK * {self.constants['OBSERVATION']}]"] = "  // the rest: scratch of a block"
-        if images:
-            sizes = [layer.height * layer.width * layer.weights.shape[2] for layer in images]
-            buffers[f"image[2][{max(sizes)}]"] = ""
-            buffers[f"features[PUFFERNET_BLOCK * {int(np.prod(images[-1].output_shape))}]"] = ""
-        buffers[f"hidden[2][PUFFERNET_BLOCK * {max(layer.outputs for layer in linear)}]"] = ""
-        if self.network.critic:
-            buffers[f"critic[PUFFERNET_BLOCK * {self.network.critic[-1].outputs}]"] = ""
-        if recurrent:
-            widths = [next(iter(_products(layer))).outputs for layer in recurrent]
-            buffers[f"gates[PUFFERNET_BLOCK * {max(widths)}]"] = ""
-        return buffers
 
     # ---------------------------------------------------------------------------------------------------- functions
 
@@ -181,86 +134,6 @@ class HeaderWriter:
             yield f"    memset(policy->{state}[agent], 0, sizeof(policy->{state}[agent]));"
         if not self.states:
             yield "    (void)policy, (void)agent;  // it has none"
-
-    def _block(self) -> Iterator[str]:
-        size = f"{self.name.upper()}_OBSERVATION"
-        current, width = "observations", size
-        if self._is_one_hot:
-            yield "    for (int row = 0; row < rows; row++) {"
-            yield f"        for (int cell = 0, i = row * {size}; cell < {size}; cell++, i++) {{"
-            layer = f"&{self.name}_{self.network.layers[0].name}"
-            yield f"            policy->inputs[i] = puffernet_category({layer}, cell, (int64_t)observations[i]);"
-            yield from ("        }", "    }")
-            current = "policy->inputs"
-        if self._is_converted:
-            yield f"    for (int i = 0; i < rows * {size}; i++) policy->seen[i] = (float)observations[i];"
-            current = "policy->seen"
-        if self.network.normalization is not None:
-            clip = _number(self.network.normalization[2])
-            mean, scale = f"{self.name}_observation_mean", f"{self.name}_observation_scale"
-            yield from _call("    puffernet_normalize", [mean, scale, clip, "policy->seen", size, "rows"])
-        if self._is_image:
-            yield from self._images(current)
-            current, width = "policy->features", str(self.network.layers[_num_images(self.network)].inputs)
-        after = self.network.layers[_num_images(self.network) :]
-        yield from self._chain(after, current, width, "policy->logits[first]")
-        if self.network.critic:
-            yield from self._chain(self.network.critic, current, width, "policy->critic")
-            value = f"policy->critic[row * {self.network.critic[-1].outputs}]"
-        else:
-            value = f"policy->logits[first + row][{self.constants['LOGITS']}]"
-        yield f"    for (int row = 0; row < rows; row++) policy->values[first + row] = {value};"
-
-    def _images(self, source: str) -> Iterator[str]:
-        layers = [layer for layer in self.network.layers if isinstance(layer, Convolution)]
-        channels, height, width = self.network.image_shape
-        scale = "" if self.network.image_scale == 1.0 else f" / {_number(self.network.image_scale)}"
-        yield "    for (int row = 0; row < rows; row++) {"
-        pixel_type = "float" if self.network.planes is None else f"{self.type_name}Observation"
-        yield f"        const {pixel_type}* pixels = {source} + row * {self.name.upper()}_OBSERVATION;"
-        if self.network.planes is not None:
-            planes = layers[0].weights.shape[2]
-            yield f"        memset(policy->image[0], 0, {height * width * planes} * sizeof(float));"
-        yield f"        for (int pixel = 0; pixel < {height * width}; pixel++) {{"
-        yield f"            for (int channel = 0; channel < {channels}; channel++) {{"
-        place = f"pixels[channel * {height * width} + pixel]"
-        if self.network.planes is None:
-            yield f"                policy->image[0][pixel * {channels} + channel] = {place}{scale};"
-        else:
-            table = f"{self.name}_first_planes"
-            yield f"                int64_t first = {table}[channel], last = {table}[channel + 1] - 1;"
-            yield f"                int64_t plane = first + (int64_t){place} - {self.name}_lowest[channel];"
-            yield "                plane = plane < first ? first : plane > last ? last : plane;"
-            yield f"                policy->image[0][pixel * {planes} + plane] = 1.0f;"
-        yield from ("            }", "        }")
-        for index, layer in enumerate(layers):
-            features = f"policy->features + row * {int(np.prod(layer.output_shape))}"
-            target = features if layer is layers[-1] else f"policy->image[{(index + 1) % 2}]"
-            source = f"policy->image[{index % 2}]"
-            yield from _call("        puffernet_convolution", [f"&{self.name}_{layer.name}", source, target])
-        yield "    }"
-
-    def _chain(self, layers: Iterable[Layer], current: str, width: str, result: str) -> Iterator[str]:
-        layers, free = tuple(layers), 0
-        for index, layer in enumerate(layers):
-            if isinstance(layer, Linear):
-                target = result if index == len(layers) - 1 else f"policy->hidden[{free}]"
-                if layer.cells is not None:
-                    yield from _call("    puffernet_one_hot", [f"&{self.name}_{layer.name}", current, target, "rows"])
-                else:
-                    arguments = [f"&{self.name}_{layer.name}", current, width, target, "rows"]
-                    yield from _call("    puffernet_linear", arguments)
-                current, width, free = target, str(layer.outputs), 1 - free
-            elif isinstance(layer, MinGRU):
-                state = f"policy->{layer.name}[first]"
-                arguments = [f"&{self.name}_{layer.gates.name}", current, state, "policy->gates", "rows"]
-                yield from _call("    puffernet_mingru", arguments)
-            elif isinstance(layer, LSTM):
-                hidden, memory = f"policy->{layer.hidden_name}[first]", f"policy->{layer.memory_name}[first]"
-                products = [f"&{self.name}_{product.name}" for product in _products(layer)]
-                arguments = [*products, current, width, hidden, memory, "policy->gates", "rows"]
-                yield from _call("    puffernet_lstm", arguments)
-                current, width = hidden, str(self.states[layer.hidden_name][0])
 
     def _decisions(self) -> Iterator[str]:
         place = deviation = 0
@@ -276,6 +149,272 @@ class HeaderWriter:
                 yield "        }"
                 deviation += part.width
             place += part.outputs
+
+
+class _Program:
+    # The tables, buffers and lines that compute a block of rows: layer after layer, those of images row by row.
+
+    def __init__(self, writer: HeaderWriter):
+        self.writer, self.name, self.network = writer, writer.name, writer.network
+        self.layers, self.size = writer.network.layers, f"{writer.name.upper()}_OBSERVATION"
+        self.shapes: list[Shape] = self.layers.shapes()
+        self.rows = [row_of(shape) for shape in self.shapes]
+        self.last = {value: index for index, layer in enumerate(self.layers.layers) for value in layer.inputs}
+        self.kept = {self.layers.value: "policy->critic", self.layers.decision: "policy->logits[first]"}
+        self.places: dict[int, tuple[str, int | str]] = {}  # of values: a pointer, and floats from row to row
+        self.used: dict[str, list[bool]] = {"image": [False] * 2, "hidden": [False] * 2}  # buffers, by number
+        self.sizes = {"image": 0, "hidden": self.rows[self.layers.decision], "gates": 0}  # the largest of each kind
+        images = [index for index in range(len(self.layers.layers)) if len(self.shapes[index + 1]) == 3]
+        flat = [index for index in range(len(self.layers.layers)) if index not in images]
+        read = dict.fromkeys(
+            value for index in flat for value in self.layers.layers[index].inputs if value - 1 in images
+        )
+        self.features = {value: "features" if len(read) == 1 else f"features_{value}" for value in read}
+        states = iter(writer.states)
+        self.states = [[next(states) for _ in range(layer.num_states)] for layer in self.layers.layers]
+        self.indent, self.count = "    ", "rows"  # of the lines, and of the rows that a call computes
+        self.tables, self.lines = list(self._own_tables()), []
+        self._observe()
+        if images:
+            self._images(images)
+        for index in flat:
+            self._layer(index)
+        self._results()
+
+    def buffers(self) -> dict[str, str]:
+        """Declarations of the members that are scratch, with comments."""
+        lines, observation = "\n".join(self.lines), self.writer.constants["OBSERVATION"]
+        seen = [name for name in ("seen", "inputs") if f"policy->{name}" in lines]
+        buffers = {f"{name}[PUFFERNET_BLOCK * {observation}]": "  // the rest: scratch of a block" for name in seen}
+        sizes = {name: self.rows[value] for value, name in self.features.items()}
+        sizes[f"hidden[{len(self.used['hidden'])}]"] = self.sizes["hidden"]
+        if self.layers.value != self.layers.decision:
+            sizes["critic"] = self.rows[self.layers.value]
+        if self.sizes["gates"]:
+            sizes["gates"] = self.sizes["gates"]
+        if self.sizes["image"]:
+            buffers[f"image[{len(self.used['image'])}][{self.sizes['image']}]"] = ""
+        return buffers | {f"{name}[PUFFERNET_BLOCK * {size}]": "" for name, size in sizes.items()}
+
+    def _call(self, function: str, *arguments: object) -> None:
+        self.lines += _call(f"{self.indent}puffernet_{function}", map(str, arguments))
+
+    # ----------------------------------------------------------------------------------------------------- tables
+
+    def _own_tables(self) -> Iterator[str]:
+        normalizer, categories = self.layers.normalizer, self.layers.categories
+        if normalizer is not None:
+            scale = (normalizer.variance + normalizer.epsilon).rsqrt()
+            yield from _table(f"{self.name}_observation_mean", floats(normalizer.mean).reshape(-1))
+            yield from _table(f"{self.name}_observation_scale", floats(scale).reshape(-1))
+        if len(self.network.deviations):
+            yield from _table(f"{self.name}_deviations", self.network.deviations)
+        if categories is not None and len(self.shapes[0]) == 3:
+            yield from self._categories(self.name, "first_planes")
+
+    def _categories(self, name: str, firsts: str) -> Iterator[str]:
+        categories = self.layers.categories
+        columns = np.concatenate([[0], categories.counts.numpy().cumsum()]).astype(np.int32)
+        yield from (*_table(f"{name}_lowest", categories.lowest.numpy()), *_table(f"{name}_{firsts}", columns))
+
+    def _products(self, index: int) -> list[str]:
+        # Writes the tables of a layer's products; their names.
+        layer, states, value = self.layers.layers[index], self.states[index], self.layers.layers[index].inputs[0]
+        ends = {"MINGRU": ["gates"], "LSTM": ["input", "recurrent"], "GRU": ["input", "recurrent"]}.get(layer.kind)
+        names = [self.network.names[index]] if ends is None else [f"{states[0]}_{end}" for end in ends]
+        activation = "relu" if getattr(layer, "is_rectified", False) else getattr(layer, "activation", "linear")
+        activation = ACTIVATIONS[activation]
+        for short, (weights, bias) in zip(names, products(layer, self.shapes[value], value == 0), strict=True):
+            name, kind, sizes, more = f"{self.name}_{short}", "Linear", weights.shape, []
+            self.tables += [*_table(f"{name}_weights", weights), *_table(f"{name}_bias", bias)]
+            if layer.kind == "ONE_HOT":
+                self.tables += self._categories(name, "first_inputs")
+                kind, sizes, more = "OneHot", (layer.cells, sizes[1]), [f"    {name}_lowest, {name}_first_inputs,"]
+            elif layer.kind == "CONVOLUTION":
+                size, _, channels, filters = sizes
+                edges = (edge + 2 * layer.padding for edge in self.shapes[value][1:])
+                kind, sizes = "Convolution", (*edges, channels, filters, size, layer.stride)
+            numbers = f"{', '.join(map(str, sizes))}, {activation}, {name}_weights, {name}_bias,"
+            self.tables += [f"static const Puffernet{kind} {name} = {{", f"    {numbers}", *more, "};", ""]
+        return [f"&{self.name}_{name}" for name in names]
+
+    # ---------------------------------------------------------------------------------------------------- buffers
+
+    def _take(self, kind: str, size: int) -> tuple[str, int]:
+        # The first buffer that holds nothing that is still read.
+        used = [*self.used[kind], False]
+        number = used.index(False)
+        used[number] = True
+        self.used[kind] = used if number == len(used) - 1 else used[:-1]
+        self.sizes[kind] = max(self.sizes[kind], size)
+        return f"policy->{kind}[{number}]", number
+
+    def _target(self, value: int) -> str:
+        # Where a value goes: it is remembered as its place.
+        row, is_image = self.rows[value], len(self.shapes[value]) == 3
+        if value in self.features:
+            pointer = f"policy->{self.features[value]} + row * {row}"
+        elif value in self.kept:
+            pointer, self.sizes["hidden"] = self.kept[value], max(self.sizes["hidden"], row)
+        else:
+            pointer, _ = self._take("image" if is_image else "hidden", row)
+        self.places[value] = pointer, row
+        return pointer
+
+    def _layer(self, index: int) -> None:
+        # Writes its lines, then frees the buffers that no later layer reads.
+        layer = self.layers.layers[index]
+        write = getattr(self, f"_{layer.kind.lower()}", None)
+        if write is None or getattr(layer, "activation", "linear") not in ACTIVATIONS:
+            found = f"{type(layer).__name__} {getattr(layer, 'activation', '')}".strip()
+            raise ExportError(f"C has no layer for {found}; use --format onnx or torchscript")
+        write(index, layer)
+        for value in layer.inputs:
+            found = re.fullmatch(r"policy->(image|hidden)\[(\d+)\]", self.places[value][0])
+            if found and self.last[value] == index:
+                self.used[found[1]][int(found[2])] = False
+
+    # ------------------------------------------------------------------------------------------------------ lines
+
+    def _observe(self) -> None:
+        normalizer, pointer, size = self.layers.normalizer, "observations", self.size
+        if self.layers.layers[0].kind == "ONE_HOT":
+            layer, pointer = f"&{self.name}_{self.network.names[0]}", "policy->inputs"
+            self.lines += [
+                "    for (int row = 0; row < rows; row++) {",
+                f"        for (int cell = 0, i = row * {size}; cell < {size}; cell++, i++) {{",
+                f"            policy->inputs[i] = puffernet_category({layer}, cell, (int64_t)observations[i]);",
+                *("        }", "    }"),
+            ]
+        elif self.layers.categories is None and (self.writer.observation_type != "float" or normalizer is not None):
+            pointer, number = "policy->seen", f"(float)observations[i]{self._scale(len(self.shapes[0]) == 1)}"
+            self.lines.append(f"    for (int i = 0; i < rows * {size}; i++) policy->seen[i] = {number};")
+        if normalizer is not None:
+            tables = f"{self.name}_observation_mean", f"{self.name}_observation_scale"
+            self._call("normalize", *tables, _number(normalizer.clip), pointer, size, "rows")
+        self.places[0] = pointer, size
+
+    def _scale(self, is_here: bool) -> str:
+        return f" / {_number(self.network.image_scale)}" if is_here and self.network.image_scale != 1.0 else ""
+
+    def _images(self, images: Iterable[int]) -> None:
+        (planes, height, width), channels = self.shapes[0], self.layers.shape[0]
+        area, are_planes = height * width, self.layers.categories is not None
+        pixel_type = f"{self.writer.type_name}Observation" if are_planes else "float"
+        pixel, table, (image, _) = f"pixels[channel * {area} + pixel]", self.name, self._take("image", planes * area)
+        lines = [f"{image}[pixel * {channels} + channel] = {pixel}{self._scale(True)};"]
+        if are_planes:
+            lines = [
+                f"int64_t first = {table}_first_planes[channel], last = {table}_first_planes[channel + 1] - 1;",
+                f"int64_t plane = first + (int64_t){pixel} - {table}_lowest[channel];",
+                "plane = plane < first ? first : plane > last ? last : plane;",
+                f"{image}[pixel * {planes} + plane] = 1.0f;",
+            ]
+        self.lines += [
+            "    for (int row = 0; row < rows; row++) {",
+            f"        const {pixel_type}* pixels = {self.places[0][0]} + row * {self.size};",
+            *([f"        memset({image}, 0, {planes * area} * sizeof(float));"] if are_planes else []),
+            f"        for (int pixel = 0; pixel < {area}; pixel++) {{",
+            f"            for (int channel = 0; channel < {channels}; channel++) {{",
+            *(f"                {line}" for line in lines),
+            *("            }", "        }"),
+        ]
+        self.places[0], self.indent, self.count = (image, planes), "        ", "1"
+        for index in images:
+            self._layer(index)
+        self.lines.append("    }")
+        self.indent, self.count = "    ", "rows"
+        self.places |= {value: (f"policy->{name}", self.rows[value]) for value, name in self.features.items()}
+
+    def _linear(self, index: int, layer: Layer) -> None:
+        place = self.places[layer.inputs[0]][: 1 if layer.kind == "ONE_HOT" else 2]
+        self._call(layer.kind.lower(), *self._products(index), *place, self._target(index + 1), self.count)
+
+    def _convolution(self, index: int, layer: Layer) -> None:
+        (value,), padding, number = layer.inputs, layer.padding, None
+        source, (channels, height, width) = self.places[value][0], self.shapes[value]
+        if padding:
+            channels = row_of((channels,)) if value else channels
+            padded, number = self._take("image", (height + 2 * padding) * (width + 2 * padding) * channels)
+            self._call("pad", source, height, width, channels, padding, padded)
+            source = padded
+        self._call("convolution", *self._products(index), source, self._target(index + 1))
+        if number is not None:
+            self.used["image"][number] = False
+
+    def _pool(self, index: int, layer: Layer) -> None:
+        channels, height, width = self.shapes[layer.inputs[0]]
+        sizes = height, width, row_of((channels,)), layer.size, layer.stride, layer.padding
+        flag, source = str(layer.is_largest).lower(), self.places[layer.inputs[0]][0]
+        self._call("pool", source, *sizes, flag, self._target(index + 1))
+
+    def _mingru(self, index: int, layer: Layer) -> None:
+        (value,), row = layer.inputs, self.rows[index + 1]
+        place, is_last = self.places[value], self.last[value] == index
+        if place[0].startswith("policy->hidden") and is_last and index + 1 not in self.kept:  # in its place
+            self.places[index + 1], self.places[value] = place, ("", 0)
+        else:
+            self._call("copy", *self._each(index, layer), self.count)
+        self.sizes["gates"] = max(self.sizes["gates"], 3 * row)
+        state = f"policy->{self.states[index][0]}[first]"
+        self._call("mingru", *self._products(index), self.places[index + 1][0], state, "policy->gates", self.count)
+
+    def _lstm(self, index: int, layer: Layer) -> None:
+        states, row = [f"policy->{state}[first]" for state in self.states[index]], self.rows[index + 1]
+        self.sizes["gates"] = max(self.sizes["gates"], {"LSTM": 4, "GRU": 6}[layer.kind] * row)
+        arguments = *self._products(index), *self.places[layer.inputs[0]], *states, "policy->gates", self.count
+        self._call(layer.kind.lower(), *arguments)
+        self.places[index + 1] = states[0], row
+
+    def _norm(self, index: int, layer: Layer) -> None:
+        tables = []
+        for name, tensor in zip(("weights", "bias"), layer.parameters(), strict=True):
+            tables.append("NULL" if tensor is None else f"{self.name}_{self.network.names[index]}_{name}")
+            self.tables += [] if tensor is None else _table(tables[-1], floats(tensor))
+        flags = _number(layer.epsilon), str(layer.is_centered).lower()
+        self._call("norm", *tables, *flags, *self._each(index, layer), self.count)
+
+    def _activation(self, index: int, layer: Layer) -> None:
+        self._call("copy", *self._each(index, layer), self.count)
+        target, row = self.places[index + 1]
+        self._call("activate", ACTIVATIONS[layer.activation], target, f"{self.count} * {row}")
+
+    def _affine(self, index: int, layer: Layer) -> None:
+        self._call("affine", *map(_number, layer.numbers), *self._each(index, layer), self.count)
+
+    def _add(self, index: int, layer: Layer) -> None:
+        function = {"ADD": "add", "MULTIPLY": "times"}[layer.kind]
+        source, row, *result = self._each(index, layer)
+        for value in layer.inputs[1:]:
+            self._call(function, source, row, *self.places[value], *result, self.count)
+            source, row = result[:2]
+
+    def _concatenate(self, index: int, layer: Layer) -> None:
+        (channels, *edges), first, target = self.shapes[index + 1], 0, self._target(index + 1)
+        for value, (begin, count) in zip(layer.inputs, layer.parts, strict=True):
+            (source, row), moved = self.places[value], f"{target} + {first}" if first else target
+            row = row_of(self.shapes[value][:1]) if edges else row  # then its pixels are the rows
+            source = f"{source} + {begin}" if begin else source
+            rows = edges[0] * edges[1] if edges else self.count
+            self._call("copy", source, row, moved, row_of((channels,)), count, rows)
+            first += count
+
+    _one_hot, _gru, _multiply = _linear, _lstm, _add
+
+    def _each(self, index: int, layer: Layer) -> tuple[str, int | str, str, int, int]:
+        # Source and target with their rows, and how many numbers of a row are computed one by one.
+        shape, row = self.shapes[index + 1], self.rows[index + 1]
+        return *self.places[layer.inputs[0]], self._target(index + 1), row, row if len(shape) == 3 else shape[0]
+
+    def _results(self) -> None:
+        for value, target in self.kept.items():
+            if self.places[value][0] != target:
+                self._call("copy", *self.places[value], target, self.rows[value], self.shapes[value][0], "rows")
+        value, place = self.layers.value, self.layers.value_place
+        result = f"policy->critic[row * {self.rows[value]}{f' + {place}' if place else ''}]"
+        if value == self.layers.decision:
+            result = f"policy->logits[first + row][{place}]"
+        self.lines.append(f"    for (int row = 0; row < rows; row++) policy->values[first + row] = {result};")
 
 
 def _comment(text: str) -> str:
@@ -294,25 +433,6 @@ def _call(function: str, arguments: Iterable[str], end: str = ");") -> Iterator[
             yield f"{line},"
             line = f"{' ' * (len(function) + 1)}{argument}"
     yield line + end
-
-
-def _products(layer: Layer) -> tuple[Linear | Convolution, ...]:
-    if isinstance(layer, MinGRU):
-        return (layer.gates,)
-    return (layer.input, layer.recurrent) if isinstance(layer, LSTM) else (layer,)
-
-
-def _states(layers: Iterable[Layer]) -> Iterator[tuple[str, tuple[int, int]]]:
-    for layer in layers:
-        if isinstance(layer, MinGRU):
-            yield layer.name, (layer.gates.outputs // 3, layer.gates.inputs)
-        elif isinstance(layer, LSTM):
-            sizes = layer.recurrent.outputs // 4, layer.recurrent.inputs
-            yield from ((layer.hidden_name, sizes), (layer.memory_name, sizes))
-
-
-def _num_images(network: CNetwork) -> int:
-    return sum(isinstance(layer, Convolution) for layer in network.layers)
 
 
 def _table(name: str, values: np.ndarray) -> Iterator[str]:

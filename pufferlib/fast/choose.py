@@ -40,7 +40,9 @@ from pufferlib.fast.graph_actor import GraphActor
 from pufferlib.fast.learners import CapturedLearner, DistributedLearner, KernelAdam, take_over
 from pufferlib.fast.policy_layers import PolicyWatch, find_layers
 from pufferlib.fast.row_wise import RowWise
-from pufferlib.fast.traced_layers import StepCode, UntracedError, trace
+from pufferlib.fast.step_code import StepCode
+from pufferlib.fast.traced_layers import trace
+from pufferlib.fast.traced_states import UntracedError
 from pufferlib.metrics.measures import Phases
 from pufferlib.models import LSTMWrapper, MinGRUWrapper
 from pufferlib.policy import NormalizedObservations
@@ -206,7 +208,8 @@ def choose_backend(
         device: of the policy.
         loss: the loss that is minimised.
     """
-    is_captured = device.type == "cuda" and config.cuda_graphs and not config.compile
+    is_nvidia = device.type == "cuda" and torch.version.cuda is not None
+    is_captured = is_nvidia and config.cuda_graphs and not config.compile
     reason = _why_torch(config, device, loss)
     row_wise, layers = None, None
     if reason is None:

@@ -190,7 +190,8 @@ class NetworkActor(Actor):
     @override
     def act(self, rows: slice, column: int) -> np.ndarray:
         rollout, segments = self.rollout, self._segments(rows)
-        states = [state[rows] for state in self.states.values()]
+        entries = self._network.layers.states_of(state[rows] for state in self.states.values())
+        states = [entry.contiguous() for entry in entries]
         stored = self._stored(rows, column)
         draw = torch.rand if self._network.action_dtype == torch.int32 else torch.randn
         noise = draw(len(stored), self._network.num_parts, generator=self._streams.ready(rows))
@@ -205,11 +206,15 @@ class NetworkActor(Actor):
             values=rollout.values[segments, column],
             stored=None if seen is None else stored,
         )
+        for entry, state in zip(entries, states, strict=True):
+            if state is not entry:  # but a part of an entry
+                entry.copy_(state)
         return actions.numpy()
 
     @override
     def value(self, rows: slice | np.ndarray, observations: Tensor) -> Tensor:
         states = [state[rows].clone() for state in self.states.values()]
+        states = [state.contiguous() for state in self._network.layers.states_of(states)]
         values = torch.empty(len(observations))
         self._network.value(observations, states, values)
         return values
@@ -229,11 +234,12 @@ class NetworkGradients(Gradients):
         # All of it at once, as the kernel works in small blocks anyway.
         self.clear()
         rollout, rows = self.rollout, minibatch.rows
+        states = [state.index_select(0, rows) for state in rollout.states.values()]
         inputs = NetworkBatch(
             segments=rows,
             actions=rollout.actions.index_select(0, rows),
             resets=minibatch.resets,
-            states=[state.index_select(0, rows) for state in rollout.states.values()],
+            states=[state.contiguous() for state in self.network.layers.states_of(states)],
             old_logprobs=rollout.logprobs.index_select(0, rows),
             old_values=minibatch.old_values,
             advantages=minibatch.advantages,

@@ -271,9 +271,10 @@ class BatchStep:
         rollout.actions.flatten(0, 1).index_copy_(0, self._step_index, self.actions)
         rollout.logprobs.view(-1).index_copy_(0, self._step_index, logprobs.float())
         rollout.values.view(-1).index_copy_(0, self._value_index, values.float().view(-1))
-        for name, value in state.items():  # last: what the policy returned may be views of its state
-            if value is not self.states[name]:
-                self.states[name].copy_(value)
+        # Last, as what the policy returned may be views of its state; copies, as entries may be views of others.
+        replaced = {name: value.clone() for name, value in state.items() if value is not self.states[name]}
+        for name, value in replaced.items():
+            self.states[name].copy_(value)
         self.column_index += rollout.segments
         self._step_index += 1
         self._value_index += 1

@@ -206,8 +206,7 @@ def _find_layers(policy: nn.Module) -> Layers | None:
     else:
         activation = policy.activation
     log_std = head.log_std if head.is_continuous else None
-    if log_std is not None and len(log_std) != sum(head.sizes):  # numbers beside choices
-        return None
+    are_numbers = log_std is not None and len(log_std) == sum(head.sizes)  # else there are choices, or both
     if not modules:
         return None
     cells = len(one_hot.lowest) if shape is None and one_hot is not None else 0
@@ -219,7 +218,7 @@ def _find_layers(policy: nn.Module) -> Layers | None:
     return Layers(
         layers=layers,
         shape=shape or (cells or first,),
-        parts=head.sizes if log_std is None else [1] * len(log_std),
+        parts=[1] * len(log_std) if are_numbers else head.sizes,
         decision=len(layers),
         value=len(layers),
         value_place=sum(head.sizes),

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import ast
 import functools
-import inspect
 import linecache
 import math
+import operator
 from collections.abc import Callable, Iterator
 from types import CodeType, FunctionType
 from typing import Any
@@ -25,7 +25,7 @@ from torch.nn import functional
 import pufferlib.pytorch
 from pufferlib.emulation import tensors
 from pufferlib.fast.policy_layers import are_as_written, is_altered, surroundings
-from pufferlib.models import ActionHead, Continuous, Convolutional, Default, LSTMWrapper, MinGRUWrapper
+from pufferlib.models import ActionHead, Continuous, Convolutional, Default, LSTMWrapper, MinGRUWrapper, recur
 from pufferlib.policy import NormalizedObservations, OneHot, OneHotPlanes
 from pufferlib.spaces import Layout
 
@@ -96,7 +96,7 @@ class _Reader:
         self.policy = policy
         self.facts: list[tuple[Callable[[], Any], Any]] = []
         self.mixes: str | None = None  # what mixes rows in a tensor of too few dimensions
-        self._read: set[tuple[int, str]] = set()
+        self._read: set[tuple[int, str, type | None]] = set()
 
     def read(self) -> None:
         modules = list(self.policy.modules())
@@ -128,19 +128,28 @@ class _Reader:
             if hasattr(kind, name) and getattr(kind, name) is not nn.Module.forward:
                 self.read_method(module, name)
 
-    def read_method(self, module: nn.Module, name: str) -> None:
-        # Reads a method once, and the methods that it calls.
-        if (id(module), name) in self._read:
+    def read_method(self, module: nn.Module, name: str, above: type | None = None) -> None:
+        # Reads a method once, and the methods that it calls; `super()` of a class above which it stands.
+        if (id(module), name, above) in self._read:
             return
-        self._read.add((id(module), name))
+        self._read.add((id(module), name, above))
+        kinds = type(module).__mro__
+
+        def look() -> Any:
+            return next((vars(kind)[name] for kind in kinds[first:] if name in vars(kind)), None)
+
+        first = 0 if above is None else kinds.index(above) + 1
+        function = look()
+        self.rely(look)
         if name not in _FORWARDS and hasattr(nn.Module, name):
             raise _UnclearError(f"{type(module).__name__} calls its {name}()")
-        function = inspect.getattr_static(type(module), name, None)
-        is_plain = isinstance(function, FunctionType) and name not in vars(module) and function.__closure__ is None
+        if any(vars(kind).get(name) is function for kind in _POLICIES) and are_as_written(_POLICIES):
+            return
+        is_plain = isinstance(function, FunctionType) and name not in vars(module)
+        is_plain = is_plain and function.__code__.co_freevars in ((), ("__class__",))
         node = _definition(function.__code__) if is_plain else None
         if node is None:
             raise _UnclearError(f"{type(module).__name__}.{name} cannot be read")
-        self.rely(functools.partial(getattr, type(module), name, None))
         self.rely(functools.partial(vars(module).get, name))
         _Method(self, module, function, node).read()
 
@@ -173,18 +182,25 @@ class _Method:
     def read(self) -> None:
         defaults = self.function.__defaults__ or ()
         self._require(self._is_simple and all(map(_is_number, defaults)), self.node)
-        for statement in self.node.body:
-            self._statement(statement)
+        self._statements(self.node.body)
+
+    def _statements(self, body: list[ast.stmt]) -> None:
+        for statement in body:
+            if isinstance(statement, ast.If):
+                chosen = statement.body if self._truth(statement.test) else statement.orelse
+                self._statements(chosen)
+                if any(isinstance(each, ast.Return) for each in chosen):
+                    return
+            else:
+                self._statement(statement)
 
     def _statement(self, statement: ast.stmt) -> None:
         if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant):  # a docstring
             return
         if isinstance(statement, ast.For):
-            self._require(not statement.orelse, statement)
+            self._require(not statement.orelse and ast.Return not in map(type, ast.walk(statement)), statement)
             for _ in self._each_module(statement.target, statement.iter):
-                for part in statement.body:
-                    self._require(not isinstance(part, ast.Return), part)
-                    self._statement(part)
+                self._statements(statement.body)
             return
         self._require(isinstance(statement, (ast.Assign, ast.Return)) and statement.value is not None, statement)
         targets = statement.targets if isinstance(statement, ast.Assign) else ()
@@ -219,6 +235,37 @@ class _Method:
     def _may_mix(self, node: ast.AST) -> None:
         text = f"{self.function.__qualname__} has `{ast.unparse(node).splitlines()[0]}`"
         self.reader.mixes = self.reader.mixes or text
+
+    def _truth(self, test: ast.expr) -> bool:
+        # Of a test that asks for what the module keeps, and not for what it computes.
+        if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+            return not self._truth(test.operand)
+        if isinstance(test, ast.BoolOp):
+            are_any = isinstance(test.op, ast.Or)
+            return any(map(self._truth, test.values)) if are_any else all(map(self._truth, test.values))
+        is_compared = isinstance(test, ast.Compare) and isinstance(test.comparators[-1], ast.Constant)
+        kept = test.left if is_compared else test
+        is_own = isinstance(kept, ast.Attribute) and isinstance(kept.value, ast.Name) and kept.value.id == self._self
+        self._require(is_own, test)
+        own = vars(self.module)
+        spaces = own, own["_parameters"], own["_buffers"], own["_modules"], *map(vars, type(self.module).__mro__)
+
+        def look() -> Any:
+            return next((space[kept.attr] for space in spaces if kept.attr in space), None)
+
+        found = look()
+        self.reader.rely(look)
+        is_plain = _is_number(found) or isinstance(found, str)
+        self._require(not hasattr(type(found), "__get__"), test)
+        if not is_compared:
+            has_own_truth = hasattr(type(found), "__bool__") or hasattr(type(found), "__len__")
+            self._require(is_plain or not has_own_truth, test)
+            return bool(found)
+        operators = {ast.Is: operator.is_, ast.IsNot: operator.is_not}
+        if is_plain:
+            operators |= {ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Lt: operator.lt, ast.Gt: operator.gt}
+        self._require(len(test.ops) == 1 and type(test.ops[0]) in operators, test)
+        return operators[type(test.ops[0])](found, test.comparators[0].value)
 
     def _require(self, is_plain: bool, node: ast.AST) -> None:
         if not is_plain:
@@ -257,6 +304,8 @@ class _Method:
         elif isinstance(node, ast.Attribute) and node.attr == "values":
             self._require(_is_maximum(node.value), node)
             self._value(node.value)
+        elif isinstance(node, ast.IfExp):
+            self._value(node.body if self._truth(node.test) else node.orelse)
         elif isinstance(node, ast.Attribute):
             self._require(self._is_kept_number(node), node)
         elif isinstance(node, ast.Subscript) and (self._part(node) is not None or self._is_size(node)):
@@ -316,19 +365,25 @@ class _Method:
         return getattr(owner, node.attr, None) if is_of_torch else None
 
     def _call(self, node: ast.Call) -> None:
-        called, found = node.func, self._object(node.func)
+        called, found, arguments = node.func, self._object(node.func), node.args
         if any(found is each for each in _NATIVIZE):
-            self._require(len(node.args) == 2 and not node.keywords and isinstance(node.args[1], ast.Attribute), node)
-            self._require(self._object(node.args[1].value) is self.module, node)
-            self.reader.rely(functools.partial(getattr, self.module, node.args[1].attr, None))
-            return self._value(node.args[0])
+            self._require(len(arguments) == 2 and not node.keywords and isinstance(arguments[1], ast.Attribute), node)
+            self._require(self._object(arguments[1].value) is self.module, node)
+            self.reader.rely(functools.partial(getattr, self.module, arguments[1].attr, None))
+            return self._value(arguments[0])
         if ast.unparse(node) in ("float('-inf')", "float('inf')"):
             return None
         is_module = isinstance(found, nn.Module) and found is not self.module
-        if not is_module and found is not Normal:
+        if found is recur:
+            self._require(bool(arguments) and isinstance(self._object(arguments[0]), nn.RNNCellBase), node)
+            arguments = arguments[1:]
+        elif not is_module and found is not Normal:
             self._require(isinstance(called, ast.Attribute), node)
             owner = self._object(called.value)
-            if owner is self.module:
+            if ast.unparse(called.value) == "super()":
+                (above,) = self.function.__closure__ or ()
+                self.reader.read_method(self.module, called.attr, above.cell_contents)
+            elif owner is self.module:
                 self.reader.read_method(self.module, called.attr)
             elif owner is torch or owner is functional:
                 self._require(_is_function(called.attr, node) or self._works_along(called.attr, node, 1), node)
@@ -340,7 +395,7 @@ class _Method:
                     return self._require(self._keeps_rows(node.args) and not node.keywords, node)
                 self._require(_is_method(called.attr, node) or self._works_along(called.attr, node, 0), node)
         self._require(all(keyword.arg is not None for keyword in node.keywords), node)
-        for argument in (*node.args, *(keyword.value for keyword in node.keywords)):
+        for argument in (*arguments, *(keyword.value for keyword in node.keywords)):
             self._value(argument)
 
     def _works_along(self, name: str, node: ast.Call, tensors: int) -> bool:

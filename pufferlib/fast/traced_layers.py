@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import math
 import operator
+import sys
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -21,10 +23,10 @@ from torch.nn import functional
 
 from pufferlib import emulation, pytorch
 from pufferlib.emulation import tensors
-from pufferlib.extensions import LSTM, Convolution, Layers, Linear, Network, NetworkBatch, Normalizer
+from pufferlib.extensions import Convolution, Layers, Linear, Normalizer
+from pufferlib.extensions.cpu_library import CONSTANTS
 from pufferlib.extensions.network import OBSERVATION_DTYPES
 from pufferlib.extensions.network_layers import (
-    GRU,
     Activation,
     Add,
     Affine,
@@ -41,17 +43,14 @@ from pufferlib.extensions.network_layers import (
     Scale,
     Shape,
 )
-from pufferlib.fast.policy_layers import are_as_written, is_altered, recurrent_layer, surroundings
+from pufferlib.fast.compared_layers import compare
+from pufferlib.fast.policy_layers import recurrent_layer
+from pufferlib.fast.traced_states import SharedCellError, StepStates, TracedState, UntracedError
 from pufferlib.metrics.finished_episodes import EPSILON
-from pufferlib.models import LSTMWrapper, MinGRUWrapper
-from pufferlib.policy import Logits, NormalizedObservations, training_forward
-from pufferlib.ppo.losses import ppo_loss
+from pufferlib.models import ActionHead, LSTMWrapper, MinGRUWrapper
+from pufferlib.policy import NormalizedObservations
 from pufferlib.ppo.rollout import Rollout
-from pufferlib.ppo.sampling import sample_logits
 from pufferlib.spaces import Layout, Leaf, map_structure
-
-TOLERANCE = 1e-4
-"""Of the largest number of a result: how far the kernel's may be from the policy's."""
 
 _MODULES = {
     **{nn.ReLU: "relu", nn.Tanh: "tanh", nn.Sigmoid: "sigmoid", nn.SiLU: "silu"},
@@ -78,10 +77,6 @@ _COMPARISONS = {
 _ARITHMETIC = {operator.add, operator.sub, operator.mul, operator.neg, torch.add, torch.sub, torch.mul}
 _OF_NUMBERS = {math.sqrt, operator.pow, operator.mul, operator.truediv, operator.floordiv, operator.sub, operator.add}
 _REDUCTIONS = {torch.mean: "mean", torch.sum: "sum", torch.max: "max", torch.amax: "amax"}
-
-
-class UntracedError(Exception):
-    """Its text says which operation the kernel does not know, and where it stands."""
 
 
 @dataclass(frozen=True)
@@ -140,41 +135,22 @@ class _Rows:
 ROWS = _Rows()
 
 
-def state_of(name: str) -> Tensor:
-    """Stands for an entry of the recurrent state in a graph; it is never called."""
-    raise NotImplementedError(name)
-
-
-@dataclass(frozen=True)
-class _State:
-    # An entry of the recurrent state: as it was before the step, or as a layer leaves it.
-    name: str
-    layer: int = -1  # which leaves it
-
-
-class _States(dict):
-    # The recurrent state of a policy while it is traced: entries are what the policy puts there, or stand for those
-    # before the step.
-
-    def __init__(self, tracer: fx.Tracer, names: Sequence[str]):
-        super().__init__()
-        self._tracer, self._names = tracer, names
-
-    def __missing__(self, name: str) -> fx.Proxy:
-        if name not in self._names:
-            raise KeyError(name)
-        return self._tracer.create_proxy("call_function", state_of, (name,), {})
-
-
 class _Tracer(fx.Tracer):
     # Normal distributions of proxies are made without a look at their numbers, and may be returned.
 
-    record_stack_traces = True
     proxy_buffer_attributes = True
 
     def __init__(self) -> None:
         super().__init__(autowrap_functions=(tensors.nativize, pytorch.nativize_tensor))
         self._autowrap_search += emulation, tensors, pytorch  # where they may be called as an attribute
+
+    def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
+        return type(m) is ActionHead or super().is_leaf_module(m, module_qualified_name)
+
+    def create_node(self, *arguments: Any, **keywords: Any) -> fx.Node:
+        node = super().create_node(*arguments, **keywords)
+        node.meta["place"] = _place()
+        return node
 
     def create_arg(self, a: Any) -> Any:
         if isinstance(a, Layout):
@@ -182,39 +158,6 @@ class _Tracer(fx.Tracer):
         if isinstance(a, Normal):
             return self.create_node("call_function", Normal, (self.create_arg(a.loc), self.create_arg(a.scale)), {})
         return super().create_arg(a)
-
-
-class StepCode:
-    """What a recurrent policy's step was traced by: its classes and the numbers that its modules keep.
-
-    RowWise cannot read such a policy, whose `forward` is a loop over steps. Tracing shows that the step keeps nothing;
-    the comparison shows that it draws nothing, and that the loop computes the same.
-
-    Attributes:
-        reason: why it is not traced; None where it may be.
-    """
-
-    def __init__(self, policy: nn.Module):
-        self._policy = policy
-        self._facts = self._look()
-        is_altered_anywhere = any(map(is_altered, (*policy.modules(), *policy.parameters())))
-        is_as_written = are_as_written(kind for kind in map(type, policy.modules()) if not _is_own(kind))
-        self.reason = None
-        if surroundings() or is_altered_anywhere or not is_as_written:
-            self.reason = "torch or a part has hooks or replaced methods"
-
-    def has_changed(self) -> bool:
-        """Whether a class of the policy or a number that a module keeps is another one."""
-        return self._look() != self._facts
-
-    def _look(self) -> list[dict[str, Any]]:
-        modules = list(self._policy.modules())
-        numbers = [{k: v for k, v in vars(part).items() if type(v) in (bool, int, float, str)} for part in modules]
-        return [*numbers, *(dict(vars(kind)) for kind in map(type, modules) if _is_own(kind))]
-
-
-def _is_own(kind: type) -> bool:
-    return not kind.__module__.startswith(("torch.", "pufferlib."))
 
 
 def trace(policy: nn.Module, rollout: Rollout) -> Layers:
@@ -227,64 +170,82 @@ def trace(policy: nn.Module, rollout: Rollout) -> Layers:
     Raises:
         UntracedError: if it has an operation that the kernel does not know, or the kernel's results differ.
     """
-    normalizer, inner, recurrent = None, policy, ()
+    normalizer, inner = None, policy
     if type(inner) is NormalizedObservations:
         normalizer = Normalizer(inner.mean, inner.variance, EPSILON, inner.clip)
         inner = inner.policy
     own = inner.policy if type(inner) in (MinGRUWrapper, LSTMWrapper) else inner
     if type(own).__module__.startswith("pufferlib."):  # else its layers would have been found
         raise UntracedError("has parts, hooks or methods that the kernel does not know")
-    observations = rollout.observations
-    calls = _Calls(tuple(observations.shape[2:]), observations.dtype, normalizer is not None)
-    if type(inner) in (MinGRUWrapper, LSTMWrapper):
-        recurrent = inner.layers if type(inner) is MinGRUWrapper else inner.cells
-        hidden = calls.follow(inner.policy, "encode_observations", calls.observation)
-        outputs = calls.follow(inner.policy, "decode_actions", calls.recur(hidden, recurrent))
-    elif hasattr(inner, "initial_state"):
-        names = list(rollout.states)
-        outputs = calls.follow(inner, "forward_eval", calls.observation, names)
-        if list(calls.state_names()) != names:
-            raise UntracedError("has entries of its state in another order than its layers")
-    else:
-        outputs = calls.follow(inner, "forward", calls.observation)
-    layers = calls.finish(outputs, normalizer)
+    own_states = rollout.states if hasattr(inner, "forward_eval") and inner is own else {}
+    given = tuple(rollout.observations.shape[2:]), rollout.observations.dtype, normalizer is not None, own_states
+    calls = _Calls(*given, are_cells_layers=True)
+    try:
+        layers = _follow(inner, calls, normalizer)
+        is_shared = not layers.fit()
+    except SharedCellError:
+        is_shared = True
+    if is_shared and own_states:
+        calls = _Calls(*given, are_cells_layers=False)
+        layers = _follow(inner, calls, normalizer)
     trained = {id(parameter) for parameter in policy.parameters() if parameter.requires_grad}
     layers = replace(layers, constants=[tensor for tensor in layers.tensors() if id(tensor) not in trained])
     if not layers.parameters():
         raise UntracedError("has no parameter that is trained")
+    if len(layers.layers) > CONSTANTS["NETWORK_MAX_LAYERS"]:
+        raise UntracedError(f"has {len(layers.layers)} layers, more than {CONSTANTS['NETWORK_MAX_LAYERS']}")
     if not layers.fit():
         raise UntracedError("has layers that are not of the sizes and types that the kernel takes")
     try:
-        _compare(policy, layers, rollout, calls.counts)
+        compare(policy, layers, rollout, calls.counts)
     except (LookupError, RuntimeError, TypeError, ValueError) as error:
         raise UntracedError(f"cannot be compared with the kernel: {str(error).splitlines()[0]}") from error
     return layers
 
 
-class _Calls:
+def _follow(inner: nn.Module, calls: _Calls, normalizer: Normalizer | None) -> Layers:
+    if type(inner) in (MinGRUWrapper, LSTMWrapper):
+        recurrent = inner.layers if type(inner) is MinGRUWrapper else inner.cells
+        hidden = calls.follow(inner.policy, "encode_observations", calls.observation)
+        outputs = calls.follow(inner.policy, "decode_actions", calls.recur(hidden, recurrent))
+    else:
+        name = "forward_eval" if hasattr(inner, "forward_eval") else "forward"
+        outputs = calls.follow(inner, name, calls.observation)
+    return calls.finish(outputs, normalizer)
+
+
+class _Calls(StepStates):
     # The layers of all calls of a policy, one after the other.
 
-    def __init__(self, shape: Shape, dtype: torch.dtype, is_normalized: bool):
+    def __init__(
+        self,
+        shape: Shape,
+        dtype: torch.dtype,
+        is_normalized: bool,
+        states: Mapping[str, Tensor],
+        are_cells_layers: bool,
+    ):
+        super().__init__(states, are_cells_layers)
         self.dtype, self.is_normalized = dtype, is_normalized
         self.layers: list[Layer] = []
         self.shapes: list[Shape] = [shape if len(shape) == 3 else (math.prod(shape),)]  # as the layers have them
         self.observation = _Value(0, shape, is_whole=not (dtype.is_floating_point or is_normalized))
         self._seen: set[bool] = set()  # whether readers of the observation want it divided
         self.place = ""
-        self._names: dict[tuple[int, int], str] = {}  # of the states of layers
         self._is_only_user = True  # whether what the operation reads is a layer's result that nothing else reads
-        self._layout: Layout | None = None  # of observations that are packed in bytes
+        self._packed: Layout | None = None  # of observations that are packed in bytes
         self._arranged: dict[tuple[int, Shape], _Value] = {}  # values with their numbers in another order in memory
         self.counts: dict[int, int] = {}  # numbers of the observation that are categories, and how many there are
 
-    def follow(self, module: nn.Module, name: str, given: _Value, states: Sequence[str] = ()) -> Any:
+    def follow(self, module: nn.Module, name: str, given: _Value) -> Any:
         """The results of a method for a value, which may read and replace entries of a recurrent state."""
         tracer = _Tracer()
         tracer.traced_func_name = name
         function = getattr(type(module), name)
         others = {each: None for each in function.__code__.co_varnames[2 : function.__code__.co_argcount]}
-        if states:
-            others = {each: _States(tracer, states) for each in others}
+        state = TracedState(tracer, self._entries)
+        if self._entries:
+            others = dict.fromkeys(others, state)
         validates = torch.distributions.Distribution._validate_args
         torch.distributions.Distribution.set_default_validate_args(False)
         kept = [dict(vars(part)) for part in module.modules()]
@@ -300,36 +261,28 @@ class _Calls:
         if [dict(vars(part)) for part in module.modules()] != kept:
             raise UntracedError("keeps something in a call")
         results: dict[fx.Node, Any] = {}
+        left = {name: getattr(value, "node", None) for name, value in state.items()}
         makers: list[fx.Node] = []  # of the last layer
         for node in graph.nodes:
-            self.place = _place(node)
-            self._is_only_user = node.all_input_nodes == makers and len(makers[0].users) == 1 if makers else False
+            self.place = node.meta["place"]
+            are_makers = bool(makers) and node.all_input_nodes == makers
+            self._is_only_user = are_makers and len(makers[0].users) == 1 and makers[0] not in left.values()
             if node.op == "placeholder":
                 results[node] = given if not any(each.op == "placeholder" for each in results) else None
                 continue
             arguments = fx.map_arg(node.args, results.__getitem__)
             keywords = fx.map_arg(node.kwargs, results.__getitem__)
-            if node.op == "output":
-                for state in states:
-                    self._check_state(state, others, results)
-                return arguments[0]
             before = len(self.layers)
             try:
-                results[node] = getattr(self, f"_{node.op}")(node.target, arguments, keywords, module)
+                if node.op == "output":
+                    self.leave({name: results.get(each) for name, each in left.items()})
+                    return arguments[0]
+                results[node] = self.operate(node.op, node.target, arguments, keywords, module)
             except (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
                 name = getattr(node.target, "__name__", node.target)
                 raise UntracedError(f"has {name} in a form that the kernel does not know{self.place}") from error
             makers = [node] if len(self.layers) > before else makers
         raise UntracedError("returns nothing")
-
-    def _check_state(self, name: str, others: dict[str, _States], results: dict[fx.Node, Any]) -> None:
-        # Whether an entry is replaced by what the layer that read it left.
-        (state,) = others.values()
-        found = results[state[name].node] if name in state else None
-        if isinstance(found, _Value) and found.index > 0 and self.layers[found.index - 1].num_states:
-            found = _State(self._names.get((found.index, 0), ""), found.index)
-        if not isinstance(found, _State) or found.layer < 0 or found.name != name:
-            raise UntracedError(f"leaves something else than a layer's state in state[{name!r}]")
 
     def finish(self, outputs: Any, normalizer: Normalizer | None) -> Layers:
         """The layers, of which `outputs` are the logits and the values."""
@@ -354,47 +307,33 @@ class _Calls:
         if decision.index == 0 or value.index == 0:
             raise UntracedError("returns its observation")
         value, fields = self._row(value), None
-        if self._layout is not None:
-            places = [(_dtype(leaf), leaf.offset, math.prod(leaf.shape)) for leaf in self._layout.leaves]
-            fields = Fields(places, math.prod(self._layout.row_space.shape))
-        places = self._prune({decision.index, value.index})
+        if self._packed is not None:
+            places = [(_dtype(leaf), leaf.offset, math.prod(leaf.shape)) for leaf in self._packed.leaves]
+            fields = Fields(places, math.prod(self._packed.row_space.shape))
         return Layers(
             self.layers,
             self.shapes[0],
             parts,
-            decision=places[decision.index],
-            value=places[value.index],
+            decision=decision.index,
+            value=value.index,
             value_place=0,
             log_std=log_std,
             normalizer=normalizer,
             divides_bytes=self._seen == {True},
             fields=fields,
-        )
-
-    def _prune(self, read: set[int]) -> dict[int, int]:
-        # Leaves out layers that nothing reads; returns the new numbers of values.
-        for index, layer in reversed(list(enumerate(self.layers, 1))):
-            read |= set(layer.inputs) if index in read or layer.num_states else set()
-        kept = [i for i, layer in enumerate(self.layers, 1) if i in read or layer.num_states]
-        places = {0: 0, **{index: place for place, index in enumerate(kept, 1)}}
-        layers = [self.layers[index - 1] for index in kept]
-        self.layers = [replace(each, inputs=tuple(places[value] for value in each.inputs)) for each in layers]
-        return places
+            state_places=self.state_places(),
+        ).in_loops()
 
     def recur(self, value: Any, modules: Sequence[nn.Module]) -> _Value:
         """Recurrent layers of the library's wrappers."""
         if not isinstance(value, _Value) or len(value.shape) != 1:
             raise UntracedError("encodes observations as something else than one row of numbers")
         for module in modules:
-            layer = recurrent_layer(module, self._read(value))
+            layer = recurrent_layer(module, self._read(self._row(value)))
             if layer is None:
                 raise UntracedError(f"has {type(module).__name__} for a recurrent layer")
             value = self._add(layer)
         return value
-
-    def state_names(self) -> Iterable[str]:
-        """Those of the layers' states, in their order."""
-        return self._names.values()
 
     # ------------------------------------------------------------------------------------------------------ layers
 
@@ -408,7 +347,7 @@ class _Calls:
 
     def _read(self, value: _Value) -> int:
         if value.index == 0:
-            if self._layout is not None:
+            if self._packed is not None:
                 self._refuse(BYTES)
             self._seen.add(value.divided)
             if len(self._seen) > 1:
@@ -526,21 +465,8 @@ class _Calls:
     def _get_attr(self, target: str, arguments: tuple, keywords: dict, module: nn.Module) -> Any:
         return _Deviation(operator.attrgetter(target)(module))
 
-    def _cell(self, cell: nn.Module, value: Any, state: Any) -> Any:
-        kind, entries = LSTM if type(cell) is nn.LSTMCell else GRU, state if isinstance(state, tuple) else (state,)
-        names = [entry.name for entry in entries if isinstance(entry, _State) and entry.layer < 0]
-        is_row = isinstance(value, _Value) and len(value.shape) == 1
-        if not is_row or len(names) != kind.num_states or not set(names).isdisjoint(self._names.values()):
-            self._refuse(f"{type(cell).__name__} on something else than a row and entries of the state")
-        index = self._elementwise(self._row(value))
-        found = self._add(kind((index,), cell.weight_ih, cell.weight_hh, cell.bias_ih, cell.bias_hh))
-        self._names.update({(found.index, place): name for place, name in enumerate(names)})
-        return found if kind is GRU else (found, _State(names[1], found.index))
-
     def _call_module(self, target: str, arguments: tuple, keywords: dict, module: nn.Module) -> Any:
         found, (value, *others) = module.get_submodule(target), arguments
-        if type(found) in (nn.LSTMCell, nn.GRUCell) and len(others) == 1 and not keywords:
-            return self._cell(found, value, *others)
         if type(found) is nn.Embedding:
             if found.padding_idx is not None or found.scale_grad_by_freq or found.sparse:
                 self._refuse("Embedding with other settings than its defaults")
@@ -556,6 +482,8 @@ class _Calls:
             return value
         if kind is nn.Linear:
             return self._linear(value, found.weight, found.bias)
+        if kind is ActionHead:
+            return self._decide(found, value)
         if kind in _MODULES:
             name = _MODULES[kind]
             if any(getattr(found, key) != expected for key, expected in _DEFAULTS.get(name, {}).items()):
@@ -574,6 +502,16 @@ class _Calls:
         if kind in (nn.MaxPool2d, nn.AvgPool2d):
             return self._pool(value, found)
         return self._refuse(f"{kind.__name__} as `{target}`, which the kernel does not know,")
+
+    def _decide(self, head: ActionHead, value: _Value) -> tuple[Any, _Value]:
+        if head.is_continuous and (head.is_joint or not all(head._are_numbers)):
+            self._refuse("ActionHead of numbers and choices")
+        output = self._linear(value, head.linear.weight, head.linear.bias)
+        *parts, last = self._split("split", output, [[*head.sizes, 1], -1], {})
+        last = replace(last, shape=last.shape[:-1])
+        if head.is_continuous:
+            return (parts[0], _Deviation(head.log_std, True)), last
+        return tuple(parts) if head.is_joint else parts[0], last
 
     def _image(self, value: _Value) -> _Value:
         shape = value.shape if len(value.shape) != 2 else (value.shape[0], 1, value.shape[1])
@@ -663,18 +601,18 @@ class _Calls:
             return value
         if layout.is_bytes:
             unknown = [leaf.name for leaf in layout.leaves if _dtype(leaf) not in OBSERVATION_DTYPES]
-            if unknown or (self._seen and self._layout is None):
+            if unknown or (self._seen and self._packed is None):
                 self._refuse(
                     f"the part {', '.join(unknown)} of a type that the kernel does not read" if unknown else BYTES
                 )
-            self._layout, self.shapes[0] = layout, (sum(math.prod(leaf.shape) for leaf in layout.leaves),)
+            self._packed, self.shapes[0] = layout, (sum(math.prod(leaf.shape) for leaf in layout.leaves),)
         firsts, first = {}, 0
         for leaf in layout.leaves:
             firsts[leaf.path], first = first, first + math.prod(leaf.shape)
         return map_structure(lambda leaf: self._part(leaf, firsts[leaf.path]), layout.structure)
 
     def _part(self, leaf: Leaf, first: int) -> Any:
-        index = 0 if self._layout is not None else self._read(_Value(0, self.shapes[0]))
+        index = 0 if self._packed is not None else self._read(_Value(0, self.shapes[0]))
         found = self._add(Concatenate((index,), ((first, math.prod(leaf.shape)),)), leaf.shape)
         if leaf.dtype == bool:
             self.counts.update(dict.fromkeys(range(first, first + math.prod(leaf.shape)), 2))
@@ -796,8 +734,6 @@ class _Calls:
             return self._scaled_attention(*arguments, **keywords)
         if target in _REDUCTIONS and isinstance(arguments[0], _Value):
             return self._reduce(_REDUCTIONS[target], arguments[0], arguments[1:], keywords)
-        if target is state_of:
-            return _State(*arguments)
         if target is Normal:
             mean, deviation = arguments
             if isinstance(mean, _Value) and isinstance(deviation, _Deviation) and len(mean.shape) == 1:
@@ -934,7 +870,7 @@ class _Calls:
         if isinstance(value, _Turned) and target == "contiguous":
             return value
         if isinstance(value, _Integers):
-            is_kept = not self.dtype.is_floating_point or self._layout is not None
+            is_kept = not self.dtype.is_floating_point or self._packed is not None
             if target == "float":
                 return value.value if is_kept else self._refuse("numbers without what stands behind the point")
             if target in ("long", "int", "contiguous"):
@@ -984,7 +920,7 @@ class _Calls:
         if not all(type(size) is int for size in shape) or math.prod(shape) != math.prod(value.shape):
             self._refuse(f"the method {target} with a shape that the kernel does not know")
         is_first = value.index == 0 and not any(0 in layer.inputs for layer in self.layers)
-        if is_first and len(shape) == 3 and self._layout is None:
+        if is_first and len(shape) == 3 and self._packed is None:
             self.shapes[0] = shape
         return replace(value, shape=shape)
 
@@ -1006,95 +942,12 @@ def _dtype(leaf: Leaf) -> torch.dtype:
     return torch.uint8 if leaf.dtype == bool else getattr(torch, leaf.dtype.name)
 
 
-def _place(node: fx.Node) -> str:
-    # The line of the user's code, where it is known.
-    frames = [line.strip() for line in (node.stack_trace or "").splitlines() if line.strip().startswith("File")]
-    own = [line for line in frames if "/torch/" not in line]
-    if not own:
-        return ""
-    path, line, *_ = own[-1].removeprefix("File ").split(", ")
-    return f" ({path.strip(chr(34)).rsplit('/', 1)[-1]}, {line})"
-
-
-# ---------------------------------------------------------------------------------------------------------- comparing
-
-
-def _compare(policy: nn.Module, layers: Layers, rollout: Rollout, counts: dict[int, int]) -> None:
-    generator = torch.Generator().manual_seed(0)
-    count, steps = 12, 1 if layers.num_states == 0 else 3
-    seen = _draw_observations(layers, rollout.observations, counts, (count, steps), generator)
-    resets = torch.rand(count, steps, generator=generator) < 0.3
-    states = [torch.randn(count, size, generator=generator) for size in layers.state_sizes()]
-    with torch.enable_grad():
-        logits, values = _call(policy, layers, seen, states, resets, rollout)
-        actions = _draw(layers, (count, steps), generator)
-        _, logprobs, entropy = sample_logits(logits, action=actions.view(*_action_shape(actions, layers)))
-        logprobs, values, entropy = (tensor.float().view(count, steps) for tensor in (logprobs, values, entropy))
-        noise = [0.3 * torch.randn(count, steps, generator=generator) for _ in range(4)]
-        old = [logprobs.detach() + 0.1 * noise[0], values.detach() + noise[1], noise[2], noise[3]]
-        coefficients = {"clip_coef": 0.2, "vf_clip_coef": 10.0, "vf_coef": 0.5, "ent_coef": 0.01}
-        loss = ppo_loss(logprobs, values, entropy, *old, None, **coefficients)
-        parameters = layers.parameters()
-        expected = torch.autograd.grad(loss.total, parameters, allow_unused=True)
-    batch = NetworkBatch(torch.arange(count), actions, resets, states, *old, None)
-    learned = Network(layers).learn(seen, batch, **coefficients)
-    _check_close("values", learned.values, values.detach())
-    _check_close("log-probabilities", learned.ratios.log(), (logprobs.detach() - old[0]))
-    for parameter, found, gradient in zip(parameters, learned.gradients, expected, strict=True):
-        name = next(name for name, each in policy.named_parameters() if each is parameter)
-        _check_close(f"gradient of {name}", found, torch.zeros_like(found) if gradient is None else gradient)
-
-
-def _call(
-    policy: nn.Module, layers: Layers, seen: Tensor, states: list[Tensor], resets: Tensor, rollout: Rollout
-) -> tuple[Logits, Tensor]:
-    if not layers.num_states:
-        return training_forward(policy, policy)(seen.flatten(0, 1), {})
-    state = dict(zip(rollout.states, [each.clone() for each in states], strict=True))
-    return policy(seen, {**state, "resets": resets})
-
-
-def _draw_observations(
-    layers: Layers, like: Tensor, counts: dict[int, int], rows: tuple[int, int], generator: torch.Generator
-) -> Tensor:
-    # Any numbers, but for the columns of categories, of which there are `counts`.
-    fields = layers.fields or Fields([(like.dtype, 0, layers.numbers)], 0)
-    parts = [_numbers(dtype, (*rows, count), generator) for dtype, _, count in fields.places]
-    numbers = torch.cat(parts, -1)
-    for column, count in counts.items():
-        numbers[..., column] = torch.randint(0, count, rows, generator=generator).float()
-    if layers.fields is None:
-        return numbers.to(like.dtype).view(*rows, *like.shape[2:])
-    seen = torch.zeros(*rows, fields.row_bytes, dtype=torch.uint8)
-    for part, (dtype, first, count) in zip(numbers.split([p.shape[-1] for p in parts], -1), fields.places, strict=True):
-        seen[..., first : first + count * dtype.itemsize] = part.to(dtype).contiguous().view(torch.uint8)
-    return seen
-
-
-def _numbers(dtype: torch.dtype, shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
-    if dtype.is_floating_point:
-        return torch.randn(shape, generator=generator)
-    return torch.randint(0, 256 if dtype == torch.uint8 else 128, shape, generator=generator).float()
-
-
-def _draw(layers: Layers, shape: tuple[int, int], generator: torch.Generator) -> Tensor:
-    if layers.log_std is not None:
-        return torch.randn(*shape, len(layers.parts), generator=generator)
-    drawn = [torch.randint(0, size, shape, generator=generator) for size in layers.parts]
-    return torch.stack(drawn, -1).int()
-
-
-def _action_shape(actions: Tensor, layers: Layers) -> tuple[int, ...]:
-    # Of the actions as sample_logits takes them.
-    count, steps, parts = actions.shape
-    rows = (count, steps) if layers.num_states else (count * steps,)
-    return rows if layers.log_std is None and parts == 1 else (*rows, parts)
-
-
-def _check_close(name: str, found: Tensor, expected: Tensor) -> None:
-    limit = TOLERANCE * max(expected.abs().max().item(), 1e-3)
-    difference = (found - expected).abs().max().item()
-    if not difference <= limit:
-        raise UntracedError(
-            f"differs from what the kernel makes of it: {name} by {difference:.2g}, of {limit:.2g} allowed"
-        )
+def _place() -> str:
+    # The line of the user's code that is being traced.
+    frame = sys._getframe(1)
+    while frame.f_code.co_name != "follow":
+        path = Path(frame.f_code.co_filename)
+        if "torch" not in path.parts and path.parent != Path(__file__).parent:
+            return f" ({path.name}, line {frame.f_lineno})"
+        frame = frame.f_back
+    return ""

@@ -86,9 +86,10 @@ class Actor:
         rollout.actions[segments, column] = actions
         rollout.logprobs[segments, column] = logprobs
         rollout.values[segments, column] = values.view(-1)
-        for name, value in state.items():  # last: what the policy returned may be views of its state
-            if value is not held[name]:  # else it was updated in place
-                self.states[name][rows] = value
+        # Last, as what the policy returned may be views of its state; copies, as entries may be views of others.
+        replaced = {name: value.clone() for name, value in state.items() if value is not held[name]}
+        for name, value in replaced.items():  # others were updated in place
+            self.states[name][rows] = value
         return actions.cpu().numpy()
 
     @torch.no_grad()

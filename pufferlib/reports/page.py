@@ -13,12 +13,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, PackageLoader
 from markupsafe import Markup
 
 from pufferlib.config import load_config
 from pufferlib.config.flags import EvalOptions
-from pufferlib.dashboard.output import printable, printable_lines, say
+from pufferlib.dashboard.output import page_template, printable, say
 from pufferlib.dashboard.panel import BACKGROUND, CYAN, RED, WHITE, cost_text, count_text, number_text
 from pufferlib.dashboard.score import Score, error_text
 from pufferlib.errors import CheckpointError, PufferError, is_installed
@@ -65,13 +64,6 @@ def report_command(
 
 def page(content: Content) -> str:
     """Returns the whole page."""
-    environment = Environment(
-        loader=PackageLoader("pufferlib.reports", "."),
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        finalize=lambda value: value if isinstance(value, Markup) else printable_lines(str(value)),
-    )
     run, scores = content.run, content.evaluations
     statistics = dict.fromkeys(name for each in scores.values() for name in each)
     episodes = max((score.episodes for each in scores.values() for score in each.values()), default=0)
@@ -89,7 +81,7 @@ def page(content: Content) -> str:
             shlex.join(["puffer", "train", run.env_name, "--config", str(run.folder / CONFIG_FILE)]),
             shlex.join(["puffer", "eval", run.env_name, "--load-model-path", str(run.folder / "last.pt")]),
         ]
-    return environment.get_template("page.html").render(
+    return page_template("pufferlib.reports", "page.html").render(
         palette=_PALETTE,
         run=run,
         title=run.env_name or run.name,

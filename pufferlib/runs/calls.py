@@ -28,7 +28,7 @@ from pufferlib.config import (
 )
 from pufferlib.config.automatic import BATCH_SIZE, NUM_STEPS, PPO_DEFAULTS, Choice, Facts, choose
 from pufferlib.config.schema import AUTO_SINGLE_ENVS
-from pufferlib.config.sizes import nearest_divisor
+from pufferlib.config.sizes import nearest_divisor, require_multiple
 from pufferlib.distributed import Ranks
 from pufferlib.environment import Origin, PufferEnv
 from pufferlib.errors import APIUsageError, ConfigError
@@ -116,7 +116,7 @@ def _fit_sizes(settings: dict[str, Any], given: dict[str, Any], automatic: dict[
         settings["batch_size"] = _batch_size(settings, least, unit)
     elif settings["batch_size"] == "auto":
         settings["batch_size"] = unit
-    _require_multiple(settings["batch_size"], unit, f"{num_agents} agents * num_steps {num_steps}")
+    require_multiple("batch_size", settings["batch_size"], unit, f"{num_agents} agents * num_steps {num_steps}")
     if "minibatch_size" not in given:
         settings["minibatch_size"] = _minibatch_size(settings, automatic["minibatch_size"], least, choice)
 
@@ -144,19 +144,14 @@ def _minibatch_size(settings: dict[str, Any], wanted: int, least: int, choice: C
 
 
 def _num_steps(batch_size: int, num_agents: int) -> int:
-    _require_multiple(batch_size, num_agents, f"{num_agents} agents")
+    require_multiple("batch_size", batch_size, num_agents, f"{num_agents} agents")
     steps = batch_size // num_agents
     found = max(count for count in range(1, NUM_STEPS + 1) if steps % count == 0)
     if found < min(steps, _LEAST_STEPS):
-        _require_multiple(batch_size, num_agents * NUM_STEPS, f"{num_agents} agents * num_steps {NUM_STEPS}")
+        require_multiple(
+            "batch_size", batch_size, num_agents * NUM_STEPS, f"{num_agents} agents * num_steps {NUM_STEPS}"
+        )
     return found
-
-
-def _require_multiple(batch_size: int, unit: int, reason: str) -> None:
-    if batch_size % unit:
-        below, above = batch_size // unit * unit, math.ceil(batch_size / unit) * unit
-        near = f"{below} or {above}" if below else f"{above}"
-        raise ConfigError(f"batch_size must be a multiple of {unit} ({reason}), got {batch_size}; the nearest: {near}")
 
 
 AnyLogger = Logger | Sequence[Logger] | None

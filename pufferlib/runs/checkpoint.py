@@ -12,7 +12,6 @@ import json
 import math
 import os
 import re
-import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -37,7 +36,7 @@ from pufferlib.runs.state_check import (
     compare,
     describe,
     expected_learning,
-    outline,
+    read_archive,
 )
 from pufferlib.runs.trainer_state import Progress, TrainerParts, learning_state, load_learning_state
 
@@ -63,21 +62,15 @@ def save(path: Path, content: object) -> None:
 def load(path: Path) -> Any:
     """Loads what `save` wrote, without running code from it."""
     with _opened(path) as file:
-        outline(file)
         if os.fstat(file.fileno()).st_size > usable_memory_bytes():
             raise CheckpointError(f"{path} is larger than the memory of this machine; use one that is smaller")
-        with zipfile.ZipFile(file) as archive:
-            damaged = archive.testzip()
-        if damaged is not None:
-            raise Refused(f"its part {describe(damaged)} fails the checksum")
-        file.seek(0)
-        return torch.load(file, map_location="cpu", weights_only=True)
+        return read_archive(file)
 
 
 def read_outline(path: Path) -> Any:
     """Returns what `load` would, with tensors on torch's `meta` device, which takes no memory for them."""
     with _opened(path) as file:
-        return outline(file)
+        return read_archive(file, has_numbers=False)
 
 
 @contextlib.contextmanager
@@ -162,6 +155,10 @@ def save_named(folder: Path, name: str, weights: Mapping[str, Tensor], facts: Ma
     _write_note(folder, name, facts)
 
 
+def _write_note(folder: Path, name: str, facts: Mapping[str, Any]) -> None:
+    write_atomically(folder / f"{name}.json", (json.dumps(dict(facts), indent=2) + "\n").encode())
+
+
 def keep_best(folder: Path, metric: str, weights: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
     """Saves weights as the `best` of a run's folder if their metric in the facts is higher than that of the note there.
 
@@ -169,24 +166,6 @@ def keep_best(folder: Path, metric: str, weights: Mapping[str, Tensor], facts: M
     """
     if facts.get(metric, math.nan) > read_note(folder, "best").get(metric, -math.inf):
         save_named(folder, "best", weights, facts)
-
-
-def link_last(model: Path, facts: Mapping[str, Any]) -> None:
-    """Makes `last.pt` a second link to weights that were just saved, or a copy where links fail, with a note."""
-    target, temporary = model.with_name("last.pt"), model.with_name(f".last.pt.{os.getpid()}.tmp")
-    temporary.unlink(missing_ok=True)
-    try:
-        os.link(model, temporary)
-        os.replace(temporary, target)
-    except OSError:  # the file system has no links
-        write_atomically(target, model.read_bytes())
-    temporary.unlink(missing_ok=True)  # where it was a link to the same file already, nothing was replaced
-    _write_note(model.parent, "last", facts)
-
-
-def _write_note(folder: Path, name: str, facts: Mapping[str, Any]) -> None:
-    text = json.dumps(dict(facts), indent=2) + "\n"
-    write_atomically(folder / f"{name}.json", text.encode())
 
 
 def resolve_model(data_dir: str | Path, env_name: str, model: str | Path) -> Path:
@@ -261,7 +240,8 @@ def save_checkpoint_folder(
         **{"learning": learning_state(parts), "ranks": ranks, "metadata": metadata},
     }
     save(folder / TRAINER_STATE, state)
-    link_last(model, note(env_name, progress))
+    write_atomically(folder / "last.pt", model.read_bytes())
+    _write_note(folder, "last", note(env_name, progress))
 
 
 def read_checkpoint_folder(

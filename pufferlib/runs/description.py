@@ -311,16 +311,5 @@ def pretrained_path(env_name: str) -> Path:
     return _place(env_name)
 
 
-def pretrained_facts(env_name: str) -> dict[str, Any]:
-    """Describes the trained agent of an environment; raises what `pretrained_path` does.
-
-    Returns:
-        `settings`, the nested dict of `load_config` that it was trained with; `command`, which makes it; `steps` of
-        training; `seed`; `score`, by `greedy` and `sampled` and there by statistic, each with `mean`, `standard_error`
-        and `episodes`; and `versions` of the packages.
-    """
-    return json.loads(pretrained_path(env_name).with_suffix(".json").read_text())
-
-
 def _place(env_name: str) -> Path:
     return ocean.config_path(env_name).with_name(WEIGHTS)

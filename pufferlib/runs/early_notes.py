@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from itertools import product
 
 import numpy as np
 import torch
@@ -123,19 +122,13 @@ def observation_far_outside(rollout: Rollout, vecenv: PufferEnv | Vector) -> str
             continue  # no uint8 is far from such a Box
         dtype = torch.float64 if values.dtype == torch.float64 else torch.float32
         low, high = (torch.from_numpy(bound).to(values.device, dtype) for bound in _far_bounds(space))
-        # Segments of all agents follow those of all agents at earlier steps; one step at a time, as images are large.
-        for first, column in product(range(0, rollout.segments, vecenv.num_agents), range(rollout.horizon)):
-            segments = slice(first, first + vecenv.num_agents)
-            seen = values[column, segments]
-            is_far = ((seen < low) | (seen > high)).flatten(1)
-            is_far &= masks[column, segments, None].to(is_far.device)  # zeros stand for what an absent agent sees
-            if is_far.any():
-                agent, place = is_far.nonzero()[0].tolist()
-                value = seen[agent].flatten()[place].item()
-                step = first // vecenv.num_agents * rollout.horizon + column + 1
+        for column in range(rollout.horizon):  # one step at a time, as images are large
+            seen = values[column][masks[column].to(values.device)]  # zeros stand for what an absent agent sees
+            far = seen[(seen < low) | (seen > high)]
+            if len(far):
                 return (
-                    f"{name} of agent {agent} is {value:g} at step {step} of the first rollout, far outside its space "
-                    f"{shown(space)}; declare the bounds that it keeps, or scale it into these"
+                    f"{name} is {far[0].item():g} in the first rollout, far outside its space {shown(space)}; declare "
+                    "the bounds that it keeps, or scale it into these"
                 )
     return None
 

@@ -85,8 +85,7 @@ def storing(path: Path) -> Iterator[None]:
 def write_atomically(path: Path, content: bytes | memoryview) -> None:
     """Writes a file so that a kill at any instant leaves either the old one or the new one, whole.
 
-    Raises:
-        StorageError: if it cannot be written, as on a full disk; the old one is left as it was.
+    Raises StorageError if it cannot be written, as on a full disk; the old one is left as it was.
     """
     with storing(path):
         _write_atomically(path, content)

@@ -150,7 +150,9 @@ def load_policy(
     """Makes the policy that `policy_name`, `rnn_name` and the `[policy]` and `[rnn]` settings describe.
 
     The same `train.seed` gives the same weights. `args['load_model_path']` loads trained ones: a path or `latest`. An
-    environment of Ocean may bring policies of its own; without a name there are those of pufferlib.models alone.
+    environment of Ocean may bring policies of its own; without a name there are those of pufferlib.models alone. Raises
+    ConfigError if there is no policy or recurrent layer of that name, or a setting does not fit it, and CheckpointError
+    if the weights cannot be loaded, do not fit, or are infinite or NaN.
 
     Args:
         args: the nested dict of `load_config`.
@@ -158,10 +160,6 @@ def load_policy(
         env_name: of the environment, where it has one.
         weights_path: of a file with weights that will be loaded into the policy afterwards; their shapes are compared
             with the policy's before memory is allocated for it.
-
-    Raises:
-        ConfigError: if there is no policy or recurrent layer of that name, or a setting does not fit it.
-        CheckpointError: if the weights cannot be loaded, do not fit, or are infinite or NaN.
     """
     require_sections(args)
     device = resolve_device(args["train"]["device"])

@@ -1,21 +1,20 @@
-"""Checks what a checkpoint file holds before torch reads it, and against what the running objects have.
+"""Reads checkpoint files that may come from strangers, and checks them against what the running objects have.
 
-The file may come from a stranger and be made to exhaust the machine. It is a zip archive: `data.pkl` describes the
-content, and one part holds the numbers of each tensor. Nothing in the pickle is executed, and every size that it claims
-is compared with the sizes of the parts.
+A file is a zip archive: `data.pkl` describes the content, and one part holds the numbers of each tensor. Nothing in the
+pickle is executed, and every size that it claims is compared with the sizes of the parts.
 """
 
 from __future__ import annotations
 
-import io
 import json
 import math
 import os
 import pickle
-import struct
 import zipfile
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
+from io import BytesIO
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO
 
@@ -39,8 +38,6 @@ MAX_READS = 2 * MAX_ENTRIES  # of the pickle: one for each instruction, one for 
 MAX_DEPTH = 500  # of lists and dicts
 MAX_REPEATED = 2**16  # numbers of a tensor that refers to stored numbers several times, as `expand` makes one
 
-_END, _END64, _LOCATOR64 = struct.Struct("<4s4H2LH"), struct.Struct("<4sQ2H2L4Q"), struct.Struct("<4sLQL")
-
 _DTYPES = {
     **{"Double": torch.float64, "Float": torch.float32, "Half": torch.float16, "BFloat16": torch.bfloat16},
     **{"Long": torch.int64, "Int": torch.int32, "Short": torch.int16, "Char": torch.int8, "Byte": torch.uint8},
@@ -52,60 +49,34 @@ class Refused(ValueError):
     """A file is not as `torch.save` writes it; the message says why."""
 
 
-def outline(file: BinaryIO) -> Any:
-    """Returns what `torch.load` would return of an open file, with every tensor on torch's `meta` device.
+def read_archive(file: BinaryIO, has_numbers: bool = True) -> Any:
+    """Returns what `torch.save` wrote to an open file, on the CPU; without numbers the tensors are on `meta`.
 
-    Raises Refused if the file is not as `torch.save` writes tensors, numbers, text, lists and dicts, or too large, and
-    BadZipFile if it is damaged.
+    Raises Refused if the file is not as `torch.save` writes tensors, numbers, text, lists and dicts, or too large.
     """
-    _check_directory(file)
+    end = zipfile._EndRecData(file)
+    if end is None or end[zipfile._ECD_SIZE] > MAX_DIRECTORY_BYTES:
+        raise Refused(f"it must end with a list of its parts of at most {MAX_DIRECTORY_BYTES:,} bytes")
     with zipfile.ZipFile(file) as archive:
-        sizes = _part_sizes(archive, os.fstat(file.fileno()).st_size)
-        folder = PurePosixPath(next(iter(sizes), "")).parts[:1]  # torch takes that of the first part
-        name = "/".join((*folder, "data.pkl"))
-        if not folder or sizes.get(name, MAX_PICKLE_BYTES + 1) > MAX_PICKLE_BYTES:
+        parts = archive.infolist()
+        sizes = {part.filename: part.file_size for part in parts}
+        if any(part.compress_type or part.file_size != part.compress_size or part.flag_bits & 1 for part in parts):
+            raise Refused("its parts must be stored as they are, found a compressed one")
+        if sum(part.file_size for part in parts) > os.fstat(file.fileno()).st_size:
+            raise Refused("its parts must lie in it side by side")
+        folder = "".join(PurePosixPath(next(iter(sizes), "")).parts[:1])
+        if sizes.get(f"{folder}/data.pkl", MAX_PICKLE_BYTES + 1) > MAX_PICKLE_BYTES:
             raise Refused(f"it must have a part data.pkl of at most {MAX_PICKLE_BYTES:,} bytes")
-        data = archive.read(name)
-    prefix = f"{folder[0]}/data/"
-    numbers = {part.removeprefix(prefix): size for part, size in sizes.items() if part.startswith(prefix)}
-    reader = _OutlinePickle(data, numbers)
-    try:
-        found = reader.load()
-    except Refused:
-        raise
-    except Exception as error:  # an instruction was given something of another type
-        raise Refused("its data.pkl was not written by torch.save") from error
-    if reader.stack or reader.metastack:
-        raise Refused("its data.pkl was not written by torch.save")
+        try:
+            found = _Unpickler(archive, folder, sizes, has_numbers).load()
+        except (Refused, OSError):
+            raise
+        except zipfile.BadZipFile as error:
+            raise Refused("a part of it fails the checksum") from error
+        except Exception as error:  # an instruction was given something of another type
+            raise Refused("its data.pkl was not written by torch.save") from error
     _check_content(found)
     return found
-
-
-def _check_directory(file: BinaryIO) -> None:
-    size = file.seek(0, os.SEEK_END)
-    file.seek(max(0, size - _END64.size - _LOCATOR64.size - _END.size))
-    tail = file.read()
-    if len(tail) < _END.size or not tail[-_END.size :].startswith(b"PK\5\6"):
-        raise Refused("it is no archive of torch.save")
-    end, length, begin = size - _END.size, *_END.unpack(tail[-_END.size :])[5:7]
-    locator = tail[-_END.size - _LOCATOR64.size : -_END.size]
-    if locator.startswith(b"PK\6\7"):
-        end -= _LOCATOR64.size + _END64.size
-        if end < 0 or _LOCATOR64.unpack(locator)[2] != end or not tail.startswith(b"PK\6\6"):
-            raise Refused("its list of parts is not where it says")
-        length, begin = _END64.unpack(tail[: _END64.size])[8:10]
-    if begin + length != end or length > MAX_DIRECTORY_BYTES:
-        raise Refused(f"it must end with a list of its parts of at most {MAX_DIRECTORY_BYTES:,} bytes")
-
-
-def _part_sizes(archive: zipfile.ZipFile, file_size: int) -> dict[str, int]:
-    parts = archive.infolist()
-    if any(part.compress_type or part.file_size != part.compress_size or part.flag_bits & 1 for part in parts):
-        raise Refused("its parts must be stored as they are, found a compressed one")
-    sizes = {part.filename: part.file_size for part in parts}
-    if len({name.casefold() for name in sizes}) < len(parts) or sum(sizes.values()) > file_size:
-        raise Refused("its parts must lie in it side by side, and have names of their own")
-    return sizes
 
 
 def _check_content(found: object) -> None:
@@ -113,95 +84,75 @@ def _check_content(found: object) -> None:
     while waiting:
         part, depth = waiting.pop()
         count += 1
-        children = dict.values(part) if isinstance(part, dict) else part if isinstance(part, (list, tuple)) else ()
-        if isinstance(part, dict) and not all(type(key) in (str, int) for key in part):
-            raise Refused("the keys of its dicts must be text or integers")
-        if isinstance(part, _OrderedDict):
-            _check_attributes(vars(part))
-        elif type(part) not in (Tensor, int, float, bool, str, type(None), list, tuple, dict):
-            raise _unknown(part)
+        children = part.values() if isinstance(part, dict) else part if isinstance(part, (list, tuple)) else ()
+        if not isinstance(part, (Tensor, int, float, str, type(None), list, tuple, dict)):
+            raise _unknown(type(part).__name__)
         waiting += [(child, depth + 1) for child in children]
         if depth > MAX_DEPTH or count + len(waiting) > MAX_ENTRIES:
             raise Refused(f"it must have at most {MAX_ENTRIES:,} entries, {MAX_DEPTH} deep")
 
 
-def _check_attributes(attributes: dict[str, Any]) -> None:
-    versions = attributes.get("_metadata", {})
-    are_plain = isinstance(versions, dict) and all(
-        isinstance(name, str) and isinstance(entry, dict) and all(type(value) is int for value in entry.values())
-        for name, entry in versions.items()
-    )
-    if not are_plain or attributes.keys() - {"_metadata"}:
-        raise Refused("a dict in it must have no attributes but the versions of modules")
+def _unknown(name: str) -> Refused:
+    return Refused(f"it must hold tensors, numbers, text, lists and dicts, found a {ascii(name[:60])[1:-1]}")
 
 
-def _unknown(name: object) -> Refused:
-    words = ascii(str(name)[:60]).strip("'") if isinstance(name, str) else type(name).__name__
-    return Refused(f"it must hold tensors, numbers, text, lists and dicts, found a {words}")
-
-
-class _OrderedDict(dict):
-    pass
-
-
-class _Storage:
-    def __init__(self, dtype: torch.dtype, count: int):
-        self.dtype, self.count = dtype, count
-
-
-class _Name(str):  # of a class or function that the pickle names
-    __slots__ = ()
-
-
-class _LimitedFile(io.BytesIO):
+class _Instructions(BytesIO):
     reads = 0
 
     def read(self, size: int | None = -1) -> bytes:
         self.reads += 1
-        found = super().read(size)
-        if self.reads > MAX_READS or len(found) < (size or 0):
-            raise Refused(f"its data.pkl must be whole, and have at most {MAX_ENTRIES:,} instructions")
-        return found
-
-    def readline(self, size: int | None = -1) -> bytes:
-        return super().readline(400)  # a name of a module or class
+        if self.reads > MAX_READS:
+            raise Refused(f"its data.pkl must have at most {MAX_ENTRIES:,} instructions")
+        return super().read(size)
 
 
-class _OutlinePickle(pickle._Unpickler):  # the one in Python: that in C cannot be restricted to some instructions
+class _Unpickler(pickle._Unpickler):  # the one in Python: that in C cannot be restricted to some instructions
     _ALLOWED = """PROTO STOP MARK EMPTY_DICT EMPTY_LIST EMPTY_TUPLE NONE NEWTRUE NEWFALSE BININT BININT1 BININT2 LONG1
         BINFLOAT BINUNICODE GLOBAL BINPUT LONG_BINPUT BINGET LONG_BINGET TUPLE TUPLE1 TUPLE2 TUPLE3 BINPERSID"""
     dispatch = {code[0]: pickle._Unpickler.dispatch[code[0]] for code in map(vars(pickle).get, _ALLOWED.split())}
 
-    def __init__(self, data: bytes, sizes: dict[str, int]):
-        super().__init__(_LimitedFile(data))
-        self._sizes = sizes
+    def __init__(self, archive: zipfile.ZipFile, folder: str, sizes: Mapping[str, int], has_numbers: bool):
+        super().__init__(_Instructions(archive.read(f"{folder}/data.pkl")))
+        self._archive, self._folder, self._sizes, self._has_numbers = archive, folder, sizes, has_numbers
+        self._storages: dict[str, Tensor] = {}
 
-    def find_class(self, module: str, name: str) -> _Name:
-        return _Name(f"{module}.{name}")
+    def find_class(self, module: str, name: str) -> Callable[..., Any] | torch.dtype:
+        dtype = _DTYPES.get(name.removesuffix("Storage")) if module == "torch" else None
+        found = dtype or _CALLS.get(f"{module}.{name}")
+        if found is None:
+            raise _unknown(f"{module}.{name}")
+        return found
 
-    def persistent_load(self, pid: Any) -> _Storage:
-        word, kind, key, _, count = pid
-        if word != "storage" or type(kind) is not _Name or type(key) is not str or type(count) is not int:
-            raise Refused("its data.pkl names no numbers of a tensor")
-        module, _, name = kind.rpartition(".")
-        dtype = _DTYPES.get(name.removesuffix("Storage"))
-        if module != "torch" or dtype is None:
-            raise _unknown(kind)
-        if count * dtype.itemsize != self._sizes[key]:
+    def persistent_load(self, pid: Any) -> Tensor:
+        _, dtype, key, _, count = pid
+        name = f"{self._folder}/data/{str.__str__(key)}"
+        if count * dtype.itemsize != self._sizes[name]:
             raise Refused("its tensors must have as many numbers as its data.pkl says")
-        return _Storage(dtype, count)
+        if not self._has_numbers:
+            return torch.empty(count, dtype=dtype, device="meta")
+        if key not in self._storages:
+            numbers = bytearray(self._archive.read(name))
+            self._storages[key] = torch.frombuffer(numbers or bytearray(8), dtype=dtype)[:count]
+        if self._storages[key].dtype != dtype:
+            raise Refused("two of its tensors share numbers of different types")
+        return self._storages[key]
 
     def load_reduce(self) -> None:
-        arguments, name = self.stack.pop(), self.stack.pop()
-        if type(name) is not _Name or name not in _CALLS:
-            raise _unknown(name)
-        self.append(_CALLS[name](*arguments))
+        arguments, function = self.stack.pop(), self.stack.pop()
+        if not any(function is each for each in _CALLS.values()):
+            raise Refused("its data.pkl calls what is no function")
+        self.append(function(*arguments))
 
     def load_build(self) -> None:
         attributes, target = self.stack.pop(), self.stack[-1]
-        if type(target) is not _OrderedDict or not isinstance(attributes, dict):
-            raise Refused("its data.pkl gives attributes to what has none")
-        vars(target).update(attributes)
+        versions = attributes.get("_metadata", 0)
+        are_plain = isinstance(versions, dict) and all(
+            isinstance(name, str) and isinstance(entry, dict) and all(type(value) is int for value in entry.values())
+            for name, entry in versions.items()
+        )
+        if type(target) is not OrderedDict or not are_plain or len(attributes) > 1:
+            raise Refused("a dict in it must have no attributes but the versions of modules")
+        target._metadata = versions
 
     def _extend(self, values: list[Any]) -> None:
         target = self.stack[-1]
@@ -210,10 +161,8 @@ class _OutlinePickle(pickle._Unpickler):  # the one in Python: that in C cannot 
             if not all(type(key) in (str, int) for key in keys):  # hashing a deep tuple would crash Python
                 raise Refused("the keys of its dicts must be text or integers")
             target.update(zip(keys, values[1::2], strict=True))
-        elif type(target) is list:
-            target += values
         else:
-            raise Refused("its data.pkl appends to what is no list")
+            list.extend(target, values)
 
     def load_append(self) -> None:
         self._extend([self.stack.pop()])
@@ -229,29 +178,20 @@ class _OutlinePickle(pickle._Unpickler):  # the one in Python: that in C cannot 
     dispatch |= {pickle.APPEND[0]: load_append, pickle.APPENDS[0]: load_items, pickle.SETITEMS[0]: load_items}
 
 
-def _tensor(*arguments: Any) -> Tensor:
-    storage, offset, shape, strides, requires_grad, hooks, *bits = arguments
-    are_plain = type(requires_grad) is bool and type(hooks) is _OrderedDict and not hooks and not any(bits)
-    are_sizes = all(type(size) is int and 0 <= size < 2**62 for size in (offset, *shape, *strides))
-    if not isinstance(storage, _Storage) or not are_plain or not are_sizes or len(shape) != len(strides):
-        raise Refused("a tensor in it has no sizes")
+def _tensor(numbers: Tensor, offset: int, shape: tuple[int, ...], strides: tuple[int, ...], *others: Any) -> Tensor:
     count = math.prod(shape)
     last = offset + sum((size - 1) * stride for size, stride in zip(shape, strides, strict=True)) if count else -1
-    if count > max(storage.count, MAX_REPEATED) or last >= storage.count:
+    is_stored = count <= max(len(numbers), MAX_REPEATED) and last < len(numbers)
+    is_as_stored = len(others) == 2  # not the conjugate or the negative of what is stored
+    if not is_as_stored or not is_stored or min((offset, *shape, *strides)) < 0:
         raise Refused("a tensor in it has more numbers than are stored")
-    return torch.empty_strided(shape, strides, dtype=storage.dtype, device="meta")
+    return numbers.as_strided(shape, strides, offset)
 
 
-def _parameter(found: object, *others: object) -> Tensor:
-    if not isinstance(found, Tensor):
-        raise Refused("a parameter in it is no tensor")
-    return found
-
-
-_CALLS = {
-    "collections.OrderedDict": _OrderedDict,
+_CALLS: dict[str, Callable[..., Any]] = {
+    "collections.OrderedDict": lambda: OrderedDict(),
     "torch._utils._rebuild_tensor_v2": _tensor,
-    "torch._utils._rebuild_parameter": _parameter,
+    "torch._utils._rebuild_parameter": lambda data, *_: Tensor.detach(data),
 }
 
 
@@ -268,25 +208,31 @@ def compare(found: object, expected: object, place: str) -> None:
     """Compares what was loaded with what is expected; raises Mismatch at the first difference, with its place.
 
     Expected may be a tensor, whose dtype and shape count; a dict or a list of expected values; `int` for one of at
-    least 0; `float` for any finite number; another type; a `Check`; or a value itself.
+    least 0; `float` for any finite number; `dict` for numbers by name, which may be infinite or NaN; another type; a
+    tuple of a value that may stand there and of what is expected otherwise; a `Check`; or a value itself.
     """
     if isinstance(expected, Tensor):
         _require(_is_like(found, expected), place, describe(expected), found)
     elif isinstance(expected, dict):
         _require(type(found) is dict, place, f"a dict of {_join(expected)}", found)
-        for name in (*expected, *found):
-            _require(name in found, place, f"a dict with {name!r}", found)
-            _require(name in expected, place, f"a dict without {name!r}, only of {_join(expected) or 'nothing'}", found)
+        for name in found.keys() ^ expected.keys():
+            _require(False, place, f"a dict {'with' if name in expected else 'without'} {str(name)[:60]!r}", found)
         for name, part in expected.items():
             compare(found[name], part, f"{place}[{name!r}]")
     elif isinstance(expected, list):
         _require(type(found) is list and len(found) == len(expected), place, f"a list of {len(expected)}", found)
         for index, part in enumerate(expected):
             compare(found[index], part, f"{place}[{index}]")
+    elif isinstance(expected, tuple):
+        if type(found) is not type(expected[0]) or found != expected[0]:
+            compare(found, expected[1], place)
     elif expected is int:
         _require(type(found) is int and 0 <= found <= MAX_COUNT, place, "an integer of at least 0", found)
     elif expected is float:
-        finite()(found, place)
+        is_number = type(found) in (int, float) and abs(found) <= 1e300  # false for NaN
+        _require(is_number, place, "a finite number", found)
+    elif expected is dict:
+        _require(type(found) is dict and all(map(_is_number, found.items())), place, "numbers by name", found)
     elif isinstance(expected, type):
         _require(type(found) is expected, place, f"a {expected.__name__}", found)
     elif callable(expected):
@@ -295,35 +241,14 @@ def compare(found: object, expected: object, place: str) -> None:
         _require(type(found) is type(expected) and found == expected, place, repr(expected), found)
 
 
+def _is_number(item: tuple[object, object]) -> bool:
+    name, value = item
+    return type(name) is str and (type(value) is float or (type(value) is int and abs(value) <= MAX_COUNT))
+
+
 def _require(is_met: bool, place: str, expected: str, found: object) -> None:
     if not is_met:
         raise Mismatch(f"{place} must be {expected}, got {describe(found)}")
-
-
-def finite(low: float = -math.inf, high: float = math.inf) -> Check:
-    """Expects a finite number in a range."""
-
-    def check(found: Any, place: str) -> None:
-        is_number = type(found) in (int, float) and abs(found) <= 1e300  # false for NaN
-        words = "" if low == -math.inf else f" from {low:g} to {high:g}"
-        _require(is_number and low <= found <= high, place, f"a finite number{words}", found)
-
-    return check
-
-
-def _check_numbers(found: Any, place: str) -> None:  # an environment or a formula may have made them infinite or NaN
-    _require(type(found) is dict and all(type(name) is str for name in found), place, "a dict of names", found)
-    for name, value in found.items():
-        is_number = type(value) is float or (type(value) is int and abs(value) <= MAX_COUNT)
-        _require(is_number, f"{place}[{name!r}]", "a number", value)
-
-
-def _optional(expected: object, absent: object = None) -> Check:
-    def check(found: Any, place: str) -> None:
-        if type(found) is not type(absent) or found != absent:
-            compare(found, expected, place)
-
-    return check
 
 
 def describe(found: object) -> str:
@@ -356,46 +281,28 @@ def _join(names: Iterable[object]) -> str:
     return ", ".join(words[:4] + ["..."] * (len(words) > 4))
 
 
-MAX_METADATA = 2**20  # letters as JSON; `outline` refuses a file with many more
+MAX_METADATA = 2**20  # letters as JSON; a file with many more is refused
 
 
 def plain_metadata(metadata: object) -> dict[str, Any]:
-    """Returns the metadata as a checkpoint holds it, with Python's numbers in place of NumPy's.
+    """Returns the metadata as a checkpoint holds it: as JSON does, with Python's numbers in place of NumPy's.
 
-    The APIUsageError for a value that is no number, text, None, list or dict names its key; there may not be too many.
+    A value that is no number, text, None, list or dict raises APIUsageError, and so do too many of them.
     """
-    if metadata is None:
-        return {}
-    if not isinstance(metadata, Mapping):
+    if not isinstance(metadata, (Mapping, type(None))):
         raise APIUsageError(f"metadata must be a dict, got {type(metadata).__name__}")
-    found = _plain(metadata, "metadata")
-    size = len(json.dumps(found))
-    if size > MAX_METADATA:
+    try:
+        text = json.dumps(dict(metadata or {}), default=np.generic.item)
+    except (TypeError, ValueError, RecursionError) as error:
         raise APIUsageError(
-            f"metadata must have at most {MAX_METADATA:,} letters as JSON, got {size:,}; keep it in another file"
+            f"metadata must be numbers, text, None, or lists and dicts of them by text ({error}); convert it first, as "
+            "with .item() or .tolist()"
+        ) from error
+    if len(text) > MAX_METADATA:
+        raise APIUsageError(
+            f"metadata must have at most {MAX_METADATA:,} letters as JSON, got {len(text):,}; keep it in another file"
         )
-    return found
-
-
-def _plain(value: object, place: str) -> Any:
-    if isinstance(value, Mapping):
-        for key in value:
-            if not isinstance(key, str):
-                raise APIUsageError(f"the keys of {place} must be text, got {key!r}; use str({key!r})")
-        return {str(key): _plain(entry, f"{place}[{key!r}]") for key, entry in value.items()}
-    if isinstance(value, list):
-        return [_plain(entry, f"{place}[{index}]") for index, entry in enumerate(value)]
-    if isinstance(value, np.generic):
-        value = value.item()
-    if value is None:
-        return None
-    for kind in (bool, int, float, str):  # subclasses too, which a checkpoint could not hold as they are
-        if isinstance(value, kind):
-            return kind(value)
-    raise APIUsageError(
-        f"{place} must be a number, text, None, or a list or dict of them, got {type(value).__name__}; "
-        "convert it first, as with .item() or .tolist()"
-    )
+    return json.loads(text)
 
 
 def check_metadata(found: object, place: str) -> None:
@@ -403,24 +310,22 @@ def check_metadata(found: object, place: str) -> None:
     _require(type(found) is dict, place, "a dict", found)
     try:
         plain_metadata(found)
-    except (APIUsageError, RecursionError) as error:
+    except APIUsageError as error:
         raise Mismatch(f"{place} must be plain numbers, text, lists and dicts ({error})") from error
 
 
 def _check_statistics(found: Any, place: str) -> None:  # of FinishedEpisodes
-    compare(found, dict.fromkeys(("sums", "counts", "episodes"), _check_numbers), place)
-    names = dict.fromkeys(("return_sum", "return_min", "return_max"), lambda found, place: None)  # any numbers
-    compare(found["episodes"], {"count": int, "length_sum": int, **names}, f"{place}['episodes']")
+    compare(found, dict.fromkeys(("sums", "counts", "episodes"), dict), place)
+    names = {"count", "length_sum", "return_sum", "return_min", "return_max"}
     are_counted = found["sums"].keys() == found["counts"].keys() and all(n > 0 for n in found["counts"].values())
-    _require(are_counted, place, "sums with a count each", found)
+    _require(are_counted and found["episodes"].keys() == names, place, "sums with a count each", found)
 
 
-_SECONDS = finite(0.0, 1e10)
 _INTERVAL = {  # of Report
-    **dict.fromkeys(("seconds", "iteration_seconds"), _SECONDS),
+    **dict.fromkeys(("seconds", "iteration_seconds"), float),
     **dict.fromkeys(("episodes", "before"), _check_statistics),
 }
-PROGRESS = {"epoch": int, "global_step": int, "uptime": _SECONDS, "learning_rate": float}
+PROGRESS = {"epoch": int, "global_step": int, "uptime": float, "learning_rate": float}
 
 
 def check_trainer_state(path: Path, state: dict[str, Any], parts: TrainerParts, world_size: int) -> None:
@@ -431,7 +336,7 @@ def check_trainer_state(path: Path, state: dict[str, Any], parts: TrainerParts, 
     """
     expected = {
         **{"format": int, "env": str, "model": str, "metadata": check_metadata},
-        **{**PROGRESS, "untrained_steps": int, "logged": [int, int], "losses": _check_numbers},
+        **{**PROGRESS, "untrained_steps": int, "logged": [int, int], "losses": dict},
         **{"learning": expected_learning(parts), "ranks": list},
     }
     try:
@@ -459,25 +364,19 @@ def expected_learning(parts: TrainerParts) -> dict[str, Any]:
         if isinstance(learner.optimizer, Sgd) or (isinstance(learner.optimizer, Muon) and parameter.dim() == 2):
             state = {"momentum_buffer": parameter.detach()}
         else:
-            state = {"step": _check_step, "exp_avg": parameter.detach(), "exp_avg_sq": parameter.detach()}
-        of_optimizer[name] = _optional(state, {})  # one that was never stepped has none
+            state = {"step": torch.zeros(()), "exp_avg": parameter.detach(), "exp_avg_sq": parameter.detach()}
+        of_optimizer[name] = ({}, state)  # one that was never stepped has none
     expected = {
         "learner": {
             "optimizer": learner.config.optimizer,
             "optimizer_state": of_optimizer,
-            "learning_rate": float,
-            "minibatches_due": finite(-1.0, 1.0),
-            "metrics": _check_numbers,
+            **dict.fromkeys(("learning_rate", "minibatches_due"), float),
+            "metrics": dict,
         }
     }
     if parts.reward_normalizer is not None:
-        expected["reward_normalizer"] = {"count": finite(0.0), "mean": float, "variance": finite(0.0)}
+        expected["reward_normalizer"] = dict.fromkeys(("count", "mean", "variance"), float)
     return expected
-
-
-def _check_step(found: Any, place: str) -> None:
-    compare(found, torch.zeros(()), place)
-    _require(bool(found >= 0.0), place, "a count", found)
 
 
 def _expected_rank(parts: TrainerParts) -> dict[str, Any]:
@@ -486,7 +385,7 @@ def _expected_rank(parts: TrainerParts) -> dict[str, Any]:
     content = {
         **rollout_state(rollout),
         "actions": partial(_check_actions, rollout, vecenv.single_action_space),
-        "finals": _optional(partial(_check_finals, rollout)),
+        "finals": (None, partial(_check_finals, rollout)),
     }
     of_collector = {
         "environments": [_check_bytes] * vecenv.num_envs,  # the vector checks the sizes of snapshots
@@ -502,8 +401,8 @@ def _expected_rank(parts: TrainerParts) -> dict[str, Any]:
         "interval": _INTERVAL,
         "generator": partial(_check_generator, parts.generator.device),
         "torch_generator": partial(_check_generator, torch.device("cpu")),
-        "collector": _optional(of_collector),
-        "rollout": _optional({"content": content, "statistics": _check_numbers}),
+        "collector": (None, of_collector),
+        "rollout": (None, {"content": content, "statistics": dict}),
     }
 
 

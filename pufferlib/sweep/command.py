@@ -39,9 +39,7 @@ _SUMMARY_TRIALS = 10
 def sweep_command(env_name: str, args: Mapping[str, Any]) -> None:
     """Sweeps until the trials or the minutes are used up, or it is interrupted.
 
-    Raises:
-        PufferError: if it cannot be done.
-        KeyboardInterrupt: if it was interrupted.
+    Raises PufferError if it cannot be done, and KeyboardInterrupt if it was interrupted.
     """
     sweep = Sweep(env_name, args)
     again = f"puffer sweep {shlex.quote(env_name)} {sweep.place.flags}".rstrip()
@@ -101,11 +99,7 @@ class SweepView:
         self._known: tuple[int, int] | None = None  # trials that ended and confirmations, as the files have them
 
     def show(self, state: SweepState) -> None:
-        """Shows a sweep as it is now.
-
-        Raises:
-            StorageError: if a file cannot be written.
-        """
+        """Shows a sweep as it is now; StorageError if a file cannot be written."""
         known = sum(trial.state.is_finished() for trial in state.trials), len(state.confirmations)
         if known != self._known:
             self._known = known
@@ -164,8 +158,7 @@ def _metrics(results: Results, trial: FoundTrial) -> dict[str, float]:
 def finish(state: SweepState, stream: TextIO | None = None) -> None:
     """Writes the files of a sweep and prints what it found, to stdout where `stream` is None.
 
-    Raises:
-        StorageError: if a file cannot be written.
+    Raises StorageError if a file cannot be written.
     """
     results = state.results()
     paths = {"trials": state.folder / "trials.csv", "report": state.folder / "report.html"}
@@ -243,8 +236,7 @@ def best_settings(state: SweepState, best: FoundTrial) -> dict[str, dict[str, An
 def best_ini(env_name: str, settings: Mapping[str, Mapping[str, Any]], comments: Iterable[str]) -> str:
     """Returns the text of an ini file that begins with comments; settings at the top are in `base`.
 
-    Raises:
-        ConfigError: if an ini cannot hold a name or a value.
+    Raises ConfigError if an ini cannot hold a name or a value.
     """
     header = [*comments, f"puffer train {shlex.quote(env_name)} --config THIS_FILE"]
     lines = [f"; {printable(' '.join(line.split()))}" for line in header]

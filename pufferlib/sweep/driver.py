@@ -22,6 +22,7 @@ from optuna.trial import FrozenTrial, TrialState
 
 from pufferlib.config import SweepConfig
 from pufferlib.errors import ConfigError
+from pufferlib.machine import usable_memory_bytes
 from pufferlib.runs.stopping import StopRequest
 from pufferlib.seeding import mix_seed
 from pufferlib.sweep.proposal import make_sampler
@@ -60,7 +61,7 @@ from pufferlib.sweep.study import (
     quiet_optuna,
     study_place,
 )
-from pufferlib.sweep.trial_config import TrialTask, memory_limit, trial_args, trial_settings
+from pufferlib.sweep.trial_config import TrialTask, trial_args, trial_settings
 from pufferlib.sweep.trial_process import Slots, TrialProcess
 
 TICK_SECONDS = 0.25  # between two looks at what runs
@@ -81,40 +82,8 @@ CurveRows = Sequence[Sequence[float]]
 OnChange = Callable[[SweepState], None]
 
 
-def run_sweep(
-    env_name: str,
-    args: Mapping[str, Any],
-    space: SearchSpace | None = None,
-    sampler: BaseSampler | None = None,
-    on_change: OnChange | None = None,
-) -> SweepState:
-    """Searches until the trials of the study or the minutes are used up, and runs the best again on fresh seeds.
-
-    Ctrl-C, SIGTERM and SIGHUP end it: trials that run are stopped, and run again when the sweep continues.
-
-    Args:
-        env_name: the environment.
-        args: its settings with those of the search, as `load_config` returns them.
-        space: what may vary; None is what `[sweep.SECTION.SETTING]` say.
-        sampler: proposes trials; None is what `[sweep] method` says.
-        on_change: called some times a second with the state of the sweep.
-
-    Returns:
-        The final state: the study with all its trials, and confirmations.
-
-    Raises:
-        ConfigError: if the settings are wrong, the metric does not exist, the study is of another sweep, or the first
-            trials all fail for the same reason.
-        StorageError: if the database fails.
-        KeyboardInterrupt: if it was asked to stop.
-    """
-    sweep = Sweep(env_name, args, space, sampler)
-    sweep.run(on_change)
-    return sweep.state
-
-
 class Sweep:
-    """One driver of a study; takes what `run_sweep` takes, and runs nothing before `run`."""
+    """One driver of a study; nothing runs before `run`."""
 
     def __init__(
         self,
@@ -123,6 +92,17 @@ class Sweep:
         space: SearchSpace | None = None,
         sampler: BaseSampler | None = None,
     ):
+        """Opens the study.
+
+        Args:
+            env_name: the environment.
+            args: its settings with those of the search, as `load_config` returns them.
+            space: what may vary; None is what `[sweep.SECTION.SETTING]` say.
+            sampler: proposes trials; None is what `[sweep] method` says.
+
+        Raises:
+            ConfigError: if the settings are wrong, or the study is of another sweep.
+        """
         self.config = config = SweepConfig.from_dict(args["sweep"])
         self.space = space_of(args) if space is None else space
         self._distributions = optuna_distributions(self.space)
@@ -132,7 +112,8 @@ class Sweep:
         train = {**args["train"], "data_dir": str(place.folder)}
         log = {**args["log"], **dict.fromkeys(SERVICES, False)}  # the sweep has a run there, its trials have none
         self._args = {**args, "train": train, "log": log}
-        self._slots, self._memory_bytes = Slots(config), memory_limit(args["sweep"], "cpu")
+        self._slots, memory_gb = Slots(config), config.trial_memory_gb
+        self._memory_bytes = usable_memory_bytes() / config.workers if memory_gb is None else 1e9 * memory_gb
         self._trials: dict[int, optuna.Trial] = {}  # those that this driver runs, by number
         self._reported: dict[int, set[int]] = {}  # tenths of their runs that the study knows
         self._errors: list[str] = []  # of the trials of this driver so far
@@ -149,7 +130,18 @@ class Sweep:
         study.sampler = sampler or make_sampler(config.method, self.space, seed, config.max_suggestion_cost)
 
     def run(self, on_change: OnChange | None = None) -> None:
-        """Does what `run_sweep` describes; may be called once."""
+        """Searches until the trials or the minutes are used up, and runs the best again on fresh seeds; only once.
+
+        Ctrl-C, SIGTERM and SIGHUP end it: trials that run are stopped, and run again when the sweep continues.
+
+        Args:
+            on_change: called some times a second with the state of the sweep.
+
+        Raises:
+            ConfigError: if the metric does not exist, or the first trials all fail for the same reason.
+            StorageError: if the database fails.
+            KeyboardInterrupt: if it was asked to stop.
+        """
         state, minutes = self.state, self.config.max_minutes
         self._on_change = on_change
         state.started = time.monotonic()
@@ -308,7 +300,7 @@ class Sweep:
         if process.metric is not None and self.state.metric != process.metric:
             claim_metric(self._study, self._wanted_metric)
             self.state.metric = process.metric
-        tenths = process.curve.full_windows(process.progress)
+        tenths = process.curve.full_windows(process.view.progress)
         new = sorted(tenths.keys() - self._reported[number])
         self._reported[number].update(new)
         try:

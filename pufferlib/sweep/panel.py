@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from statistics import mean
 from typing import TYPE_CHECKING, TextIO
 
+import numpy as np
 from optuna.trial import TrialState
 from rich.text import Text
 
@@ -38,13 +39,13 @@ if TYPE_CHECKING:
 
 BARS = "▁▂▃▄▅▆▇█"
 _RECENT = 20  # trials whose durations say how long the next ones take
-_EARLY = 0.05  # of a run: before that its own speed says little
 _FRAME_LINES = 3  # of the panel's border, and of the cursor
 _RUNNING_LINES = 8
 _SETTINGS_LINES = 3
 _LEAST_FRONT = 3  # lines of the front, if the terminal has room for nothing else
 _CURVE_CELLS = 24
 _NAME_CELLS = (16, 12, 10, 8, 6)  # of a setting above shorter values: the most that fit
+_GAP_CELLS = 2  # between two columns
 _SECONDS_BETWEEN = 0.25  # two drawings
 
 
@@ -74,23 +75,19 @@ def remaining_seconds(state: SweepState, found: Results | None = None) -> float:
     It assumes that trials take as long as the last ones did, and the same number runs side by side on all drivers;
     never longer than to the deadline. It is infinite as long as no trial has ended.
     """
-    now, found = time.monotonic(), found or state.results()
+    found = found or state.results()
     recent = [trial for trial in found.ended if trial.state in ("complete", "stopped")][-_RECENT:]
-    seconds = [(trial.ended - trial.begun).total_seconds() for trial in recent]
-    typical = max(0.0, mean(seconds)) if seconds else math.inf
-    here = []
-    for trial in state.running:
-        elapsed, share = max(0.0, now - trial.started), min(trial.progress, 1.0)
-        here.append(elapsed * (1 / share - 1) if share > _EARLY else max(0.0, typical - elapsed))
-    elsewhere = 0 if state.to_confirm else max(0, found.running - len(here))
+    if not recent:
+        return math.inf
+    typical = mean(max(0.0, (trial.ended - trial.begun).total_seconds()) for trial in recent)
     left = state.to_confirm or max(0, state.sweep["num_trials"] - found.num_ended)
-    waiting = max(0, left - len(here) - elsewhere)
-    lanes = max(1, state.sweep["workers"], len(here)) + elsewhere
-    ahead = sum(here) + sum([typical] * waiting) + sum([typical / 2] * elsewhere)  # no products: infinity times 0
-    longest = max(ahead / lanes, *here, 0.0)
+    done = sum(min(trial.progress, 1.0) for trial in state.running)
+    elsewhere = 0 if state.to_confirm else max(0, found.running - len(state.running))
+    lanes = max(1, state.sweep["workers"], len(state.running)) + elsewhere
+    seconds = max(0.0, left - done) * typical / lanes
     if state.deadline is None or state.to_confirm:
-        return longest
-    return min(longest, max(0.0, state.deadline - now))
+        return seconds
+    return min(seconds, max(0.0, state.deadline - time.monotonic()))
 
 
 def render(state: SweepState, width: int, height: int) -> Panel:
@@ -151,31 +148,25 @@ def _best(state: SweepState, found: Results, width: int) -> list[Text]:
 def _front(found: Results, width: int, rows: int) -> list[Text]:
     if not found.front:
         return []
-    shown = _spread(found.front, max(1, rows - 1))
+    places = np.linspace(len(found.front) - 1, 0, min(len(found.front), max(1, rows - 1))).round().astype(int)
+    shown = [found.front[place] for place in reversed(places)]
     columns = [column for column in trial_columns(shown) if column[0] not in ("trial", "episodes", "confirmed")]
     columns.insert(0, ("Front", [f"#{trial.number}" for trial in shown]))
+    name_cells = next((most for most in _NAME_CELLS if sum(_sizes(columns, most)) <= width), _NAME_CELLS[-1])
     lines = [Text() for _ in range(len(shown) + 1)]
-    for index, ((name, cells), size) in enumerate(zip(columns, _sizes(columns, width), strict=False)):
-        gap = "  " if index else ""
+    for index, ((name, cells), size) in enumerate(zip(columns, _sizes(columns, name_cells), strict=True)):
+        if len(lines[0]) + size > width:
+            break
+        size -= _GAP_CELLS
+        gap = " " * _GAP_CELLS if index else ""
         lines[0].append(gap + fit(name, size).strip().rjust(size), CYAN if index else f"bold {RED}")
         for line, cell in zip(lines[1:], cells, strict=True):
             line.append(gap + (cell.rjust(size) if index else cell.ljust(size)), WHITE if index else CYAN)
     return lines
 
 
-def _sizes(columns: Sequence[tuple[str, Sequence[str]]], width: int) -> list[int]:
-    for name_cells in _NAME_CELLS:
-        sizes = [max([*map(len, cells), min(len(name), name_cells)]) for name, cells in columns]
-        if sum(sizes) + 2 * (len(sizes) - 1) <= width:
-            return sizes
-    return [size for index, size in enumerate(sizes) if sum(sizes[: index + 1]) + 2 * index <= width]
-
-
-def _spread(front: Sequence[FoundTrial], count: int) -> list[FoundTrial]:
-    if count >= len(front):
-        return list(front)
-    step = (len(front) - 1) / max(1, count - 1)
-    return [front[len(front) - 1 - round(place * step)] for place in range(count)][::-1]
+def _sizes(columns: Sequence[tuple[str, Sequence[str]]], name_cells: int) -> list[int]:
+    return [max([*map(len, cells), min(len(name), name_cells)]) + _GAP_CELLS for name, cells in columns]
 
 
 def _running(state: SweepState, found: Results, width: int) -> list[Text]:

@@ -11,14 +11,13 @@ import numpy as np
 from optuna.distributions import BaseDistribution
 from optuna.exceptions import ExperimentalWarning
 from optuna.samplers import BaseSampler, GPSampler, RandomSampler, TPESampler
-from optuna.search_space import IntersectionSearchSpace
 from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 from threadpoolctl import threadpool_limits
 from typing_extensions import override
 
 from pufferlib.sweep.results import COST, CURVE, UNSCORED, best_within, pareto_front, uncounted_numbers
-from pufferlib.sweep.space import SearchSpace, on_step, optuna_distributions, space_of_distributions
+from pufferlib.sweep.space import SearchSpace, optuna_distributions
 from pufferlib.sweep.surrogate import Surrogate, log_expected_improvement
 
 if TYPE_CHECKING:
@@ -262,58 +261,45 @@ class ProteinSampler(BaseSampler):
     that the models expect, so that they are not tried again.
     """
 
-    def __init__(self, space: SearchSpace | None = None, seed: int | None = None, max_cost: float = np.inf):
+    def __init__(self, space: SearchSpace, seed: int | None = None, max_cost: float = np.inf):
         """Prepares the sampler; its memory is the study.
 
         Args:
-            space: what varies and where to start; None takes what all trials of a study chose from, and its middle.
+            space: what varies and where to start.
             seed: of its draws, together with the number of the trial, so that a sampler that continues a study repeats
                 none; None is another one each time.
             max_cost: no trial is proposed that is expected to cost more, in the unit of the costs.
         """
         self._space = space
         self._max_cost = max_cost
-        self._seed = _any_seed() if seed is None else seed
+        self._seed = int(np.random.default_rng().integers(2**63)) if seed is None else seed
         self._random = RandomSampler(seed)
-        self._intersection = IntersectionSearchSpace()
 
     @override
     def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
         """Returns the distributions that one proposal draws from together."""
-        if self._space is not None:
-            return optuna_distributions(self._space)
-        found = self._intersection.calculate(study)
-        return {name: each for name, each in sorted(found.items()) if not each.single()}
+        return optuna_distributions(self._space)
 
     @override
     def sample_relative(
         self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
     ) -> dict[str, Any]:
         """Returns the values of a trial, by name."""
-        if not search_space:
-            return {}
-        space = self._space or space_of_distributions(search_space)
         others = [each for each in study.get_trials(deepcopy=False) if each.number != trial.number]
-        history = read_history(others, study.direction, space)
+        history = read_history(others, study.direction, self._space)
         with threadpool_limits(1):  # threads that wait for the cores of trials are slower than none
-            point = self.propose(space, history, np.random.default_rng((self._seed, trial.number)))
-        return {name: on_step(search_space[name], value) for name, value in space.values(point).items()}
+            point = self._propose(history, np.random.default_rng((self._seed, trial.number)))
+        return self._space.values(point)
 
     @override
     def sample_independent(
         self, study: Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
     ) -> Any:
-        """Returns a random value of a parameter in no space, as in the first trials of `study.optimize`."""
+        """Returns a random value of a parameter that is not in the space."""
         return self._random.sample_independent(study, trial, param_name, param_distribution)
 
-    @override
-    def reseed_rng(self) -> None:
-        """Takes another seed, as Optuna asks of samplers in several processes."""
-        self._seed = _any_seed()
-        self._random.reseed_rng()
-
-    def propose(self, space: SearchSpace, history: History, generator: np.random.Generator) -> np.ndarray:
-        """Returns the next point to try, float64 of shape `[dimensions]`."""
+    def _propose(self, history: History, generator: np.random.Generator) -> np.ndarray:
+        space = self._space
         if history.begun == 0:
             return space.snapped(space.centre[None])[0]
         if history.begun < _FIRST_TRIALS + len(space.dimensions):
@@ -321,10 +307,6 @@ class ProteinSampler(BaseSampler):
         if history.is_final.sum() < 2:  # nearly all failed: where they did not is unknown
             return sample_uniform(space, 1, generator)[0]
         return Proposal(space, history, self._max_cost, generator).point()
-
-
-def _any_seed() -> int:
-    return int(np.random.default_rng().integers(2**63))
 
 
 def make_sampler(method: str, space: SearchSpace, seed: int | None, max_cost: float) -> BaseSampler:

@@ -210,34 +210,13 @@ def settled(space: SearchSpace, params: Mapping[str, Any]) -> dict[str, Any]:
     return space.values(space.point(params))
 
 
-def space_of_distributions(distributions: Mapping[str, BaseDistribution]) -> SearchSpace:
-    """Returns a space of Optuna's distributions without their steps; it starts in the middle."""
-    dimensions: list[Dimension | Categorical] = []
-    for name, each in distributions.items():
-        if isinstance(each, CategoricalDistribution):
-            dimensions.append(Categorical(name, tuple(each.choices)))
-        else:
-            kind, is_integer = "log_normal" if each.log else "uniform", isinstance(each, IntDistribution)
-            dimensions.append(Dimension(name, kind, each.low, each.high, is_integer=is_integer))
-    return SearchSpace(tuple(dimensions))
-
-
-def on_step(distribution: BaseDistribution, value: float | str) -> float | str:
-    """Returns the nearest value on a distribution's step; without a step the value itself."""
-    step = getattr(distribution, "step", None)
-    if step is None:
-        return value
-    return min(distribution.low + round((value - distribution.low) / step) * step, distribution.high)
-
-
 _SEARCH_ORDER = ("train", "env", "policy", "rnn", "vec", "base")  # where a name without a section is looked for
 
 
 def space_of(args: Mapping[str, Any]) -> SearchSpace:
     """Returns the space of the `[sweep.SECTION.SETTING]` sections of a configuration.
 
-    Raises:
-        ConfigError: if there is no such setting, its range does not fit it, or nothing is varied.
+    Raises ConfigError if there is no such setting, its range does not fit it, or nothing is varied.
     """
     dimensions: list[Dimension | Categorical] = []
     for name, given in dimensions_of(args["sweep"]).items():
@@ -279,10 +258,7 @@ def resolved_name(args: Mapping[str, Any], name: str) -> str:
     """Returns the full name of a setting, such as `train.learning_rate` for `learning_rate`.
 
     Without its section it is looked for in `train`, `env`, `policy`, `rnn`, `vec`; `n_epochs` and `num_steps`, as
-    keywords of PuffeRL, are known too.
-
-    Raises:
-        ConfigError: if there is no such setting; the message names the nearest.
+    keywords of PuffeRL, are known too. Raises ConfigError if there is no such setting; the message names the nearest.
     """
     if "." in name:
         return name

@@ -83,8 +83,7 @@ def naming_database(place: StudyPlace) -> Iterator[None]:
 def open_study(place: StudyPlace, goal: str) -> optuna.Study:
     """Opens a study, or makes it where it does not exist.
 
-    Raises:
-        ConfigError: if the storage cannot be used, or the study has the other goal.
+    Raises ConfigError if the storage cannot be used, or the study has the other goal.
     """
     with quiet_optuna():
         storage = _open_storage(place.storage)
@@ -101,8 +100,7 @@ def open_study(place: StudyPlace, goal: str) -> optuna.Study:
 def claim_study(study: optuna.Study, env_name: str, space: SearchSpace) -> int:
     """Joins a study, which must be of the same environment and space; returns a number of this driver, 0 for the first.
 
-    Raises:
-        ConfigError: naming what differs.
+    Raises ConfigError, naming what differs.
     """
     _claim(study, ENV_NAME, "environment", env_name)
     found, text = study.user_attrs.get(SPACE), _space_text(space)
@@ -124,11 +122,7 @@ def claim_study(study: optuna.Study, env_name: str, space: SearchSpace) -> int:
 
 
 def claim_metric(study: optuna.Study, metric: str) -> None:
-    """Sets the metric of a study, which is known to exist.
-
-    Raises:
-        ConfigError: if the study has another one.
-    """
+    """Sets the metric of a study, which is known to exist; ConfigError if the study has another one."""
     _claim(study, METRIC, "metric", metric)
 
 

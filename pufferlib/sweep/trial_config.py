@@ -3,28 +3,17 @@
 from __future__ import annotations
 
 import copy
-import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-import gymnasium
-import numpy as np
+from typing import Any
 
 from pufferlib.config import BaseConfig, TrainConfig, VecConfig, check_env, resolve_env_count, resolve_sizes
 from pufferlib.config.sections import split_name
 from pufferlib.config.sizes import nearest_divisor
-from pufferlib.errors import APIUsageError, ConfigError
+from pufferlib.errors import ConfigError
 from pufferlib.families import catalog
-from pufferlib.machine import usable_memory_bytes
-from pufferlib.spaces import action_dtype, action_shape
 
-if TYPE_CHECKING:
-    from pufferlib.environment import PufferEnv
-    from pufferlib.vector import Vector
-
-_FLOATS, _FLAGS = 4, 4  # of every agent step in a rollout, besides observations and actions: see ppo/rollout.py
 _EVALUATIONS = 10  # of a trial that is scored by them and configured to have none
 _WIDTHS = ("policy.hidden_size", "rnn.hidden_size", "rnn.input_size")  # which a recurrent layer needs to be the same
 
@@ -49,15 +38,13 @@ def trial_args(args: Mapping[str, Any], values: Mapping[str, Any], cores: int) -
     """Returns the configuration of a trial without `[sweep]`, and a sentence for each setting that was repaired.
 
     Sizes that do not fit each other are repaired where the number of agents is known before the environments are made:
-    for those in C and those of Gymnasium. For others the trial calls `fit_to_environments` once it has made them.
+    for those in C and those of Gymnasium. For others the trial calls `fit_sizes` once it has made them. Raises
+    ConfigError if it cannot run.
 
     Args:
         args: the nested dict of `load_config` of the sweep; it stays as it is.
         values: the proposal, by names such as `train.learning_rate`.
         cores: that the trial may use.
-
-    Raises:
-        ConfigError: if it cannot run.
     """
     if args.get("resume") is not None:
         raise ConfigError(f"the trials of a sweep are new runs, got --resume {args['resume']}; leave it out")
@@ -108,35 +95,13 @@ def trial_args(args: Mapping[str, Any], values: Mapping[str, Any], cores: int) -
         reason = f"a batch of {batch} has this many steps of {agents} agents"
         change("train.bptt_horizon", max(1, round(batch / agents)), reason)
     trial["train"], more = fit_sizes(train, agents, device_type)
-    _try_environment(trial, agents, memory_limit(args["sweep"], device_type))
     return trial, notes + more
-
-
-def fit_to_environments(trial: dict[str, Any], vecenv: Vector, device_type: str, limit: float) -> list[str]:
-    """Repairs the sizes of a trial's configuration in place, once its environments exist.
-
-    Args:
-        trial: the result of `trial_args`.
-        vecenv: its environments.
-        device_type: `cpu`, `cuda` or `mps`.
-        limit: bytes of memory, as `memory_limit` says.
-
-    Returns:
-        A sentence for each setting that was repaired.
-
-    Raises:
-        ConfigError: if it cannot run.
-    """
-    trial["train"], notes = fit_sizes(trial["train"], vecenv.num_agents, device_type)
-    _require_memory(trial, vecenv, vecenv.num_agents, limit)
-    return notes
 
 
 def fit_sizes(train: Mapping[str, Any], num_agents: int, device_type: str) -> tuple[dict[str, Any], list[str]]:
     """Returns the `[train]` settings with the nearest sizes that are possible, and a sentence for each repaired one.
 
-    Raises:
-        ConfigError: if the sizes still do not fit each other.
+    Raises ConfigError if the sizes still do not fit each other.
     """
     fitted, horizon, minibatch = dict(train), train["bptt_horizon"], train["minibatch_size"]
     unit = num_agents * horizon
@@ -173,33 +138,6 @@ def num_agents(args: Mapping[str, Any], device_type: str) -> int | None:
     return buffers * resolve_env_count(num_envs, device_type, buffers, entry.agents_per_env) * entry.agents_per_env
 
 
-def memory_limit(sweep: Mapping[str, Any], device_type: str) -> float:
-    """Returns the bytes of a device's memory that a trial's rollout may take, by the settings of `[sweep]`."""
-    if device_type == "cuda":  # trial_memory_gb is of the machine's
-        import torch
-
-        return torch.cuda.get_device_properties(0).total_memory
-    if sweep.get("trial_memory_gb") is not None:
-        return 1e9 * sweep["trial_memory_gb"]
-    return usable_memory_bytes() / sweep.get("workers", 1)
-
-
-def rollout_bytes(observation_space: gymnasium.Space, action_space: gymnasium.Space, steps: int) -> int:
-    """Returns the memory of a rollout of `steps` agent steps; the spaces are of one agent."""
-    observation = math.prod(observation_space.shape or ()) * np.dtype(observation_space.dtype).itemsize
-    action = math.prod(action_shape(action_space)) * np.dtype(action_dtype(action_space)).itemsize
-    return steps * (observation + action + 4 * _FLOATS + _FLAGS)
-
-
-def require_memory(needed: int, limit: float) -> None:
-    """Raises ConfigError if a rollout needs more bytes than a trial may use."""
-    if needed > limit:
-        raise ConfigError(
-            f"the rollout of a trial must be smaller than its memory of {limit / 1e9:.3g} GB, and takes "
-            f"{needed / 1e9:.3g} GB; take smaller batches or fewer environments, or raise [sweep] trial_memory_gb"
-        )
-
-
 def trial_settings(args: Mapping[str, Any], trial: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
     """Returns the settings of a trial that the sweep chose, and those that were repaired.
 
@@ -215,26 +153,6 @@ def trial_settings(args: Mapping[str, Any], trial: Mapping[str, Any], names: Ite
             if key not in args[section] or args[section][key] != value:
                 chosen.setdefault(section, {})[key] = value
     return chosen
-
-
-def _try_environment(trial: Mapping[str, Any], agents: int, limit: float) -> None:
-    entry = catalog.find(trial["env_name"])
-    if entry.family != "ocean":
-        return
-    try:
-        env = entry.creator(**{**check_env(entry.name, trial["env"]), "num_envs": 1})
-    except APIUsageError as error:
-        raise ConfigError(str(error)) from error
-    try:
-        _require_memory(trial, env, agents, limit)
-    finally:
-        env.close()
-
-
-def _require_memory(trial: Mapping[str, Any], env: PufferEnv | Vector, agents: int, limit: float) -> None:
-    batch = trial["train"]["batch_size"]
-    steps = agents * trial["train"]["bptt_horizon"] if batch == "auto" else batch
-    require_memory(rollout_bytes(env.single_observation_space, env.single_action_space, steps), limit)
 
 
 def _buffers(args: Mapping[str, Any], device_type: str) -> int:

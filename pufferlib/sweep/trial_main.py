@@ -9,9 +9,7 @@ import contextlib
 import faulthandler
 import json
 import os
-import select
 import signal
-import threading
 import traceback
 from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection
@@ -22,7 +20,7 @@ from pufferlib.errors import PufferError
 if TYPE_CHECKING:
     from pufferlib.sweep.trial_config import TrialTask
 
-ORPHAN_SECONDS = 3  # for a process whose driver is gone to see it, before it is killed
+ORPHAN_SECONDS = 1  # after the driver is gone, until the process is killed
 
 
 def main(connection_fd: int, cores: Sequence[int]) -> None:
@@ -52,22 +50,10 @@ def main(connection_fd: int, cores: Sequence[int]) -> None:
         task = cloudpickle.loads(connection.recv_bytes())
     except EOFError:
         return
-    _end_with_driver(connection)
-    _run(task, lambda message: connection.send_bytes(json.dumps(message).encode()))
-
-
-def _end_with_driver(connection: Connection) -> None:
     from pufferlib.vector._native import end_with_parent
 
-    # The driver is gone when its end of the connection is closed.
-    def watch() -> None:
-        poll = select.poll()
-        poll.register(connection.fileno(), select.POLLIN)  # nothing more is sent: what comes is the end
-        poll.poll()
-        os.killpg(os.getpgrp(), signal.SIGKILL)
-
-    threading.Thread(target=watch, daemon=True).start()
-    end_with_parent(ORPHAN_SECONDS)  # where a thread of Python cannot, as a call in C holds the interpreter lock
+    end_with_parent(ORPHAN_SECONDS)
+    _run(task, lambda message: connection.send_bytes(json.dumps(message).encode()))
 
 
 def _run(task: TrialTask, send: Callable[[dict[str, Any]], None]) -> None:

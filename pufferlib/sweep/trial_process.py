@@ -14,7 +14,8 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import pairwise
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
@@ -34,7 +35,6 @@ START_SECONDS = 120.0  # at least, for one to import what it needs and make its 
 EXIT_SECONDS = 10.0  # for a process to exit after its last message
 TRACE_SECONDS = 0.5  # for one that hangs to write where
 LOOK_SECONDS = 1.0  # between two looks at the memory
-_SIBLINGS = "/sys/devices/system/cpu/cpu{}/topology/thread_siblings_list"
 
 
 class LearningCurve:
@@ -75,43 +75,30 @@ class LearningCurve:
 def core_shares(num_workers: int) -> list[list[int]]:
     """Divides the cores that this process may use among processes that run side by side.
 
-    Threads of one core stay together. Where a control group grants less time than there are cores, that many are chosen
-    at random, because other programs on the machine choose too. Where there are more processes than cores, several
-    share one.
+    Where a control group grants less time than there are cores, that many are chosen at random, because other programs
+    on the machine choose too. Where there are more processes than cores, several share one.
 
     Returns:
         Numbers of cores for each worker, for `os.sched_setaffinity`; empty lists where the system has no such call.
     """
     if not hasattr(os, "sched_getaffinity"):  # macOS
         return [[] for _ in range(num_workers)]
-    cores = sorted(os.sched_getaffinity(0), key=_place)
-    if num_workers == 1:
-        return [cores]
-    if usable_cores() < len(cores):
-        chosen = set(random.Random().sample(cores, usable_cores()))
-        cores = [core for core in cores if core in chosen]
-    if num_workers >= len(cores):
-        return [[cores[worker % len(cores)]] for worker in range(num_workers)]
-    bounds = [worker * len(cores) // num_workers for worker in range(num_workers + 1)]
-    return [cores[begin:end] for begin, end in zip(bounds, bounds[1:], strict=False)]
+    cores = sorted(os.sched_getaffinity(0))
+    if num_workers > 1:
+        cores = sorted(random.Random().sample(cores, min(len(cores), usable_cores())))
+    firsts = [worker * len(cores) // num_workers for worker in range(num_workers + 1)]
+    return [cores[first : max(last, first + 1)] for first, last in pairwise(firsts)]
 
 
-def _place(core: int) -> tuple[int, int]:
-    with contextlib.suppress(OSError, ValueError):
-        first = Path(_SIBLINGS.format(core)).read_text().replace("-", ",").split(",")[0]
-        return int(first), core
-    return core, core
-
-
-@dataclass(frozen=True)
+@dataclass
 class Outcome:
-    """How a training ended."""
+    """What is known of a training, and how it ended."""
 
-    score: float | None  # of the final policy, or over the last tenth that was done; None where nothing was scored
-    cost: float  # seconds of training
-    curve: list[list[float]]  # rows as `LearningCurve` gives them
-    run_folder: str | None  # of the run; None where it did not get that far
-    fitted: Mapping[str, Any]  # the `[train]` settings that it had to fit to the number of agents
+    cost: float = 0.0  # seconds of training
+    score: float | None = None  # of the final policy, or of the last tenth that was done; None where nothing was scored
+    curve: Sequence[Sequence[float]] = ()  # rows as `LearningCurve` gives them
+    run_folder: str | None = None  # of the run; None where it did not get that far
+    fitted: Mapping[str, Any] = field(default_factory=dict)  # the `[train]` settings fitted to the number of agents
     error: str | None = None  # why it failed, one sentence; None where it did not
     stopped: str | None = None  # why it was stopped, one sentence; None where it came to its end
     ends_sweep: bool = False  # whether every trial would fail with that error
@@ -131,12 +118,10 @@ class TrialProcess:
 
         self.task, self._config = task, config
         self.curve = LearningCurve()  # its scores so far
-        self.progress = self.cost = 0.0  # the part of the run that is done, and the seconds of training
+        self.found = Outcome()  # so far
+        self.view = RunningTrial(task.number, task.values, time.monotonic(), seed=task.seed)  # for the display
         self.metric: str | None = None  # the whole name of the metric; None before the first score
         self.outcome: Outcome | None = None  # None while it runs
-        self._episode_steps: float | None = None
-        self._run_folder: str | None = None
-        self._fitted: dict[str, Any] = {}
         self._last_message: dict[str, Any] = {}
         self._limit_text: str | None = None  # the limit that it was ended for
         self._stop_text: str | None = None  # why it was asked to stop
@@ -146,18 +131,14 @@ class TrialProcess:
         self._connection, theirs = multiprocessing.Pipe()
         with theirs:
             self._process = _start(theirs.fileno(), cores, task.log_path)
-        self.started = self._heard = self._looked = time.monotonic()
-        self._sentinel: int | None = None
-        with contextlib.suppress(AttributeError, OSError):  # not on macOS, not in every container
-            self._sentinel = os.pidfd_open(self._process.pid)
+        self._heard = self._looked = self.view.started
         with contextlib.suppress(OSError):  # it died already, which its exit code says
             self._connection.send_bytes(cloudpickle.dumps(task))
 
     @property
-    def waitables(self) -> list[Connection | int]:
-        """For `multiprocessing.connection.wait`: they become ready when there is something to `look` at."""
-        found: list[Connection | int] = [] if self._is_eof else [self._connection]
-        return found if self._sentinel is None else [*found, self._sentinel]
+    def waitables(self) -> list[Connection]:
+        """For `multiprocessing.connection.wait`: ready when there is a message, or the process has ended."""
+        return [] if self._is_eof else [self._connection]
 
     def stop(self, reason: str) -> None:
         """Asks it to end after its iteration, and kills it if it does not."""
@@ -196,29 +177,27 @@ class TrialProcess:
             self._process.wait()
             self.look()
         self._connection.close()
-        if self._sentinel is not None:
-            os.close(self._sentinel)
-            self._sentinel = None
 
     def _take(self, message: dict[str, Any]) -> None:
         self._heard, self._last_message = time.monotonic(), message
         if "folder" in message:
-            self._run_folder, self._fitted = message["folder"], message["fitted"]
+            self.found.run_folder, self.found.fitted = message["folder"], message["fitted"]
         if "log" in message:
             log = message["log"]
-            self.progress, self.cost = log["progress"], log["cost"]
+            self.view.progress, self.view.cost = log["progress"], log["cost"]
             if "episode_steps" in log:
-                self._episode_steps = min(log["episode_steps"], self._episode_steps or math.inf)
+                self.found.episode_steps = min(log["episode_steps"], self.found.episode_steps or math.inf)
             if "score" in log:
                 self.metric = log["metric"]
-                self.curve.add(self.progress, self.cost, log["score"], log["weight"])
+                self.curve.add(log["progress"], log["cost"], log["score"], log["weight"])
+                self.view.curve = self.curve.rows()
 
     def _hold_to_limits(self, now: float) -> None:
         config, silent_seconds = self._config, 60 * self._config.silent_minutes
         minutes = 3 * config.max_suggestion_cost / 60 if config.trial_minutes is None else config.trial_minutes
-        if self._run_folder is None:
+        if self.found.run_folder is None:
             silent_seconds = max(silent_seconds, START_SECONDS)
-        if now - self.started > 60 * minutes:
+        if now - self.view.started > 60 * minutes:
             self._limit_text = f"it took longer than its {minutes:g} minutes ([sweep] trial_minutes)"
             self._process.terminate()  # so that it saves
             self._kill_time = now + STOP_SECONDS
@@ -234,20 +213,14 @@ class TrialProcess:
                 self._limit_text = f"it used {found} ([sweep] trial_memory_gb)"
                 self._kill_all()
 
-    def _memory_bytes(self) -> int:
-        # Resident memory; where the plain sum is above the limit, shared pages count in proportion.
+    def _memory_bytes(self) -> int:  # of it and its descendants; pages that they share count in proportion
         self._find_family()
-        resident = proportional = 0
+        used = 0
         for process in self._family:
             with contextlib.suppress(psutil.Error):  # it ended just now
-                resident += process.memory_info().rss
-        if resident <= self.task.memory_bytes:
-            return resident
-        for process in self._family:
-            with contextlib.suppress(psutil.Error):
                 found = process.memory_full_info()
-                proportional += getattr(found, "pss", found.uss)  # macOS knows what is its own alone
-        return min(resident, proportional)
+                used += getattr(found, "pss", found.uss)  # macOS knows what is its own alone
+        return used
 
     def _find_family(self) -> None:
         with contextlib.suppress(psutil.Error):
@@ -265,37 +238,28 @@ class TrialProcess:
                 process.kill()  # never a later process of the same number
 
     def _outcome(self, exit_code: int) -> Outcome:
-        rows, is_of_episodes = self.curve.rows(), self.metric is not None and is_mean_over_episodes(self.metric)
+        found, rows, kind = self.found, self.curve.rows(), self._last_message.get("end")
         if rows:
-            rows[-1][:2] = self.progress, self.cost  # no episode may have ended since the last score
-        kind, error, stopped = self._last_message.get("end"), None, None
+            rows[-1][:2] = self.view.progress, self.view.cost  # no episode may have ended since the last score
         if self._limit_text is not None and kind != "done":
-            kind, error = None, self._limit_text
+            kind, found.error = None, self._limit_text
         elif kind in ("failed", "metric", "unscored"):
-            error = self._last_message["error"]
+            found.error = self._last_message["error"]
         elif kind != "done" and self._stop_text is not None:
-            stopped = self._stop_text
+            found.stopped = self._stop_text
         elif kind is None:
-            error = f"its process {_death(exit_code)}; see {self.task.log_path}"
+            found.error = f"its process {_death(exit_code)}; see {self.task.log_path}"
         elif kind == "stopped":
-            error = "something else than the sweep stopped it by a signal"
+            found.error = "something else than the sweep stopped it by a signal"
         elif not rows:
-            kind, error = "unscored", "it ended before anything was scored; train for more steps"
+            kind, found.error = "unscored", "it ended before anything was scored; train for more steps"
         elif not self.curve.is_finite:
-            error = f"its {self.metric} was infinite or NaN"
-        return Outcome(
-            score=self.curve.final_score,
-            cost=self.cost,
-            curve=rows,
-            run_folder=self._run_folder,
-            fitted=self._fitted,
-            error=error,
-            stopped=stopped,
-            ends_sweep=kind == "metric",
-            is_unscored=kind == "unscored",
-            episodes=round(self.curve.final_weight) if is_of_episodes else None,
-            episode_steps=self._episode_steps,
-        )
+            found.error = f"its {self.metric} was infinite or NaN"
+        if self.metric is not None and is_mean_over_episodes(self.metric):
+            found.episodes = round(self.curve.final_weight)
+        found.cost, found.curve, found.score = self.view.cost, rows, self.curve.final_score
+        found.ends_sweep, found.is_unscored = kind == "metric", kind == "unscored"
+        return found
 
 
 def _start(connection_fd: int, cores: Sequence[int], log_path: Path) -> subprocess.Popen[bytes]:
@@ -371,15 +335,4 @@ class Slots:
 
     def described(self) -> list[RunningTrial]:
         """Returns the trainings that run, for the display."""
-        return [
-            RunningTrial(
-                number=process.task.number,
-                values=process.task.values,
-                started=process.started,
-                progress=process.progress,
-                cost=process.cost,
-                curve=process.curve.rows(),
-                seed=process.task.seed,
-            )
-            for _, process in sorted(self.running.items())
-        ]
+        return [process.view for _, process in sorted(self.running.items())]

@@ -20,13 +20,12 @@ from pufferlib.pufferl import PuffeRL
 from pufferlib.runs.calls import AnyLogger
 from pufferlib.runs.loaders import resolve_device
 from pufferlib.runs.training import train_run
-from pufferlib.sweep.trial_config import TrialTask, fit_to_environments, memory_limit
+from pufferlib.sweep.trial_config import TrialTask, fit_sizes
 from pufferlib.vector import Vector
 
 LOGS = 50  # of a run at least: enough for a curve whose points are means over several
 TENTHS = 10  # of a run; each but the last plays a tenth of the episodes that the final policy plays
 MESSAGE_SECONDS = 1.0  # between two messages that are no logs
-_PATIENT_LOGS, _PATIENT_STEPS = 5, 1000  # with finished episodes that the environment has not reported yet
 
 SendMessage = Callable[[dict[str, Any]], None]
 """Sends a message to the driver, see `trial_main.main`."""
@@ -56,34 +55,22 @@ class MetricSearch:
         self._wanted, self._env_name = wanted, env_name
         self._has_evaluations, self._is_known = has_evaluations, is_known
         self._seen: dict[str, None] = {}  # names, in their order
-        self._reports = self._silent_logs = 0
-        self._silent_steps = 0.0
+        self.has_played = False  # whether whole episodes were played, as at the end of each tenth of a run
 
-    def score(self, metrics: Mapping[str, float], steps: float) -> float | None:
-        """Returns the metric in a log, or None; `steps` are those of each environment since the log before."""
+    def score(self, metrics: Mapping[str, float]) -> float | None:
+        """Returns the metric in a log, or None."""
         self._seen.update(dict.fromkeys(metrics))
         if self.name is None:
             self.name = find_metric(self._wanted, metrics)
-        if "environment/n" in metrics:
-            self._reports += 1
-        elif "episode/count" in metrics:
-            self._silent_logs += 1
-            self._silent_steps += steps
         return None if self.name is None else metrics.get(self.name)
 
     @property
     def is_hopeless(self) -> bool:
-        """Whether enough was logged to tell that the metric does not exist.
-
-        Two logs in which the environment reports its episodes are enough, or many steps where it reports nothing.
-        """
-        if self.name is not None or self._is_known:
-            return False
-        has_seen_evaluations = any(name.startswith("eval/") for name in self._seen)
-        if self._wanted.startswith("eval/") and self._has_evaluations and not has_seen_evaluations:
-            return False
-        is_silent = self._silent_logs >= _PATIENT_LOGS and self._silent_steps >= _PATIENT_STEPS
-        return self._reports >= 2 or is_silent
+        """Whether the metric does not exist: the policy played, or the environment reported, and it was not there."""
+        groups = {name.split("/")[0] for name in self._seen}
+        is_awaited = self._wanted.startswith("eval/") and self._has_evaluations and "eval" not in groups
+        is_logged = self.has_played or "environment" in groups
+        return self.name is None and not self._is_known and not is_awaited and is_logged
 
     def missing_text(self) -> str:
         """Returns a sentence that the metric is missing, with the metrics that exist."""
@@ -112,7 +99,6 @@ class WatchedTrainer(PuffeRL):
         self._search, self._send_message = search, send
         self._sent_epoch, self._sent_seconds = self.epoch, 0.0
         self._whole_cost = math.inf  # of all iterations, once they are over
-        self._logged_steps = self.global_step
         self._ended_sum = self._ended_count = 0.0  # scores of the episodes that ended in this tenth, and their number
         self._played: dict[str, Score] = {}
         self._final_episodes = final_episodes(self.config.final_episodes, self.vecenv)
@@ -123,8 +109,7 @@ class WatchedTrainer(PuffeRL):
     def print_dashboard(self) -> None:
         """Reports to the driver as well; the trainer calls this after every iteration.
 
-        Raises:
-            MissingMetricError: if enough was logged to tell that the metric does not exist.
+        Raises MissingMetricError if a tenth of the run had episodes without the metric.
         """
         if self.is_logged and self._sent_epoch != self.epoch:
             self._sent_epoch = self.epoch
@@ -134,7 +119,7 @@ class WatchedTrainer(PuffeRL):
             self.score(max(1, self._final_episodes // TENTHS))
             self.send_score()
         self._send_sign_of_life()
-        if self._search.is_hopeless:
+        if is_tenth and self._search.is_hopeless:
             raise MissingMetricError(self._search.missing_text())
         super().print_dashboard()
 
@@ -153,9 +138,8 @@ class WatchedTrainer(PuffeRL):
     def send_score(self) -> None:
         """Sends the score of the last play, or of the episodes that ended since the score before."""
         played = {name: score.mean for name, score in self._played.items()}
-        if played:
-            is_reported = any(name.startswith("environment/") for name in played)
-            self._search.score({**played, "environment/n" if is_reported else "episode/count": 1.0}, 0.0)
+        self._search.score(played)
+        self._search.has_played |= bool(played)
         score = self._played.get(self._search.name or "")
         sent: dict[str, float] = {}
         if score is not None:
@@ -174,8 +158,7 @@ class WatchedTrainer(PuffeRL):
         return self._final_episodes > 0 and (name is None or is_mean_over_episodes(name))
 
     def _send_log(self, metrics: Mapping[str, float]) -> None:
-        score = self._search.score(metrics, (self.global_step - self._logged_steps) / self.vecenv.num_agents)
-        self._logged_steps = self.global_step
+        score = self._search.score(metrics)
         if score is None:
             return
         weight = episode_count(self._search.name, metrics)
@@ -201,22 +184,20 @@ class WatchedTrainer(PuffeRL):
 def train_watched(task: TrialTask, send: SendMessage) -> None:
     """Trains from the first step to the last.
 
-    Raises:
-        MissingMetricError: if the metric does not exist.
-        UnscoredError: if no log had the metric, which may exist.
-        KeyboardInterrupt: if it was asked to stop, after it saved.
+    Raises MissingMetricError if the metric does not exist, UnscoredError if no log had the metric, which may exist, and
+    KeyboardInterrupt if it was asked to stop, after it saved.
     """
     args = {**task.args, "train": dict(task.args["train"])}
     count = torch.cuda.device_count() if args["train"]["device"] in ("auto", "cuda") else 0
     if count > 1:
         args["train"]["device"] = f"cuda:{task.slot % count}"
     device_type = resolve_device(args["train"]["device"]).type
-    limit = memory_limit({"trial_memory_gb": task.memory_bytes / 1e9}, device_type)
     search = MetricSearch(task.metric, task.env_name, bool(args["train"].get("evaluations")), task.is_metric_known)
     trainers: list[WatchedTrainer] = []
 
     def make_trainer(config: dict[str, Any], vecenv: Vector, policy: nn.Module, logger: AnyLogger) -> WatchedTrainer:
-        for note in fit_to_environments(args, vecenv, device_type, limit):  # where only the environments know them
+        args["train"], notes = fit_sizes(args["train"], vecenv.num_agents, device_type)
+        for note in notes:  # where only the environments know them
             say(note)
         changed = {name: value for name, value in args["train"].items() if config[name] != value}
         trainer = WatchedTrainer({**config, **changed}, vecenv, policy, logger)

@@ -1,7 +1,6 @@
 """That bench/device.py finds what is wrong; its timings need a GPU."""
 
 import dataclasses
-import subprocess
 import sys
 from pathlib import Path
 
@@ -39,10 +38,11 @@ def captured(monkeypatch):
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
-def test_without_a_gpu_it_says_what_is_missing():
-    done = subprocess.run([sys.executable, BENCH / "device.py"], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert "needs an NVIDIA GPU" in done.stderr and done.stderr.count("\n") == 1
+def test_without_a_gpu_it_says_what_is_missing(device, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["device.py"])
+    assert device.main() == 2
+    out, err = capsys.readouterr()
+    assert out == "" and "needs an NVIDIA GPU" in err and err.count("\n") == 1
 
 
 @needs_emulator

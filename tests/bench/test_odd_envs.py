@@ -70,12 +70,14 @@ def test_what_is_odd_is_told_early_with_what_helps(odd, capsys, name):
     make, _ = odd.ODD_ENVS[name]
     steps = 128 * 80 if "5000" in name else 128 * 13  # until the first episodes end; no fewer updates than say so
     lines, notes = said(capsys, make, steps if name != "5 ms a step" else 128, minibatch_size=16)
-    notes = [line for line in notes if "optimizer steps" not in line]
+    # On a machine that others use a step of any of them may take long.
+    others = ["optimizer steps", *(["a step of one agent takes"] if name != "5 ms a step" else [])]
+    notes = [line for line in notes if not any(words in line for words in others)]
     assert chosen is None or any(re.search(chosen, line) for line in lines)
     assert len(notes) == (note is not None) and all(re.search(note, line) for line in notes)
     if without is not None:
-        (line,) = said(capsys, make, steps, minibatch_size=16, **without[0])[1]
-        assert re.search(without[1], line)
+        notes = said(capsys, make, steps, minibatch_size=16, **without[0])[1]
+        assert [line for line in notes if re.search(without[1], line)]
 
 
 @pytest.mark.slow

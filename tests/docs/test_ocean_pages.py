@@ -14,6 +14,7 @@ from pufferlib import ocean as environments
 from pufferlib.config import env_settings, load_config
 
 pytest.importorskip("matplotlib", reason="pages need pip install -e '.[plot]'")
+every_name = pytest.mark.parametrize("name", environments.names())
 
 from code_blocks import blocks_of  # noqa: E402
 
@@ -40,7 +41,8 @@ def table_under(page: str, heading: str) -> dict[str, list[str]]:
     return {first.strip("`"): others for first, *others in cells}
 
 
-@pytest.mark.parametrize("name", environments.names())
+@pytest.mark.slow
+@every_name
 def test_every_environment_has_a_page_of_true_facts(chapter, name):
     page = (chapter / f"{name.removeprefix('puffer_')}.md").read_text()
     config = load_config(name)
@@ -70,7 +72,8 @@ def test_every_environment_has_a_page_of_true_facts(chapter, name):
         assert here == f"`{ocean.format_value(value)}`" != default
 
 
-@pytest.mark.parametrize("name", environments.names())
+@pytest.mark.slow
+@every_name
 def test_figures_are_those_of_the_rows(chapter, name):
     page = (chapter / f"{name.removeprefix('puffer_')}.md").read_text()
     for row in ocean.steps_rows(name).values():
@@ -83,6 +86,7 @@ def test_figures_are_those_of_the_rows(chapter, name):
     assert all(row.command in page for row in found)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["puffer_breakout", "puffer_squared"])
 def test_what_was_recorded_of_a_training_is_a_curve(chapter, name):
     folder = name.removeprefix("puffer_")
@@ -92,6 +96,7 @@ def test_what_was_recorded_of_a_training_is_a_curve(chapter, name):
     assert all(row.command in page for row in found)
 
 
+@pytest.mark.slow
 def test_the_first_page_leads_to_all_others(chapter):
     index = (chapter / "index.md").read_text()
     for name in environments.names():
@@ -156,6 +161,7 @@ def test_a_header_without_a_manual_or_a_part_of_it_fails_with_one_sentence(heade
     assert "thing/thing.h: " in str(raised.value) and "\n" not in str(raised.value)
 
 
+@pytest.mark.slow
 def test_every_constant_that_a_manual_names_has_its_value(chapter):
     for page in chapter.glob("*.md"):
         text = page.read_text()

@@ -14,7 +14,7 @@ from advantage_inputs import PLAIN, random_segments, truth
 from mingru_inputs import random_inputs, run_with_gradients
 
 import pufferlib.extensions
-from pufferlib.errors import PufferError
+from pufferlib.errors import PufferError, PufferWarning
 from pufferlib.extensions import advantage, cuda_library, mingru, mingru_scan, mingru_step
 
 FOLDER = Path(pufferlib.extensions.__file__).parent
@@ -45,6 +45,7 @@ def on_emulator(emulated, monkeypatch):
     monkeypatch.setattr(cuda_library, "_kernel", lambda name, function, device: emulated["launch_" + function])
     monkeypatch.setattr(torch.cuda, "device", lambda device: contextlib.nullcontext())
     monkeypatch.setattr(torch.cuda, "current_stream", lambda device: SimpleNamespace(cuda_stream=0))
+    monkeypatch.setattr(cuda_library, "can_run", lambda program, device: True)
     monkeypatch.setattr(mingru, "_run_cpu", mingru._run_cuda)
 
 
@@ -81,6 +82,25 @@ def test_a_failing_driver_call_names_itself_and_the_error(monkeypatch):
         message._obj.value = b"CUDA_ERROR_INVALID_VALUE"
 
     fake = SimpleNamespace(cuLaunchKernel=lambda *arguments: 1, cuGetErrorName=name_of)
-    monkeypatch.setattr(cuda_library, "_open_driver", lambda: fake)
+    monkeypatch.setattr(cuda_library, "open_driver", lambda: fake)
     with pytest.raises(PufferError, match=r"cuLaunchKernel must succeed .* returned 1 \(CUDA_ERROR_INVALID_VALUE\)"):
         cuda_library._driver("cuLaunchKernel")
+
+
+def test_what_cannot_be_compiled_is_computed_by_torch_and_said_once(monkeypatch):
+    def fail(program, index):
+        raise PufferError("NVRTC says no")
+
+    monkeypatch.setattr(cuda_library, "_module", fail)
+    monkeypatch.setattr(torch.cuda, "device", lambda device: contextlib.nullcontext())
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
+    monkeypatch.setattr(torch.version, "cuda", "13.0")
+    cuda_library.can_run.cache_clear()
+    tensors = random_segments((3, 7), seed=0)
+    with pytest.warns(PufferWarning, match="the kernel advantage would: NVRTC says no"):
+        advantage._advantage_cuda(*tensors, *PLAIN)
+    torch.testing.assert_close(tensors[-1].double(), truth(tensors[:-1], PLAIN), rtol=1e-5, atol=2e-5)
+    advantage._advantage_cuda(*tensors, *PLAIN)  # without another word
+    with pytest.warns(PufferWarning, match="the kernel mingru would: NVRTC says no"):
+        assert not mingru._has_kernel(torch.device("cuda:0"))
+    cuda_library.can_run.cache_clear()

@@ -143,6 +143,18 @@ def test_cuda_code_compiles_without_a_warning(kernel, tmp_path):
     subprocess.run([*map(str, command), str(FOLDER / f"{kernel}.cu")], check=True)
 
 
+@needs_nvcc
+def test_the_loads_of_four_steps_of_mingru_do_not_wait_for_each_other(tmp_path):
+    code = tmp_path / "mingru.ptx"
+    subprocess.run(
+        ["nvcc", "-std=c++17", "-arch=sm_90", "-ptx", "-o", str(code), str(FOLDER / "mingru.cu")], check=True
+    )
+    functions = code.read_text().split(".entry puffer_mingru_")[1:]
+    found = {body.split("(")[0]: body.count("ld.global") for body in functions}
+    before_the_first_exponential = {body.split("(")[0]: body.split("ex2.")[0].count("ld.global") for body in functions}
+    assert before_the_first_exponential == found and found["forward"] >= 4 * 5 and found["backward"] >= 4 * 7
+
+
 def nvrtc_is_missing():
     try:
         cuda_library._open_nvrtc()
@@ -155,30 +167,68 @@ def nvrtc_is_missing():
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_nvrtc_compiles_once_and_keeps_the_result(kernel, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    code = cuda_library.cubin(kernel, "sm_90")
+    code = cuda_library.machine_code(kernel, "sm_90")
     assert code[:4] == b"\x7fELF" and f"puffer_{kernel}".encode() in code
     (kept,) = (tmp_path / "pufferlib").iterdir()
     assert kept.read_bytes() == code
     kept.write_bytes(b"from the cache")
-    assert cuda_library.cubin(kernel, "sm_90") == b"from the cache"
+    assert cuda_library.machine_code(kernel, "sm_90") == b"from the cache"
 
 
 @pytest.mark.skipif(nvrtc_is_missing(), reason="needs NVRTC, which comes with torch's CUDA builds")
 def test_nvrtc_needs_no_cache(tmp_path, monkeypatch):
     (tmp_path / "file").touch()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
-    assert cuda_library.cubin("advantage", "sm_90")[:4] == b"\x7fELF"
+    assert cuda_library.machine_code("advantage", "sm_90")[:4] == b"\x7fELF"
 
 
 def test_a_missing_nvrtc_names_the_package(monkeypatch):
     monkeypatch.setattr(cuda_library.ctypes, "CDLL", raise_os_error)
     cuda_library._open_nvrtc.cache_clear()
     with pytest.raises(PufferError, match="install nvidia-cuda-nvrtc"):
-        cuda_library.cubin("advantage", "sm_90")
+        cuda_library.machine_code("advantage", "sm_90")
 
 
 def raise_os_error(name):
     raise OSError(name)
+
+
+KNOWN = [75, 80, 86, 90, 100, 120]
+
+
+@pytest.mark.parametrize(
+    ("capability", "expected"),
+    [((9, 0), "sm_90"), ((8, 9), "sm_86"), ((10, 3), "sm_100"), ((13, 0), "compute_120"), ((7, 0), "sm_70")],
+    ids=str,
+)
+def test_a_device_that_nvrtc_does_not_know_gets_the_nearest_architecture(capability, expected):
+    assert cuda_library.architecture_for(*capability, KNOWN) == expected
+
+
+def test_a_damaged_file_of_the_cache_is_compiled_anew(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(cuda_library, "_open_nvrtc", lambda: None)
+    monkeypatch.setattr(cuda_library, "_known_architectures", lambda: [90])
+    monkeypatch.setattr(cuda_library, "_version", lambda nvrtc, options: "13.0")
+    monkeypatch.setattr(cuda_library, "_compile", lambda nvrtc, program, architecture: b"whole")
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda index: (9, 0))
+    driver = SimpleNamespace(cuModuleLoadData=lambda module, image: 0 if image == b"whole" else 200)
+    monkeypatch.setattr(cuda_library, "open_driver", lambda: driver)
+    program = cuda_library.Program("a_program", b"code", {})
+    assert cuda_library.machine_code(program, "sm_90") == b"whole"
+    (kept,) = (tmp_path / "pufferlib").iterdir()
+    kept.write_bytes(b"half")
+    cuda_library._module(program, 0)
+    assert kept.read_bytes() == b"whole"
+
+
+def test_a_user_without_a_home_has_no_cache(monkeypatch):
+    def fail():
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr(cuda_library.Path, "home", fail)
+    assert cuda_library._cache_folder() is None
 
 
 # ------------------------------------------------------------------------------------------------- what nvcc has built
@@ -229,9 +279,10 @@ def loaded(monkeypatch):
         return 0
 
     driver = SimpleNamespace(cuModuleLoadData=load)
-    monkeypatch.setattr(cuda_library, "_open_driver", lambda: driver)
+    monkeypatch.setattr(cuda_library, "open_driver", lambda: driver)
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda index: (9, 0))
-    monkeypatch.setattr(cuda_library, "cubin", lambda name, architecture: f"{name} by NVRTC".encode())
+    monkeypatch.setattr(cuda_library, "_known_architectures", lambda: [80, 90])
+    monkeypatch.setattr(cuda_library, "machine_code", lambda name, architecture: f"{name} by NVRTC".encode())
     cuda_library._module.cache_clear()
     yield images
     cuda_library._module.cache_clear()

@@ -13,6 +13,7 @@ from network_truth import (
     assert_learns_like_the_truth,
     assert_rounds_little,
     changed,
+    is_well_conditioned,
     make_categories,
     random_graph,
     random_layers,
@@ -24,7 +25,7 @@ from network_truth import (
 
 from pufferlib.errors import APIUsageError
 from pufferlib.extensions import Convolution, Linear, MinGRU, Network, network, network_layers
-from pufferlib.extensions.network_layers import Activation, Add, Pool
+from pufferlib.extensions.network_layers import Activation, Add, Pool, State
 
 needs_bfloat16 = pytest.mark.skipif(not network.has_bfloat16(), reason="needs a processor with AVX512-BF16")
 
@@ -92,23 +93,27 @@ def test_the_gradients_match_for_any_shape(
     data=st.data(),
     inputs=st.integers(1, 40),
     num_layers=st.integers(1, 12),
-    recurrence=st.sampled_from([None, "mingru", "lstm", "gru"]),
+    recurrence=st.sampled_from([None, "mingru", "lstm", "gru", "state"]),
     segments=st.integers(1, 20),
     steps=st.integers(1, 12),
+    frozen=st.sampled_from([0.0, 0.3, 0.8]),
     seed=st.integers(0, 2**31),
 )
-def test_the_gradients_of_any_graph_match_float64(data, inputs, num_layers, recurrence, segments, steps, seed):
+def test_the_gradients_of_any_graph_match_float64(data, inputs, num_layers, recurrence, segments, steps, frozen, seed):
     torch.manual_seed(seed)
     layers = random_graph(lambda lowest, end: data.draw(st.integers(lowest, end - 1)), inputs, num_layers, recurrence)
+    constants = [tensor for tensor in layers.tensors()[1:] if torch.rand(()) < frozen]
+    layers = dataclasses.replace(layers, constants=constants)
     assert layers.fit()
     observations, minibatch = torch.randn(segments, steps, inputs), random_minibatch(layers, segments, segments, steps)
     truth = Truth(layers)
     loss, _ = truth.loss(observations, minibatch)
     assume(truth.is_smooth() and math.isfinite(loss.total.item()))
+    assume(is_well_conditioned(layers, observations, minibatch))
     assert_learns_like_the_truth(layers, observations, minibatch)
 
 
-@pytest.mark.parametrize("recurrence", ["mingru", "lstm", "gru"])
+@pytest.mark.parametrize("recurrence", ["mingru", "lstm", "gru", "state"])
 @pytest.mark.parametrize("rows", [1, 65])
 def test_a_step_of_any_graph_matches_float64(recurrence, rows):
     torch.manual_seed(30)
@@ -335,6 +340,7 @@ def test_the_normalizer_is_taken_as_it_is_at_the_last_refresh():
         {"inputs": 20, "numbers": 3, "critic": (16, 16)},
         {"counts": (5,) * 20, "width": 80, "recurrent": 1},
         {"inputs": 20, "width": 32, "lstm": 2},
+        {"inputs": 20, "width": 17, "loops": 2},
         {**IMAGES, "recurrent": 1},
         PLANES,
     ],
@@ -388,7 +394,7 @@ def test_an_lstm_may_lack_one_of_its_biases(bias):
     assert_learns_like_the_truth(layers, torch.randn(9, 4, 7), random_minibatch(layers, 9, 6, 4))
 
 
-@pytest.mark.parametrize("recurrence", [{"recurrent": 2}, {"lstm": 2}], ids=str)
+@pytest.mark.parametrize("recurrence", [{"recurrent": 2}, {"lstm": 2}, {"loops": 2}], ids=str)
 def test_nothing_flows_over_a_reset_not_even_nan(recurrence):
     torch.manual_seed(18)
     layers = random_layers(**recurrence)
@@ -402,7 +408,7 @@ def test_nothing_flows_over_a_reset_not_even_nan(recurrence):
     assert all(torch.equal(left, right) for left, right in zip(found, expected, strict=True))
 
 
-@pytest.mark.parametrize("case", [{"recurrent": 2}, {"lstm": 2}, IMAGES, {**PLANES, "lstm": 1}], ids=str)
+@pytest.mark.parametrize("case", [{"recurrent": 2}, {"lstm": 2}, {"loops": 2}, IMAGES, {**PLANES, "lstm": 1}], ids=str)
 def test_nothing_is_left_over_from_the_minibatch_before(case):
     torch.manual_seed(19)
     layers = random_layers(**case)
@@ -690,6 +696,41 @@ def test_convolutions_that_do_not_fit_are_refused(layers):
 def test_too_many_layers_are_refused():
     assert random_layers(image=(1, 3, 3), convolutions=((4, 1, 1),) * 62).fit()
     assert not random_layers(image=(1, 3, 3), convolutions=((4, 1, 1),) * 63).fit()
+
+
+LOOP = random_layers(loops=1)
+
+
+@pytest.mark.parametrize(
+    "layers",
+    [
+        changed(LOOP, 1, units=15),
+        changed(LOOP, 1, inputs=(99,)),
+        changed(LOOP, 1, inputs=(len(LOOP.layers),)),  # of another size
+        behind_the_encoder(State((3,), 16), mingru(48, 16)),
+        changed(LOOP, 4, inputs=(7,)),  # no state breaks this circle
+        dataclasses.replace(LOOP, layers=[*LOOP.layers[:-1], State((1,), 16), LOOP.layers[-1]]),
+        changed(random_layers(recurrent=1, loops=1), 2, units=16),
+        changed(random_layers(lstm=1, loops=1), 1, inputs=(11,)),  # an LSTM in a loop
+    ],
+)
+def test_states_that_do_not_fit_are_refused(layers):
+    assert LOOP.fit()
+    assert not layers.fit()
+
+
+def test_layers_of_a_loop_are_put_side_by_side():
+    torch.manual_seed(31)
+    layers = random_layers(loops=2)
+    order = sorted(range(len(layers.layers)), key=lambda index: not isinstance(layers.layers[index], State))
+    places = {0: 0, **{index + 1: place + 1 for place, index in enumerate(order)}}
+    mixed = [layers.layers[index] for index in order]
+    mixed = [dataclasses.replace(layer, inputs=tuple(places[value] for value in layer.inputs)) for layer in mixed]
+    mixed = dataclasses.replace(layers, layers=mixed, decision=places[layers.decision], value=places[layers.value])
+    assert not mixed.fit()
+    found, minibatch = mixed.in_loops(), random_minibatch(layers, 9, 9, 4)
+    assert found.fit() and sorted(found.loops()) == sorted(layers.loops())
+    assert_learns_like_the_truth(found, torch.randn(9, 4, 7), minibatch)
 
 
 def test_layers_that_nothing_reads_are_refused():

@@ -188,6 +188,7 @@ def test_adam_steps_by_the_learning_rate_at_first():
 # --- torch.compile
 
 
+@pytest.mark.slow
 def test_no_optimizer_imports_torch_compile(tmp_path):
     """It takes two seconds, and was half of the wait for a first dashboard."""
     program = """

@@ -38,7 +38,7 @@ PYTHON = (
 """Environments of `faulty_env`, by the backend that is named next; a resume begins new episodes."""
 
 HANG_SECONDS = 8.0  # after which a run is known to hang that is expected to
-LEFT_SECONDS = 8.0  # for processes to notice that what they belong to is gone
+LEFT_SECONDS = 60.0  # for processes to notice that what they belong to is gone
 
 HELD = (("fault_plants", "hold"),)
 BEGIN = ("fault_plants", "begin")

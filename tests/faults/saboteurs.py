@@ -142,8 +142,8 @@ def epoch_forgotten() -> None:
 
 
 def checksums_unread() -> None:
-    """Whether a file is whole is left to who unpacks it."""
-    _instead("zipfile.ZipFile.testzip", _nothing)  # torch itself compares no checksums
+    """Nothing compares what is read of a file with its checksum."""
+    _instead("zipfile.ZipExtFile._update_crc", _nothing)
 
 
 def refusals_half_done() -> None:

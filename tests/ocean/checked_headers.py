@@ -2,13 +2,17 @@
 
 Sanitizers and compilers for GPUs see, on every run of the slow tests, the environments of STANDING and those whose
 headers changed since they were noted. The others are marked `weekly`, and run where these tests are chosen: by
-`make test-weekly` and by the workflow of that name. Run that first, then note the headers.
+`make test-weekly` and by the workflow of that name. Run that first, then note the headers. What the quick tests ask of
+every environment they ask of the same ones and of those of QUICK; the slow tests ask it of all. With the variable
+PUFFER_ALL_ENVIRONMENTS, which bench/sanitize.py sets, no environment is left to another day.
 """
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
+import os
 import re
 from collections.abc import Iterable
 from pathlib import Path
@@ -19,6 +23,7 @@ from pufferlib import ocean
 
 FILE = Path(__file__).with_suffix(".json")
 STANDING = ("puffer_breakout", "puffer_go", "puffer_snake", "puffer_target", "puffer_template")  # one of every kind
+QUICK = (*STANDING, "puffer_drone")  # and numbers as actions
 INCLUDED = re.compile(r'^#include "(\w+\.h)"', re.MULTILINE)
 
 
@@ -45,18 +50,24 @@ def fingerprint(name: str) -> str:
     return hashed.hexdigest()
 
 
-def is_due(name: str) -> bool:
-    """Whether an environment is looked at in every run of the slow tests."""
-    return name in STANDING or json.loads(FILE.read_text()).get(name) != fingerprint(name)
+@functools.cache
+def is_changed(name: str) -> bool:
+    """Whether an environment's headers are others than those that were noted, or all are to be taken for such."""
+    return "PUFFER_ALL_ENVIRONMENTS" in os.environ or json.loads(FILE.read_text()).get(name) != fingerprint(name)
 
 
-def params(cases: Iterable) -> list:
-    """Names or cases of environments for `parametrize`, those that are not due marked `weekly`."""
-    due = {name: is_due(name) for name in {getattr(case, "name", case) for case in cases}}
-    return [
-        pytest.param(case, marks=() if due[getattr(case, "name", case)] else pytest.mark.weekly, id=str(case))
-        for case in cases
-    ]
+def params(cases: Iterable, always: Iterable[str] = STANDING, mark: pytest.MarkDecorator = pytest.mark.weekly) -> list:
+    """Names or cases of environments for `parametrize`; those that have neither changed nor run always are marked."""
+    found = []
+    for case in cases:
+        name = getattr(case, "name", case)
+        found.append(pytest.param(case, marks=() if name in always or is_changed(name) else mark, id=str(case)))
+    return found
+
+
+def quick_params(cases: Iterable) -> list:
+    """The same for tests of which the quick ones are enough for what has not changed; all others are slow."""
+    return params(cases, QUICK, pytest.mark.slow)
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ def compiled_binding(name: str, folder: Path, *more_flags: str) -> ModuleType:
         pytest.skip(f"needs a C compiler, cc, to build {name}")
     library = folder / "binding.so"
     folders = [f"-I{path}" for path in (ROOT / "ocean/include", sysconfig.get_paths()["include"])]
-    flags = ["-std=c11", "-O1", "-Wall", "-Wextra", "-Wno-unused-parameter", "-Werror", "-shared", "-fPIC", *folders]
+    flags = ["-std=c11", "-O0", "-Wall", "-Wextra", "-Wno-unused-parameter", "-Werror", "-shared", "-fPIC", *folders]
     flags += ["-undefined", "dynamic_lookup"] if os.uname().sysname == "Darwin" else []
     subprocess.run(
         ["cc", *flags, *more_flags, str(ROOT / f"tests/c/{name}_binding.c"), "-o", str(library), "-lm"], check=True

@@ -14,6 +14,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
+from checked_headers import quick_params
 
 from pufferlib import ocean
 from pufferlib.ocean.environment import OceanEnv
@@ -88,6 +89,10 @@ def extreme_cases() -> list[Case]:
     """Every environment in C with each of its numbers at its lowest and its highest."""
     ranges = [(name, key, keyword_range(name, key)) for name in COMPILED for key in keywords(name)]
     return [Case(name, {key: value}) for name, key, values in ranges for value in dict.fromkeys(values or ())]
+
+
+each_case = pytest.mark.parametrize("case", quick_params(cases()))
+each_name = pytest.mark.parametrize("name", quick_params(COMPILED))
 
 
 def random_actions(env: OceanEnv, steps: int, seed: int = 0) -> Iterator[np.ndarray]:

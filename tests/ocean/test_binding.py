@@ -13,6 +13,7 @@ import warnings
 import numpy as np
 import psutil
 import pytest
+from checked_headers import quick_params
 from contract import COMPILED, OF_EACH_KIND
 from game import Game
 
@@ -33,7 +34,7 @@ def game(request):
     return Game(request.param)
 
 
-@pytest.fixture(scope="module", params=COMPILED)
+@pytest.fixture(scope="module", params=quick_params(COMPILED))
 def every_game(request):
     """For logs and steps, which each environment writes itself."""
     return Game(request.param)

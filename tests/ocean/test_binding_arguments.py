@@ -5,6 +5,7 @@ import itertools
 
 import numpy as np
 import pytest
+from checked_headers import quick_params
 from contract import COMPILED, OF_EACH_KIND
 from game import ARRAYS, Game
 
@@ -16,7 +17,7 @@ def game(request):
     return Game(request.param)
 
 
-@pytest.fixture(scope="module", params=COMPILED)
+@pytest.fixture(scope="module", params=quick_params(COMPILED))
 def every_game(request):
     """For keyword arguments, which each environment reads itself."""
     return Game(request.param)

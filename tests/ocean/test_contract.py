@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from checked_headers import quick_params
 from contract import (
     COMPILED,
     NEVER,
@@ -18,6 +19,8 @@ from contract import (
     assert_same_rollout,
     cases,
     corner_actions,
+    each_case,
+    each_name,
     extreme_cases,
     keyword_range,
     keywords,
@@ -32,9 +35,6 @@ from pufferlib import ocean
 from pufferlib.config import load_config
 from pufferlib.environment import Buffers
 from pufferlib.errors import APIUsageError
-
-each_case = pytest.mark.parametrize("case", cases(), ids=str)
-each_name = pytest.mark.parametrize("name", COMPILED)
 
 
 def test_arrays_that_differ_are_told_in_a_sentence():
@@ -106,7 +106,7 @@ def assert_guards_are_whole(whole):
         assert np.all(guard.view(np.uint8) == POISON), "written outside the rows"
 
 
-@pytest.mark.parametrize("case", [*cases(), *extreme_cases()], ids=str)
+@pytest.mark.parametrize("case", quick_params([*cases(), *extreme_cases()]))
 def test_nothing_is_written_but_the_rows_and_not_the_actions(case):
     """One environment, so that no neighbour's rows hide what lies beside its own."""
     like = case.make(1)
@@ -260,7 +260,7 @@ def test_nothing_that_belongs_to_an_environment_is_missing(name):
     assert tests, f"test_{folder.name}.py holds the rules of {name} to what is known of the game from elsewhere"
 
 
-@each_name
+@pytest.mark.parametrize("name", COMPILED)
 def test_ini_names_the_keyword_defaults(name):
     ini = configparser.ConfigParser()
     ini.read(ocean.config_path(name))

@@ -5,6 +5,7 @@ import re
 
 import numpy as np
 import pytest
+from checked_headers import quick_params
 from contract import assert_same, random_actions
 from test_forged_snapshots import content_of, sealed
 
@@ -16,6 +17,7 @@ from pufferlib.ocean.screen import BACKGROUND, Screen
 pytest.importorskip("raylib", reason="raylib is not installed")
 
 DRAWN = [name for name in ocean.names() if [*ocean.config_path(name).parent.glob("*_render.h")]]
+every_drawn = pytest.mark.parametrize("name", quick_params(DRAWN))
 SHOWN_BY_FRAMES = ["puffer_breakout", "puffer_pong"]  # their steps are played again
 SIZE = (1200, 820)  # of the screen: larger than any picture
 
@@ -82,7 +84,7 @@ def stepped(screen, name, **kwargs):
     )
 
 
-@pytest.mark.parametrize("name", DRAWN)
+@every_drawn
 def test_a_drawing_says_what_it_wants(name):
     env = make(name)
     drawing = env.drawing(1)
@@ -94,7 +96,7 @@ def test_a_drawing_says_what_it_wants(name):
     assert re.fullmatch(r"PufferLib [a-z0-9 ]+", drawing.title), f"a title must be {expected}, found {drawing.title!r}"
 
 
-@pytest.mark.parametrize("name", DRAWN)
+@every_drawn
 def test_a_picture_moves_from_one_step_to_the_next(screen, name):
     env, drawing = stepped(screen, name)
     before, between, now = (cut(shot(screen, drawing, progress=progress), drawing) for progress in (0.0, 0.5, 1.0))
@@ -109,7 +111,7 @@ def test_a_picture_moves_from_one_step_to_the_next(screen, name):
     )
 
 
-@pytest.mark.parametrize("name", DRAWN)
+@every_drawn
 def test_progress_beyond_the_step_is_its_beginning_or_end(screen, name):
     _, drawing = stepped(screen, name)
     for beyond, end in ((-3.0, 0.0), (-1e30, 0.0), (1.5, 1.0), (1e30, 1.0), (float("inf"), 1.0)):
@@ -149,7 +151,7 @@ def begin_another_episode(env):
     env.restore(sealed(after, content_of(env.snapshot())[:-tail] + content_of(after)[-tail:]))
 
 
-@pytest.mark.parametrize("name", DRAWN)
+@every_drawn
 def test_an_episode_that_ended_is_shown_to_its_end(screen, name):
     """Until the step is over nothing of the next episode is seen: with another one the picture is the same."""
     env = ocean.env_class(name)(num_envs=1)
@@ -172,7 +174,7 @@ def test_an_episode_that_ended_is_shown_to_its_end(screen, name):
     assert env.num_agents > 1, "no episode ended"  # agents that end one by one begin anew among the others
 
 
-@pytest.mark.parametrize("name", DRAWN)
+@every_drawn
 def test_a_picture_stays_in_its_place(screen, name):
     env = make(name)
     step(env, 3)
@@ -186,7 +188,7 @@ def test_a_picture_stays_in_its_place(screen, name):
         assert is_plain(frame), "nothing must be drawn beyond the width and height that c_open_client asked for"
 
 
-@pytest.mark.parametrize("name", DRAWN)
+@every_drawn
 def test_pictures_side_by_side_are_those_drawn_alone(screen, name):
     env = make(name)
     step(env, 5)
@@ -203,7 +205,7 @@ def test_pictures_side_by_side_are_those_drawn_alone(screen, name):
         assert_same(frame[:, 310 * i : 310 * (i + 1)], alone[i][:, 310 * i : 310 * (i + 1)], rule)
 
 
-@pytest.mark.parametrize("name", DRAWN)
+@every_drawn
 def test_drawing_changes_nothing(screen, name):
     def rollout(is_drawn):
         env = make(name)
@@ -220,7 +222,7 @@ def test_drawing_changes_nothing(screen, name):
     assert rollout(is_drawn=True) == rollout(is_drawn=False), "drawing must not change the game"
 
 
-@pytest.mark.parametrize("name", DRAWN)
+@every_drawn
 def test_a_drawing_goes_on_on_another_screen(screen, name):
     env = make(name)
     step(env, 3)

@@ -9,7 +9,7 @@ import gymnasium
 import numpy as np
 import pytest
 from breakout_reference import play_frame
-from contract import COMPILED, assert_same_rollout, cases, random_actions, random_actions_until, rollout
+from contract import assert_same_rollout, each_case, each_name, random_actions, random_actions_until, rollout
 from game import Game
 from test_breakout import SCALE as BREAKOUT_SCALE, state_of
 from test_cartpole import peer_step
@@ -20,8 +20,6 @@ from pufferlib.ocean.cartpole.cartpole import Cartpole
 from pufferlib.ocean.pong.pong import Pong
 from pufferlib.ocean.squared.squared import Squared
 from pufferlib.ocean.template.template import Template
-
-each_case = pytest.mark.parametrize("case", cases(), ids=str)
 
 
 @each_case
@@ -153,7 +151,7 @@ def test_template_shows_the_question_that_nobody_answers():
     assert np.all(np.abs(counts - 125) < 5 * 125**0.5)  # it tells nothing of the next episode's
 
 
-@pytest.mark.parametrize("name", COMPILED)
+@each_name
 def test_the_rows_are_held_until_they_are_exchanged_or_the_vec_is_closed(name):
     game = Game(name)
     singles = [game.single() for _ in range(2)]
@@ -182,7 +180,7 @@ def test_the_rows_are_held_until_they_are_exchanged_or_the_vec_is_closed(name):
     assert not final.any()
 
 
-@pytest.mark.parametrize("name", COMPILED)
+@each_name
 def test_rows_that_do_not_fit_are_refused(name):
     game = Game(name)
     arrays = game.arrays(3)

@@ -7,6 +7,9 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from checked_headers import params, quick_params
+
+from pufferlib import ocean
 
 ROOT = Path(__file__).parents[2]
 INCLUDE = ROOT / "ocean" / "include"
@@ -35,6 +38,17 @@ needs_gcc = pytest.mark.skipif(not is_gcc(), reason="needs GCC and nm")
 every_header = pytest.mark.parametrize("name", HEADERS)
 
 
+def headers_of(choose):
+    """The headers for `parametrize`, marked as `choose` marks their environments."""
+    marked = choose(f"{ocean.PREFIX}{name}" for name in HEADERS)
+    return pytest.mark.parametrize(
+        "name", [pytest.param(name, marks=each.marks) for name, each in zip(HEADERS, marked, strict=True)]
+    )
+
+
+every_built_header = headers_of(quick_params)
+
+
 def check(command, **kwargs):
     done = subprocess.run([str(part) for part in command], capture_output=True, text=True, timeout=300, **kwargs)
     assert done.returncode == 0, done.stderr
@@ -52,7 +66,7 @@ def struct_name(name):
 
 
 @needs_gcc
-@every_header
+@every_built_header
 def test_a_header_is_clean_c11_without_doubles(name, tmp_path):
     source = source_with(name, tmp_path, ".c", "void step(void* env) { c_step(env); }\n")
     flags = ["-std=c11", "-pedantic-errors", "-O2", *WARNINGS, *FLOAT_WARNINGS]
@@ -60,7 +74,7 @@ def test_a_header_is_clean_c11_without_doubles(name, tmp_path):
 
 
 @needs_gcc
-@every_header
+@every_built_header
 def test_a_header_is_clean_cpp17(name, tmp_path):
     env = struct_name(name)
     source = source_with(name, tmp_path, ".cpp", f"void step({env}* env) {{ c_reset(env); c_step(env); }}\n")
@@ -69,7 +83,7 @@ def test_a_header_is_clean_cpp17(name, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("nvcc") is None, reason="needs nvcc; no GPU is needed")
-@every_header
+@headers_of(params)
 def test_a_header_is_cuda_device_code(name, tmp_path):
     env = struct_name(name)
     kernel = f"""
@@ -89,7 +103,7 @@ __global__ void step({env}* envs, int count) {{
 
 
 @needs_gcc
-@every_header
+@every_built_header
 def test_a_header_has_no_state_and_calls_nothing_but_math_and_memory(name, tmp_path):
     """Read from the symbols of an object file in which every function and every static was kept."""
     source = source_with(name, tmp_path, ".c")

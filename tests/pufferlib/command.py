@@ -31,13 +31,34 @@ def run(folder, *arguments):
     return process.exitcode, Path(folder, "stderr").read_text()
 
 
-def _run(folder, arguments, variables, suffix):
-    os.environ.update(variables)
+def run_code(folder, code, *arguments):
+    """Runs Python code in a folder, without a display; returns the exit code and what it wrote to stdout and stderr."""
+    process = context.Process(target=_run_code, args=(str(folder), code, [str(argument) for argument in arguments]))
+    process.start()
+    process.join(600)
+    assert process.exitcode is not None, "the code did not end"
+    return process.exitcode, *(Path(folder, name).read_text() for name in ("stdout", "stderr"))
+
+
+def _run_code(folder, code, arguments):
+    for name in ("DISPLAY", "WAYLAND_DISPLAY"):
+        os.environ.pop(name, None)
+    _write_to_files(folder, "")
+    sys.argv = ["-c", *arguments]
+    exec(compile(code, "the code of a test", "exec"), {"__name__": "__main__"})
+
+
+def _write_to_files(folder, suffix):
     os.chdir(folder)
-    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # under nohup it is ignored
     for name, number in (("stdout", 1), ("stderr", 2)):
         os.dup2(os.open(name + suffix, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
     sys.stdout, sys.stderr = os.fdopen(1, "w", closefd=False), os.fdopen(2, "w", closefd=False)
+
+
+def _run(folder, arguments, variables, suffix):
+    os.environ.update(variables)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # under nohup it is ignored
+    _write_to_files(folder, suffix)
 
     from pufferlib.cli import main
 

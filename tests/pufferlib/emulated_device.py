@@ -5,9 +5,11 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import functools
+import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -45,13 +47,18 @@ class NoDevice(contextlib.nullcontext):
         super().__init__()
 
 
-def compile_emulated(folder: Path, target: Path, code: str | None = None) -> ctypes.CDLL:
-    """The device code of the environment in a folder, with warnings as errors."""
+LIBRARIES = tempfile.TemporaryDirectory(prefix="emulated_device_")
+
+
+@functools.cache
+def compile_emulated(folder: Path, code: str | None = None) -> ctypes.CDLL:
+    """The device code of the environment in a folder, with warnings as errors; compiled once for all tests."""
     launches = "".join(LAUNCH.format(kernel, "nullptr") for kernel in KERNELS)
     if code is None:
         code = device_code(folder)
     else:
         launches += SHARED + LAUNCH.format(PLAY, "block_memory")
+    target = Path(LIBRARIES.name, f"{folder.name}-{len(os.listdir(LIBRARIES.name))}.so")
     source = target.with_suffix(".cpp")
     source.write_text(f'#include "cuda_on_cpu.h"\n{code}{launches}')
     places = (TESTS / "extensions", folder.parent / "include", folder, cuda_library.FOLDER)
@@ -62,7 +69,7 @@ def compile_emulated(folder: Path, target: Path, code: str | None = None) -> cty
 
 
 @pytest.fixture
-def device_emulator(tmp_path, monkeypatch):
+def device_emulator(monkeypatch):
     """Has launches of environments' kernels run on the CPU; gives how often each was launched."""
     launched: dict[str, int] = {}
 
@@ -73,7 +80,7 @@ def device_emulator(tmp_path, monkeypatch):
         name, _, plays = program.name.partition("-")
         folder = ocean.config_path(f"puffer_{name}").parent
         code = program.source.decode() if plays else None
-        return compile_emulated(folder, tmp_path / f"{name}-{len(list(tmp_path.iterdir()))}.so", code)
+        return compile_emulated(folder, code)
 
     def kernel(program, function, device_index):
         return library(program)["launch_" + function]

@@ -242,8 +242,6 @@ def make_run(folder: Path) -> Path:
     )
     (made,) = folder.iterdir()
     (made / "data.db").write_text("")
-    os.unlink(made / "last.pt")  # a second name of the model, which is to stay whole
-    shutil.copy(model(made), made / "last.pt")
     return made
 
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import os
 import socket
 import traceback
 
 import command
 
-PATIENCE_SECONDS = 120
+PATIENCE_SECONDS = 600
+PORTS = itertools.cycle(range(20_000 + os.getpid() % 250 * 50, 32_768))
 
 
 def variables(count, port=None, **more):
@@ -19,9 +22,12 @@ def variables(count, port=None, **more):
 
 
 def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    """One below those that a system gives to others, and of this process, so that none takes it before it is used."""
+    while True:
+        port = next(PORTS)
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 def start(folder, *arguments, count=2, **more):

@@ -7,6 +7,8 @@ import time
 from optuna.samplers import BaseSampler
 
 from pufferlib.config import load_config
+from pufferlib.sweep.driver import Sweep
+from pufferlib.sweep.results import RunningTrial
 from pufferlib.sweep.space import Dimension, SearchSpace
 from pufferlib.sweep.trial_process import LearningCurve, Outcome
 
@@ -28,8 +30,9 @@ class ScriptedProcess:
 
     def __init__(self, task, config, cores):
         self.task = task
-        self.curve, self.progress, self.cost, self.metric = LearningCurve(), 0.0, 0.0, None
-        self.started, self.outcome, self.waitables = time.monotonic(), None, []
+        self.curve, self.metric = LearningCurve(), None
+        self.view = RunningTrial(task.number, task.values, time.monotonic(), seed=task.seed)
+        self.outcome, self.waitables = None, []
         self.tenth, self.stopped = 0, None
         ScriptedProcess.tasks.append(task)
 
@@ -44,13 +47,14 @@ class ScriptedProcess:
             self.end(**found)
         elif found is not None:
             self.tenth += 1
-            self.progress, self.cost, self.metric = self.tenth / 10, float(self.tenth), "environment/perf"
-            self.curve.add(self.progress, self.cost, found)
+            self.view.progress, self.view.cost, self.metric = self.tenth / 10, float(self.tenth), "environment/perf"
+            self.curve.add(self.view.progress, self.view.cost, found)
+            self.view.curve = self.curve.rows()
             if self.tenth == 10:
                 self.end()
 
     def end(self, **ending):
-        found = {"cost": self.cost, "curve": self.curve.rows(), "run_folder": "f", "fitted": {}}
+        found = {"cost": self.view.cost, "curve": self.curve.rows(), "run_folder": "f", "fitted": {}}
         self.outcome = Outcome(**{"score": self.curve.final_score, **found, **ending})
 
     def stop(self, reason):
@@ -93,3 +97,10 @@ def sweep_args(folder, **settings):
     args = load_config(ENV, ["--train.data-dir", str(folder), "--train.device", "cpu"])
     plain = {name: value for name, value in args["sweep"].items() if not isinstance(value, dict)}
     return {**args, "sweep": {**plain, "method": "Random", "confirm_best": 0, "metric": "perf", **settings}}
+
+
+def run_sweep(env_name, args, space=None, sampler=None, on_change=None):
+    """The final state of a whole sweep."""
+    sweep = Sweep(env_name, args, space, sampler)
+    sweep.run(on_change)
+    return sweep.state

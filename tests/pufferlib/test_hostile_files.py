@@ -189,8 +189,8 @@ METRICS = ["agent_steps", "uptime", "epoch", "episode/return_mean"]
 
 
 @pytest.mark.parametrize("door", [hostile_files.list_runs, hostile_files.plot])
-@pytest.mark.parametrize("value", ["text", [], {"a": 1}, True, 2**100, float("inf"), None])
-def test_metrics_of_other_types_are_left_out(run, door, value):
+def test_metrics_of_other_types_are_left_out(run, door):
     with (run / "metrics.jsonl").open("a") as file:
-        file.write(json.dumps({"step": value, **dict.fromkeys(METRICS, value)}) + "\n" + "[" * 10_000 + "\n\xff\n")
+        for value in ("text", [], {"a": 1}, True, 2**100, float("inf"), None):
+            file.write(json.dumps({"step": value, **dict.fromkeys(METRICS, value)}) + "\n" + "[" * 10_000 + "\n\xff\n")
     door(run)

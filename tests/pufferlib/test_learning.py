@@ -20,6 +20,7 @@ from pufferlib.ppo.sampling import greedy_action, sample_logits
 from pufferlib.vector.ordered import OrderedVector
 
 IN_C = ("puffer_bandit", "puffer_memory", "puffer_multiagent", "puffer_password", "puffer_stochastic")
+QUICK = ("puffer_memory", "puffer_multiagent")
 EPISODES = 1_000  # in the mean that decides
 
 
@@ -56,7 +57,7 @@ def learn(name: str, tmp_path, rnn_name: str | None = "of its ini", **train) -> 
     return Outcome(perf >= threshold, perf, computed_by)
 
 
-@pytest.mark.parametrize("name", IN_C)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in IN_C])
 def test_a_diagnostic_is_learnt_by_the_kernel(name, tmp_path):
     outcome = learn(name, tmp_path)
     assert outcome.is_solved and outcome.computed_by == "C kernel", outcome

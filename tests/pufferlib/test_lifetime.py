@@ -64,7 +64,7 @@ def test_nothing_is_left_of_a_trainer(case, is_closed):
 
     use()  # what is started once for the process: the optimizer's imports, psutil's files
     before = held()
-    references = [reference for _ in range(3) for reference in use()]
+    references = [reference for _ in range(2) for reference in use()]
     assert held() == before
     assert all(reference() is None for reference in references)
 

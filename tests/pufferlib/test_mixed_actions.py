@@ -11,6 +11,7 @@ from torch.distributions import Categorical, Normal
 
 from pufferlib import PuffeRL, spaces, vector
 from pufferlib.environment import PufferEnv
+from pufferlib.fast.device_network import can_be_in_a_rollout
 from pufferlib.fast.policy_layers import find_layers
 from pufferlib.models import Default, LSTMWrapper, MinGRUWrapper
 from pufferlib.play.environments import space_text
@@ -113,6 +114,7 @@ def test_recurrent_policies_train(wrapper):
     assert not torch.equal(weights(trainer), before)
 
 
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")  # the start method that is quick to test
 def test_processes_give_the_serial_rollout():
     def history(**options):
         vecenv = vector.make(Steering, env_kwargs={"num_envs": 3}, num_envs=2, seed=5, **options)
@@ -125,7 +127,7 @@ def test_processes_give_the_serial_rollout():
         return steps
 
     expected = history(backend="Serial")
-    found = history(backend="Multiprocessing", num_workers=2)
+    found = history(backend="Multiprocessing", num_workers=2, context="fork")
     assert all(np.array_equal(*pair) for pair in zip(expected, found, strict=True))
     assert sum(step.sum() for step in expected[2::2]) > 0
 
@@ -135,8 +137,9 @@ def test_processes_give_the_serial_rollout():
 
 def test_the_kernels_leave_them_to_torch():
     env = Steering()
-    assert find_layers(Default(env, 8)) is None
-    assert find_layers(MinGRUWrapper(env, Default(env, 8), 8, 8)) is None
+    for policy in (Default(env, 8), MinGRUWrapper(env, Default(env, 8), 8, 8)):
+        layers = find_layers(policy)
+        assert not layers.fit() and not can_be_in_a_rollout(layers, torch.float32)
 
 
 def mixed_logits(rows=(5,), seed=0):

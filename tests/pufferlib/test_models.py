@@ -10,8 +10,9 @@ from torch import nn
 from torch.distributions import Normal
 
 import pufferlib.emulation
+from pufferlib import models
 from pufferlib.errors import APIUsageError
-from pufferlib.models import Convolutional, Default, LSTMWrapper, MinGRUWrapper
+from pufferlib.models import Convolutional, Default, LSTMWrapper, MinGRUWrapper, recur
 from pufferlib.ppo.sampling import sample_logits
 
 OBSERVATIONS = Box(-1.0, 1.0, (7,), np.float32)
@@ -317,6 +318,76 @@ def test_a_segment_equals_steps_with_the_state_cleared_at_episode_starts(name, k
         step_logits, step_values = policy.forward_eval(observations[:, step], state)
         torch.testing.assert_close(logits[:, step], step_logits, atol=1e-5, rtol=1e-5)
         torch.testing.assert_close(values[:, step], step_values, atol=1e-5, rtol=1e-5)
+
+
+RESETS = {
+    "none": lambda resets: None,
+    "all": lambda resets: resets.fill_(True),
+    "first": lambda resets: resets[:, 0].fill_(True),
+    "last": lambda resets: resets[1, -1].fill_(True),
+    "few": lambda resets: resets[[0, 3, 3], [5, 20, 21]].fill_(True),
+    "many": lambda resets: resets.bernoulli_(0.2, generator=torch.Generator().manual_seed(1)),
+}
+MODULES = {
+    **{kind.__name__: lambda kind=kind: kind(3, 7) for kind in (nn.LSTMCell, nn.GRUCell, nn.RNNCell)},
+    "LSTMCell without biases": lambda: nn.LSTMCell(3, 7, bias=False),
+    "LSTM of two layers": lambda: nn.LSTM(3, 7, num_layers=2),
+    "GRU of batches": lambda: nn.GRU(3, 7, batch_first=True),
+}
+
+
+def stepped(module, inputs, states, resets):
+    """What `recur` returns, by single steps."""
+    outputs, is_cell = [], isinstance(module, nn.RNNCellBase)
+    for step in range(inputs.shape[1]):
+        states = [state * ~resets[:, step, None] for state in states]
+        row = inputs[:, step] if is_cell else inputs[:, step].unsqueeze(int(module.batch_first))
+        after = module(row, tuple(states) if len(states) == 2 else states[0])
+        output, after = (after, after) if is_cell else after
+        states = after if isinstance(after, tuple) else (after,)
+        outputs.append(states[0] if is_cell else output.flatten(0, 1))
+    return torch.stack(outputs, 1), *states
+
+
+@pytest.mark.parametrize("resets", RESETS)
+@pytest.mark.parametrize("module", MODULES)
+@pytest.mark.parametrize("is_training", [True, False])
+def test_a_recurrent_module_runs_over_segments_as_step_by_step(module, resets, is_training):
+    torch.manual_seed(0)
+    module, change, resets = MODULES[module]().train(is_training), RESETS[resets], torch.zeros(5, 40, dtype=torch.bool)
+    change(resets)
+    inputs = torch.randn(5, 40, 3, requires_grad=True)
+    shape = (5, 7) if isinstance(module, nn.RNNCellBase) else (module.num_layers, 5, 7)
+    count = 2 if isinstance(module, (nn.LSTMCell, nn.LSTM)) else 1
+    states = [torch.randn(shape, requires_grad=True) for _ in range(count)]
+    output, after = recur(module, inputs, tuple(states) if count == 2 else states[0], resets)
+    found, expected = (output, *(after if count == 2 else [after])), stepped(module, inputs, states, resets)
+    given = [inputs, *states, *module.parameters()]
+    results = []
+    for result in (found, expected):
+        loss = sum((each.square() * torch.linspace(0.1, 1, each.numel()).view_as(each)).mean() for each in result)
+        results.append((*result, *torch.autograd.grad(loss, given)))
+    for one, other in zip(*results, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-5)
+    with torch.no_grad():
+        torch.testing.assert_close(recur(module, inputs, tuple(states) if count == 2 else states[0], resets)[0], output)
+
+
+def test_steps_between_episodes_are_one_call_and_hooks_see_every_step(monkeypatch):
+    calls, cell = [], nn.GRUCell(3, 7)
+    monkeypatch.setitem(
+        models._FUSED, nn.GRUCell, lambda steps, *rest: calls.append(len(steps)) or torch.gru(steps, *rest)
+    )
+    resets = torch.zeros(5, 40, dtype=torch.bool)
+    resets[2, [10, 11, 13, 20]] = True
+    given = torch.randn(5, 40, 3), torch.randn(5, 7), resets
+    expected, _ = recur(cell, *given)
+    assert calls == [10, 3, 4, 12, 8]  # of 0, 10, 11, 13, 16, 20, 32
+    hidden = []
+    cell.register_forward_hook(lambda module, inputs, output: hidden.append(output))
+    found, _ = recur(cell, *given)
+    assert len(calls) == 5 and torch.equal(torch.stack(hidden, 1), found)
+    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("name", ["LSTM", "MinGRU"])

@@ -72,7 +72,7 @@ def packed_rows(space: gymnasium.Space, count: int) -> tuple[Layout, np.ndarray,
     return layout, rows, samples
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(spaces, st.integers(0, 2**32 - 1))
 def test_observations_come_back_from_rows_in_numpy_and_torch(space, seed):
     space.seed(seed)

@@ -291,9 +291,10 @@ def creator(buf=None, seed=0):
     return EpisodeStatistics(FrameStack(ClipReward(Clock(seed=seed, has_absent=True)), 3))
 
 
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")  # the start method that is quick to test
 @pytest.mark.parametrize("backend", ["Serial", "Multiprocessing"])
 def test_a_vector_of_wrapped_environments_steps_like_the_wrapper_itself(backend):
-    workers = {"num_workers": 2} if backend == "Multiprocessing" else {}
+    workers = {"num_workers": 2, "context": "fork"} if backend == "Multiprocessing" else {}
     with vector.make(creator, num_envs=2, backend=backend, **workers) as vecenv:
         assert vecenv.single_observation_space == Box(0, 1000, (3, 2))
         results = [(vecenv.reset()[0].copy(), [])]

@@ -32,8 +32,8 @@ def trouble_args(folder, *flags, level=True):
 DRIVER = """
 import sys
 from trouble import NAME, trouble_args
-from pufferlib.sweep.driver import run_sweep
-run_sweep(NAME, trouble_args(*sys.argv[1:]))
+from pufferlib.sweep.driver import Sweep
+Sweep(NAME, trouble_args(*sys.argv[1:])).run()
 """
 
 
@@ -63,7 +63,7 @@ def is_trial(process):
         return False
 
 
-def wait_until(holds, seconds=60):
+def wait_until(holds, seconds=600):
     """Waits for something; what it gives at last."""
     deadline = time.monotonic() + seconds
     while not (found := holds()):

@@ -10,7 +10,15 @@ from rollouts import digest, make_quietly, random_actions, rollout
 from pufferlib.emulation import GymnasiumPufferEnv, unpack
 
 FAMILIES = ("classic_control", "toy_text", "box2d")
-STEPS = 500  # of each of two environments
+STEPS = 120  # of each of two environments
+OF_EACH_KIND = (
+    "Blackjack-v1",
+    "CarRacing-v3",
+    "CartPole-v1",
+    "FrozenLake-v1",
+    "LunarLander-v3",
+    "Pendulum-v1",
+)  # of spaces
 FEW_STEPS = {"CarRacing-v3": 10}  # a picture drawn in software at every step
 
 
@@ -36,7 +44,9 @@ def test_all_families_are_there():
 
 
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")  # the start method that is quick to test
-@pytest.mark.parametrize("name", IDS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name in OF_EACH_KIND else pytest.mark.slow) for name in IDS]
+)
 def test_workers_give_the_rollout_of_this_process(name):
     make_env(name).close()
     histories = []

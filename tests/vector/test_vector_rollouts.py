@@ -11,6 +11,7 @@ import sysconfig
 
 import golden
 import pytest
+from checked_headers import params, quick_params
 from contract import COMPILED
 from environments import CountingEnv
 from rollouts import digest, make_quietly, rollout
@@ -29,17 +30,24 @@ VARIANTS = [
 
 
 @pytest.mark.parametrize("name", COMPILED)
-@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
-def test_every_backend_gives_the_same_rollout_of_an_ocean_environment(name):
+def test_an_ocean_environment_gives_its_golden_rollout_on_any_number_of_threads(name):
     reference = golden.fingerprint(name, backend="Serial")
-    assert [golden.fingerprint(name, **variant) for variant in VARIANTS] == [reference] * len(VARIANTS)
+    for threads in (2, 7):
+        assert golden.fingerprint(name, backend="Native", num_workers=threads) == reference
     if GOLDEN["library"] == golden.library_fingerprint() or not golden.calls_the_library(name):
         assert GOLDEN["hashes"].get(name) == reference, f"where that is meant: python tests/vector/golden.py {name}"
 
 
+@pytest.mark.parametrize("name", quick_params(COMPILED))
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_every_backend_gives_the_same_rollout_of_an_ocean_environment(name):
+    reference = golden.fingerprint(name, backend="Serial")
+    assert [golden.fingerprint(name, **variant) for variant in VARIANTS] == [reference] * len(VARIANTS)
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("clang") is None, reason="needs clang")
-@pytest.mark.parametrize("name", COMPILED)
+@pytest.mark.parametrize("name", params(COMPILED))
 def test_clang_plays_the_same_episodes(name, tmp_path, monkeypatch):
     monkeypatch.setattr(ocean.env_class(name), "binding", built_by_clang(name, tmp_path / "binding.so"))
     if GOLDEN["library"] != golden.library_fingerprint() and golden.calls_the_library(name):

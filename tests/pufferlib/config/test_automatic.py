@@ -244,7 +244,11 @@ def test_a_configuration_without_an_ini_has_them_too(creator, kind):
     assert type(policy.policy) is kind and vecenv.num_envs == 16
 
 
-@pytest.mark.parametrize("shape", [(36, 40, 3), (16, 16, 4), (1, 20, 20), (84, 84), (7, 7, 3)], ids=str)
+@pytest.mark.parametrize(
+    "shape",
+    [(36, 40, 3), (16, 16, 4), (1, 20, 20), pytest.param((84, 84), marks=pytest.mark.slow), (20, 20), (7, 7, 3)],
+    ids=str,
+)
 def test_pictures_of_every_form_are_trained_on(shape, tmp_path):
     class Camera(gymnasium.Env):
         observation_space, action_space = Box(0, 255, shape, np.uint8), Discrete(3)

@@ -66,7 +66,7 @@ def test_flags_reach_every_key():
     [
         ("--sweep.num-trial", "did you mean '--sweep.num-trials'"),
         ("--num-trials", "did you mean '--sweep.num-trials'"),
-        ("--sweep.train.gamma", "a range is set by --sweep.train.learning-rate.max and the like"),
+        ("--sweep.train.gamma", r"name a setting of .*, such as \[sweep.train.learning_rate\]"),
         ("--sweep.train.gama.max", r"no flag --sweep.train.gama.max: there is no setting 'gama' in \[train\]; did you"),
         ("--sweep.train.gamma.mix", "--sweep.train.gamma has distribution, min, max, mean, scale"),
         (

@@ -141,12 +141,12 @@ def on_a_terminal(arguments, **variables):
 @pytest.mark.slow
 def test_a_terminal_that_is_closed_ends_the_run_with_a_checkpoint(folder):
     process, ours = on_a_terminal([*TRAIN.split(), "--train.num-iterations", "1000000"])
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 600
     while not list(folder.glob("experiments/*/metrics.jsonl")):
         assert process.poll() is None and time.monotonic() < deadline
         time.sleep(0.01)
     os.close(ours)
-    assert process.wait(60) == 130
+    assert process.wait(600) == 130
     assert final_epoch(folder) > 0
 
 
@@ -163,7 +163,7 @@ def test_a_terminal_without_unicode_shows_the_panel_and_gets_its_cursor_back(fol
             break
         written += chunk
     os.close(ours)
-    assert process.wait(60) == 0 and final_epoch(folder) == 4
+    assert process.wait(600) == 0 and final_epoch(folder) == 4
     text = written.decode("ascii")
     assert "PufferLib" in text and "Traceback" not in text and "+-" in text
     assert text.rindex("\x1b[?25h") > text.rindex("\x1b[?25l")

@@ -5,6 +5,7 @@ import platform
 import re
 import shutil
 import subprocess
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -12,34 +13,48 @@ import numpy as np
 import pytest
 import torch
 from gymnasium.spaces import Box, Dict, Discrete
-from policies_to_export import CASES, CHOICE, VECTOR, flat_results, spaces_of, spread, wrapped
+from policies_to_export import CASES, CHOICE, OWN, VECTOR, flat_results, spaces_of, spread, wrapped
 from torch import nn
 
 import pufferlib
 from pufferlib.errors import APIUsageError, ExportError
 from pufferlib.export import c_format, export_policy
-from pufferlib.export.c_layers import network_of
+from pufferlib.export.c_layers import CNetwork, network_of
 from pufferlib.export.c_source import HeaderWriter
+from pufferlib.extensions import Layers
+from pufferlib.extensions.network_layers import Activation, Concatenate, Convolution, Linear
 from pufferlib.models import Convolutional, Default, LSTMWrapper, MinGRUWrapper
 from pufferlib.policy import acting_forward
 from pufferlib.ppo.sampling import greedy_action, sample_logits
-from pufferlib.spaces import Layout
+from pufferlib.spaces import Layout, action_parts
 
 pytestmark = pytest.mark.skipif(c_format.compiler() is None, reason="needs a C compiler")
 every_case = pytest.mark.parametrize("name", CASES)
+QUICK = ("mingru", "mixed", "images", "few categories")
+every_kind = pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in CASES]
+)
 TESTS_IN_C = Path(__file__).parents[2] / "c"
 INSTRUCTIONS = Path("/proc/cpuinfo")
 WARNINGS = ["-Wall", "-Wextra", "-Werror"]
 
 
-def written(policy, env, name="own"):
-    writer = HeaderWriter(name, network_of(policy, env))
+def text_of(network, name="own"):
+    writer = HeaderWriter(name, network)
     return writer, {f"{writer.name}.h": writer.text({}), "puffernet.h": c_format.PUFFERNET.read_text()}
 
 
-def running(policy, env, agents, *flags):
-    writer, files = written(policy, env)
+def written(policy, env, name="own"):
+    return text_of(network_of(policy, env), name)
+
+
+def running_network(network, agents, *flags):
+    writer, files = text_of(network)
     return c_format.running(files, writer, agents, *flags)
+
+
+def running(policy, env, agents, *flags):
+    return running_network(network_of(policy, env), agents, *flags)
 
 
 def drawn(env, steps, rows, seed=3):
@@ -90,7 +105,7 @@ def test_so_it_does_at_full_speed_for_any_number_of_agents(name, rows):
     assert_agrees(policy, env, drawn(env, steps=4, rows=rows), "-O3", "-march=native")
 
 
-@every_case
+@every_kind
 @pytest.mark.parametrize("optimization", ["-O1", pytest.param("-O3", marks=pytest.mark.slow)])
 def test_so_it_does_row_by_row_where_memory_is_scarce(name, optimization):
     policy, env = CASES[name]()
@@ -117,6 +132,42 @@ def test_memory_stays_the_same_over_a_thousand_steps_of_play(wrapper):
             observations, *_ = env.step(greedy_action(logits).numpy())
     assert_agrees(policy, env, np.stack(seen))
     env.close()
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_policies_of_ones_own_stay_the_same_over_a_thousand_steps(name):
+    policy, env = OWN[name]()
+    assert_agrees(policy, env, drawn(env, steps=1000, rows=3))
+
+
+def test_layers_may_be_called_as_functions_of_the_header_are():
+    policy, env = OWN["residual"]()
+    names = network_of(policy, env).names
+    assert len(set(names) - {""}) == len([name for name in names if name]) and {"up", "act_layer"} <= set(names)
+    policy, env = OWN["cells"]()
+    assert network_of(policy, env).states == ("state_0", "memory", "state_2", "state_3")
+
+
+def test_channels_of_images_side_by_side():
+    torch.manual_seed(0)
+    first, second, head = torch.randn(5, 2, 3, 3), torch.randn(20, 2, 3, 3), torch.randn(4, 7 * 2 * 3)
+    layers = [
+        Convolution((0,), first, None, 1, observed=2),
+        Convolution((0,), second, None, 1, observed=2),
+        Concatenate((2, 1), ((11, 4), (1, 3))),
+        Linear((3,), head, None),
+    ]
+    env = spaces_of(Box(-1.0, 1.0, (2, 4, 5)), CHOICE)
+    observations = drawn(env, steps=1, rows=5)[0]
+    images = [torch.relu(nn.functional.conv2d(torch.from_numpy(observations), each)) for each in (second, first)]
+    expected = torch.cat([images[0][:, 11:15], images[1][:, 1:4]], 1).flatten(1) @ head.T
+    names = "convolution_0", "convolution_1", "", "head"
+    network = CNetwork(
+        Layers(layers, (2, 4, 5), [3], 4, 4, 3), names, (), env.single_observation_space, action_parts(CHOICE)
+    )
+    with running_network(network, 5) as probe:
+        logits, values = probe.run(observations)
+    np.testing.assert_allclose(np.column_stack([logits, values]), expected, rtol=1e-4, atol=1e-4)
 
 
 def test_the_likeliest_actions_are_those_of_torch():
@@ -151,7 +202,7 @@ def test_actions_are_drawn_with_the_probabilities_of_torch():
 # --- the text
 
 
-@every_case
+@every_kind
 def test_it_is_clean_c11_and_cpp17_that_calls_nothing_but_math_and_memory(name, tmp_path):
     policy, env = CASES[name]()
     writer, files = written(policy, env)
@@ -207,10 +258,10 @@ def _with(change, name="default"):
 
 
 CHANGES = {
-    "nn.Linear in its place, got Bilinear": lambda policy: policy.encoder.insert(0, nn.Bilinear(2, 2, 2)),
-    "no layer for ReLU": lambda policy: policy.encoder.append(nn.ReLU()),
-    "no layer for GELU": lambda policy: policy.encoder.__setitem__(1, nn.GELU("tanh")),
-    "got LayerNorm": lambda policy: policy.encoder.append(nn.LayerNorm(20)),
+    "changed: Bilinear, Linear, GELU": lambda policy: policy.encoder.insert(0, nn.Bilinear(2, 2, 2)),
+    "changed: Linear, GELU, Linear, GELU, ReLU": lambda policy: policy.encoder.append(nn.ReLU()),
+    "changed: Linear, GELU, Linear": lambda policy: policy.encoder.__setitem__(1, nn.GELU("tanh")),
+    "GELU, LayerNorm": lambda policy: policy.encoder.append(nn.LayerNorm(20)),
     "Default as pufferlib.models builds it, got one that was changed": lambda policy: setattr(
         policy, "head", nn.Linear(20, 4)
     ),
@@ -245,10 +296,79 @@ class Own(nn.Module):
         return logits, logits.sum(-1)
 
 
-def test_a_policy_of_the_users_own_is_refused(tmp_path):
-    with pytest.raises(ExportError, match=r"policies of pufferlib.models alone, got .*Own; use --format onnx or torch"):
+def test_an_operation_that_c_does_not_have_is_named_with_its_line(tmp_path):
+    expected = (
+        r"policy Own, which has sum over something .* \(test_c_format.py, line \d+\); use --format onnx or torchscript$"
+    )
+    with pytest.raises(ExportError, match=expected):
         export_policy(Own(), spaces_of(VECTOR, CHOICE), tmp_path / "c", "c")
     assert not list(tmp_path.iterdir())
+
+
+class Picturesque(nn.Module):
+    """Whose logits are what a convolution gives."""
+
+    def __init__(self):
+        super().__init__()
+        self.filters, self.value = nn.Conv2d(1, 3, 3), nn.Linear(3, 1)
+
+    def forward(self, observations):
+        logits = self.filters(observations).flatten(1)
+        return logits, self.value(logits)
+
+
+class Crowd(nn.Module):
+    """It sees entities."""
+
+    def __init__(self):
+        super().__init__()
+        self.body, self.head, self.value = nn.Linear(3, 4), nn.Linear(4, 3), nn.Linear(4, 1)
+
+    def forward(self, observations):
+        hidden = self.body(observations).mean(dim=1)
+        return self.head(hidden), self.value(hidden)
+
+
+@pytest.mark.parametrize(("kind", "shape"), [(Picturesque, (1, 3, 3)), (Crowd, (2, 3))])
+def test_logits_that_are_an_image_and_entities_are_refused(kind, shape):
+    with pytest.raises(ExportError, match=f"C has no entities, and images .*, got another {kind.__name__}; use --form"):
+        network_of(kind(), spaces_of(Box(-1.0, 1.0, shape), CHOICE))
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        *(nn.Conv2d(2, 4, (2, 3)), nn.Conv2d(2, 4, 3, (1, 2)), nn.Conv2d(2, 4, 3, padding=(0, 1))),
+        *(nn.Conv2d(2, 4, 3, groups=2), nn.Conv2d(2, 4, 2, dilation=2)),
+        *(nn.Sequential(nn.Conv2d(2, 4, 2), pool((1, 2))) for pool in (nn.MaxPool2d, nn.AvgPool2d)),
+    ],
+    ids=str,
+)
+def test_windows_that_are_not_square_are_refused(part):
+    policy = Picturesque()
+    count = part(torch.zeros(1, 2, 6, 7)).numel()
+    policy.filters = nn.Sequential(part, nn.Flatten(), nn.Linear(count, 3))
+    policy.value = nn.Linear(3, 1)
+    with pytest.raises(ExportError, match="C has square windows without dilation and groups, got another .*; use --fo"):
+        network_of(policy, spaces_of(Box(-1.0, 1.0, (2, 6, 7)), CHOICE))
+
+
+@dataclass(frozen=True)
+class Cubes(Activation):
+    kind = "CUBES"
+
+
+@pytest.mark.parametrize(("layer", "named"), [(Cubes((1,), "relu"), "Cubes relu"), (Activation((1,), "cube"), "cube")])
+def test_a_kind_of_layer_that_is_newer_than_the_header_is_refused(layer, named):
+    network = network_of(*CASES["choices"]())
+    newer = replace(network, layers=replace(network.layers, layers=[network.layers.layers[0], layer]))
+    with pytest.raises(ExportError, match=f"C has no layer for .*{named}; use --format onnx"):
+        HeaderWriter("own", newer)
+
+
+def test_observations_that_the_kernel_does_not_see_are_refused():
+    with pytest.raises(ExportError, match="policy of your own on observations of float16; use --format onnx"):
+        network_of(Own(), spaces_of(Box(0, 1, (7,), np.float16), CHOICE))
 
 
 def test_images_whose_channels_are_last_are_refused():

@@ -135,9 +135,12 @@ print([list(result.shape) for result in results])
     assert (done.stdout, done.stderr) == ("[[2, 2], [2, 2], [2], [2, 33], [2, 33]]\n", "")
 
 
-def test_a_file_tells_what_it_is(tmp_path):
+def test_a_file_tells_what_it_is_and_nothing_is_said_while_it_is_written(tmp_path, caplog, capfd):
     policy, env = CASES["continuous"]()
     path = export_policy(policy, env, tmp_path / "policy.onnx", notes={"model": "mine.pt"})
+    # Of its logarithm of the deviation onnxscript warned.
+    assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
+    assert capfd.readouterr() == ("", "")
     notes = session(path).get_modelmeta().custom_metadata_map
     assert notes["model"] == "mine.pt" and notes["environment"] == "simplenamespace"
     assert notes["action_space"] == "Box(-1.0, 1.0, (2,), float32)" and notes["pufferlib"]
@@ -179,13 +182,6 @@ def test_observations_in_rows_of_bytes_are_refused(format, tmp_path):
     with pytest.raises(ExportError, match=f"parts have different types, .* give all parts one type, .*{parts}"):
         export_policy(spread(Default(env, 8)), env, tmp_path / "policy", format)
     assert not os.listdir(tmp_path)
-
-
-def test_nothing_is_said_while_onnx_is_written(tmp_path, caplog, capfd):
-    policy, env = CASES["continuous"]()  # whose logarithm of the deviation onnxscript warned of
-    export_policy(policy, env, tmp_path / "policy.onnx")
-    assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
-    assert capfd.readouterr() == ("", "")
 
 
 def test_a_policy_that_cannot_be_copied_is_refused(tmp_path):

@@ -22,7 +22,7 @@ def single_game(env_id):
     return FrameStackObservation(AtariPreprocessing(raw, noop_max=0, frame_skip=4), 4, padding_type="zero")
 
 
-@pytest.mark.parametrize("env_id", ["ALE/Breakout-v5", "ALE/Pong-v5"])
+@pytest.mark.parametrize("env_id", ["ALE/Breakout-v5", pytest.param("ALE/Pong-v5", marks=pytest.mark.slow)])
 def test_pictures_and_rewards_are_those_of_gymnasiums_preprocessing(env_id):
     pytest.importorskip("cv2")
     with make_atari_vector(env_id, 1, noop_max=0, episodic_life=False, clip_rewards=False) as vecenv:
@@ -62,6 +62,7 @@ def test_a_lost_life_ends_an_episode_and_the_score_belongs_to_the_whole_game():
     assert total <= sum(scores) + 4 * 20
 
 
+@pytest.mark.slow
 def test_one_seed_gives_one_rollout_however_the_games_are_stepped():
     def run(seed, **settings):
         return digest(rollout(make_atari_vector("ALE/Pong-v5", 2, seed=seed, noop_max=8, **settings), steps=8))

@@ -4,7 +4,9 @@ import itertools
 from pathlib import Path
 
 from pufferlib import families
-from pufferlib.config.configuration import DEFAULTS, read_ini
+from pufferlib.config import BaseConfig, LogConfig, SweepConfig, TrainConfig, VecConfig
+from pufferlib.config.configuration import read_ini
+from pufferlib.config.sections import DEFAULT_DIMENSIONS
 from pufferlib.errors import MissingExtraError
 from pufferlib.families import catalog
 from pufferlib.setting import parse_value
@@ -26,9 +28,21 @@ def lines_of(path):
     return [(path, section, key, parse_value(text)) for section in sections for key, text in sections[section].items()]
 
 
+DEFAULTS = {
+    (config.section, name): (None, config.section, name, one.default)
+    for config in (BaseConfig, VecConfig, TrainConfig, LogConfig, SweepConfig)
+    for name, one in config.settings().items()
+}
+DEFAULTS |= {
+    (f"sweep.{name}", key): (None, f"sweep.{name}", key, value)
+    for name, given in DEFAULT_DIMENSIONS.items()
+    for key, value in given.items()
+}
+
+
 def counting_lines(paths):
     """The lines of some files, the later of which come after the earlier, without any of which something else holds."""
-    held = {}
+    held = dict(DEFAULTS)
     for path, section, key, value in itertools.chain.from_iterable(map(lines_of, paths)):
         if (section, key) not in held or held[section, key][-1] != value:
             held[section, key] = path, section, key, value
@@ -43,7 +57,7 @@ def test_no_line_repeats_what_would_hold_without_it():
         except MissingExtraError:
             continue
         used |= {*paths}
-        counting += counting_lines([DEFAULTS, *paths])
+        counting += counting_lines(paths)
     assert {path.name for path in used} >= {"discrete.ini", "classic_control.ini", "CartPole-v1.ini"}
     idle = [line for path in sorted(used) for line in lines_of(path) if line not in counting]
     assert idle == [], "\n".join(f"{path.name}: [{section}] {key} = {value}" for path, section, key, value in idle)

@@ -1,9 +1,13 @@
 import contextlib
 import ctypes
 import functools
+import gc
 import mmap
+import re
+import time
 import warnings
 from dataclasses import fields
+from threading import Thread
 
 import numpy as np
 import pytest
@@ -13,8 +17,9 @@ from recorded_capture import FakeCapture
 from scripted_policies import ConstantPolicy, CountingPolicy, InPlacePolicy, LinearPolicy
 
 from pufferlib import pufferl, vector
-from pufferlib.errors import PufferWarning
-from pufferlib.fast.cuda_graphs import WARM_UP, CapturedCall, PinnedArrays, whole_memory
+from pufferlib.errors import PufferError, PufferWarning
+from pufferlib.extensions import cuda_library
+from pufferlib.fast.cuda_graphs import WAITS, WARM_UP, CapturedCall, PinnedArrays, whole_memory
 from pufferlib.fast.graph_actor import GraphActor
 from pufferlib.fast.learners import CapturedLearner
 from pufferlib.metrics.measures import DeviceClock, Phases
@@ -55,6 +60,57 @@ def test_what_cannot_be_captured_goes_on_as_it_is_with_one_warning():
     assert len(capture.captured) == 1
     again = torch.Generator().manual_seed(1)
     assert torch.equal(torch.cat(draws), torch.cat([torch.rand(1, generator=again) for _ in draws]))
+
+
+def test_a_launch_that_fails_in_a_capture_is_done_without():
+    capture = FakeCapture(PufferError("cuLaunchKernel must succeed"))
+    call = CapturedCall(lambda: None, torch.Generator(), None, capture)
+    for _ in range(WARM_UP):
+        call()
+    with pytest.warns(PufferWarning, match=r"cannot be captured .*\(cuLaunchKernel must succeed\)"):
+        call()
+
+
+def test_what_waits_for_the_gpu_is_not_captured_and_its_line_is_named():
+    count, capture = [], FakeCapture()
+
+    def work():
+        count.append(1)
+        warnings.warn(f"{WAITS} (Triggered internally at ...)", UserWarning, stacklevel=1)
+        warnings.warn("something else", UserWarning, stacklevel=1)
+
+    call = CapturedCall(work, torch.Generator(), None, capture)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for _ in range(WARM_UP):
+            call()
+    found = [str(each.message) for each in caught if each.category is PufferWarning]
+    assert len(found) == 1 and re.search(r"it waits for the GPU, test_cuda_graphs\.py, line \d+", found[0])
+    assert sum("something else" in str(each.message) for each in caught) == WARM_UP
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        for _ in range(3):
+            call()
+    assert not capture.captured and len(count) == WARM_UP + 3
+
+
+def test_two_threads_capture_one_after_the_other():
+    now, most = [], []
+
+    def capture(function, generator, stream):
+        now.append(1)
+        most.append(len(now))
+        time.sleep(0.05)
+        now.pop()
+        return function
+
+    calls = [CapturedCall(lambda: None, torch.Generator(), None, capture) for _ in range(3)]
+    threads = [Thread(target=lambda call=call: [call() for _ in range(WARM_UP + 1)]) for call in calls]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert most == [1, 1, 1]
 
 
 def test_errors_of_the_warm_up_are_not_taken_for_those_of_a_capture():
@@ -105,7 +161,8 @@ def fake_cuda(monkeypatch):
             log.append(f"replay on {state['current'].name}")
 
     @contextlib.contextmanager
-    def record(graph, stream):
+    def record(graph, pool, stream, capture_error_mode):
+        assert (pool, capture_error_mode) == ("a pool", "thread_local")
         with entered(stream):
             log.append("begin capture")
             yield
@@ -115,6 +172,7 @@ def fake_cuda(monkeypatch):
     monkeypatch.setattr(torch.cuda, "stream", entered)
     monkeypatch.setattr(torch.cuda, "CUDAGraph", Graph)
     monkeypatch.setattr(torch.cuda, "graph", record)
+    monkeypatch.setattr(torch.cuda, "graph_pool_handle", lambda: "a pool")
     return log, FakeStream("side", log), state
 
 
@@ -175,6 +233,7 @@ class Recorder:
     def __init__(self, monkeypatch, can_begin=True):
         self.numbers = []
         self.is_recording = False
+        self.ended_pools = []
         recorder = self
 
         class Graph:
@@ -194,7 +253,7 @@ class Recorder:
                 self.state.offset += 1
 
         @contextlib.contextmanager
-        def record(graph, stream):
+        def record(graph, pool, stream, capture_error_mode):
             recorder.is_recording = graph.state.is_recorded = True
             try:
                 yield
@@ -205,6 +264,11 @@ class Recorder:
 
         monkeypatch.setattr(torch.cuda, "CUDAGraph", Graph)
         monkeypatch.setattr(torch.cuda, "graph", record)
+        monkeypatch.setattr(torch.cuda, "graph_pool_handle", lambda: "a pool")
+        end = "_cuda_endAllocateToPool"
+        monkeypatch.setattr(torch._C, end, lambda *pool: recorder.ended_pools.append(pool), raising=False)
+        monkeypatch.setattr(torch.cuda, "get_sync_debug_mode", lambda: 0)
+        monkeypatch.setattr(torch.cuda, "set_sync_debug_mode", lambda mode: None)
         monkeypatch.setattr(torch.cuda, "Stream", lambda device: None)
         monkeypatch.setattr(torch.cuda, "stream", lambda stream: contextlib.nullcontext())
         monkeypatch.setattr(torch.cuda, "synchronize", lambda device: None)
@@ -231,6 +295,7 @@ def test_after_a_broken_capture_graphs_of_before_and_what_comes_later_draw_from_
     for call in [broken, early, broken, early] + [late] * 5 + [early, broken, late]:
         call()
     assert recorder.numbers == list(range(8 + 1 + 4 + 5 + 3))
+    assert recorder.ended_pools == [(0, "a pool")]
 
 
 def test_a_generator_whose_recording_cannot_be_ended_goes_on_with_another_state(monkeypatch):
@@ -477,10 +542,31 @@ def test_the_driver_is_called_in_the_context_of_the_device_that_copies(monkeypat
             return super().cuMemHostUnregister(address)
 
     monkeypatch.setattr(torch.cuda, "device", current)
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda device: entered.append("synchronize"))
     pinned = PinnedArrays(torch.device("cuda:1"), Driver())
     assert pinned.pin(np.zeros(8))
     pinned.close()
-    assert entered == ["cuda:1", "lock", "left", "cuda:1", "unlock", "left"]
+    assert entered == ["cuda:1", "lock", "left", "synchronize", "cuda:1", "unlock", "left"]
+
+
+def test_memory_of_what_is_forgotten_is_unlocked():
+    pinned = PinnedArrays(CPU, driver := FakeDriver())
+    assert pinned.pin(np.zeros(8)) and driver.locked
+    del pinned
+    gc.collect()
+    assert not driver.locked
+
+
+def test_without_nvidias_driver_nothing_is_locked(monkeypatch):
+    monkeypatch.setattr(cuda_library.ctypes, "CDLL", refuse)
+    cuda_library.open_driver.cache_clear()
+    pinned = PinnedArrays(CPU)
+    assert not pinned.pin(np.zeros(8))
+    pinned.close()
+
+
+def refuse(name):
+    raise OSError(f"{name}: cannot open shared object file")
 
 
 def test_the_memory_of_a_view_is_that_of_its_owner():

@@ -23,6 +23,7 @@ from pufferlib.ppo.collector import Collector
 
 pytestmark = needs_emulator
 ENVS = ("puffer_breakout", "puffer_multiagent", "puffer_pacman", "puffer_drone")
+QUICK = ((ENVS[0], False), (ENVS[1], True), (ENVS[3], False))
 
 
 def make_vector(name, backend, num_envs=2, inside=6, **keywords):
@@ -51,8 +52,14 @@ def assert_same(found, expected):
         np.testing.assert_array_equal(found[name], array, err_msg=name)
 
 
-@pytest.mark.parametrize("is_recurrent", [False, True], ids=["plain", "recurrent"])
-@pytest.mark.parametrize("name", ENVS)
+@pytest.mark.parametrize(
+    ("name", "is_recurrent"),
+    [
+        pytest.param(name, is_recurrent, marks=() if (name, is_recurrent) in QUICK else pytest.mark.slow)
+        for name in ENVS
+        for is_recurrent in (False, True)
+    ],
+)
 def test_kernels_collect_what_threads_do(name, is_recurrent, device_emulator):  # noqa: F811
     settings = {"is_recurrent": is_recurrent, "groups": 2, "horizon": 12, "reward_clip": 1.0}
     capture = FakeCapture()
@@ -73,7 +80,7 @@ def test_episodes_are_followed_and_told_of(device_emulator):  # noqa: F811
     assert_same(there.tracker.state_dict(), here.tracker.state_dict())
 
 
-@pytest.mark.parametrize("name", ["puffer_breakout", "puffer_pacman"])
+@pytest.mark.parametrize("name", ["puffer_breakout", pytest.param("puffer_pacman", marks=pytest.mark.slow)])
 def test_a_checkpoint_between_rollouts_goes_on_on_any_backend(name, device_emulator):  # noqa: F811
     there = make(name, "Device")
     collected(there, 3)

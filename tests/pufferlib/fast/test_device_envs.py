@@ -38,6 +38,9 @@ def make(name, num_agents=golden.NUM_AGENTS, backend="Device"):
 QUICK = ("puffer_breakout", "puffer_g2048", "puffer_go", "puffer_target")  # one agent, a shared table, search, several
 
 
+OTHERS = [name for name in COMPILED if name not in QUICK]
+
+
 def played(name, device="cpu"):
     """The hash of the golden episodes, by the kernels."""
     vecenv = make(name)
@@ -58,7 +61,11 @@ def assert_golden(name, found):
 
 @needs_emulator
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in COMPILED]
+    "name",
+    [
+        *QUICK,
+        *(pytest.param(*param.values, marks=(*param.marks, pytest.mark.slow)) for param in params(OTHERS)),
+    ],
 )
 def test_the_kernels_play_the_golden_episodes(name, device_emulator):  # noqa: F811
     assert_golden(name, played(name))
@@ -144,7 +151,7 @@ def nvrtc_is_missing():
 @pytest.mark.parametrize("name", params(COMPILED))
 def test_nvrtc_compiles_every_header(name, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert b"puffer_env_step" in cuda_library.cubin(complete_program(name), "sm_90")
+    assert b"puffer_env_step" in cuda_library.machine_code(complete_program(name), "sm_90")
 
 
 def test_sources_that_are_not_there_are_told_of(tmp_path):

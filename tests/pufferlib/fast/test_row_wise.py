@@ -13,9 +13,9 @@ from torch import nn
 from torch.distributions import Normal
 from trained import iterate, weights
 
-from pufferlib import pufferl, vector
+from pufferlib import models, pufferl, vector
 from pufferlib.fast.row_wise import RowWise
-from pufferlib.models import Continuous, Default, LSTMWrapper, MinGRUWrapper
+from pufferlib.models import Continuous, Default, LSTMWrapper, MinGRUWrapper, recur
 from pufferlib.ppo.losses import PPOLoss, ppo_loss
 
 SETTINGS = {"optimizer": "sgd", "learning_rate": 0.02}
@@ -48,6 +48,27 @@ class Written(Own):
         left, right = x[:, :1], x[:, 1:].unsqueeze(1).squeeze(1)
         x = torch.cat([left, -right], dim=-1) * 0.1 + F.relu(x).clamp(min=0.0, max=1.0)
         hidden = torch.tanh(self.body(x.reshape(x.shape[0], 3)))
+        return self.heads(hidden)
+
+
+class Remembering(Own):
+    """With a cell of torch, which runs over segments by the library's function."""
+
+    def __init__(self):
+        super().__init__()
+        self.cell = nn.LSTMCell(16, 16)
+
+    def initial_state(self, batch, device="cpu"):
+        return {name: torch.zeros(batch, 16, device=device) for name in ("hidden", "memory")}
+
+    def forward_eval(self, observations, state):
+        hidden = self.body(observations.float() / self.scale)
+        state["hidden"], state["memory"] = self.cell(hidden, (state["hidden"], state["memory"]))
+        return self.heads(state["hidden"])
+
+    def forward(self, observations, state):
+        before = state["hidden"], state["memory"]
+        hidden, _ = recur(self.cell, self.body(observations.float() / self.scale), before, state["resets"])
         return self.heads(hidden)
 
 
@@ -174,6 +195,7 @@ STATELESS = {
     "library": lambda env: Continuous(env, [16], [16]),
     "recurrent": lambda env: MinGRUWrapper(env, Default(env, 16), 16, 16),
     "LSTM": lambda env: LSTMWrapper(env, Default(env, 16), 16, 16),
+    "a cell by recur": lambda env: Remembering(),
 }
 
 
@@ -194,6 +216,20 @@ def train(make_policy, **keywords):
     is_shared = trainer._learner.gradients._chunks.count > 1
     trainer.release()
     return weights(trainer.policy) - before, is_shared
+
+
+@pytest.mark.parametrize("case", ["LSTM", "a cell by recur"])
+def test_many_steps_at_once_learn_what_single_ones_do(case, monkeypatch):
+    found, least = {}, models._MIN_RUN
+    for steps in (least, 10**9):
+        monkeypatch.setattr(models, "_MIN_RUN", steps)
+        trainer = make_trainer(STATELESS[case], fused=False, **SETTINGS)
+        before = weights(trainer.policy)
+        iterate(trainer, 3)
+        trainer.release()
+        found[steps] = weights(trainer.policy)
+    assert (found[least] - before).abs().max() > 1e-3 and not torch.equal(found[least], found[10**9])
+    torch.testing.assert_close(found[least], found[10**9], rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("case", [*STATEFUL, *STATELESS])
@@ -240,9 +276,9 @@ def test_a_loss_may_read_what_the_policy_kept(threads):
 @pytest.mark.parametrize(
     ("policy", "reason"),
     [
-        (Keeping(), "Keeping.heads cannot be read"),
+        (Keeping(), "Keeping.heads has `self.last_hidden = hidden`"),
         (KeepingInAList(), "KeepingInAList.heads has `self.kept.append(hidden)`"),
-        (OwnDropout(), "OwnDropout.heads cannot be read"),
+        (OwnDropout(), "OwnDropout.heads has `F.dropout(hidden, 0.5, self.training)`"),
         (Noisy(), "Noisy.forward has `torch.randn(3)`"),
         (Centred(), "Centred.forward has `x.mean(0)`"),
         (Counting(), "Counting.forward has `self.calls += 1`"),
@@ -260,6 +296,7 @@ def test_why_all_rows_are_in_one_call_is_told(policy, reason):
 METHODS = {
     "a global": "print(x)",
     "a builtin": "float(x)",
+    "a recurrent layer that draws": "recur(nn.LSTM(3, 3), x, x, x)",
     "a row": "x[0]",
     "rows joined": "x.flatten(0)",
     "another shape": "x.view(-1, 6)",
@@ -270,7 +307,8 @@ METHODS = {
     "cast of a module": "self.body.float()(x)",
     "a module as a value": "self.heads(self.body)",
     "random": "torch.rand_like(x)",
-    "a condition": "x if self.training else -x",
+    "a condition": "x if x else -x",
+    "a condition of a part": "x if self.body.training else -x",
     "an assignment inside": "(y := x)",
     "cat of rows": "torch.cat([x, x], 0)",
     "stacked in front": "torch.stack([x, x])",
@@ -285,6 +323,7 @@ import math
 
 import torch
 import torch.nn.functional as F
+from pufferlib.models import recur
 from torch import nn
 
 

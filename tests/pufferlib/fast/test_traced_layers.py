@@ -13,9 +13,10 @@ import pufferlib.pytorch
 from bench.policy_corpus import Drawn
 from pufferlib import NoLogger, PufferEnv, PuffeRL
 from pufferlib.emulation import nativize
+from pufferlib.emulation.tensors import features
 from pufferlib.errors import DivergedError
 from pufferlib.fast.cpu import NetworkGradients
-from pufferlib.models import LSTMWrapper, MinGRUWrapper
+from pufferlib.models import Default, LSTMWrapper, MinGRUWrapper
 from pufferlib.spaces import Layout
 
 
@@ -698,7 +699,7 @@ class Scales(Cell):
     [
         (Forgets, "differs from what the kernel makes of it"),
         (Counts, "keeps something in a call"),
-        (Scales, "something else than a layer's state in state['memory']"),
+        (Scales, "differs from what the kernel makes of it"),
         (Unknown, "the function sin"),
         (Normalises, "BatchNorm1d"),
         (Keeps, "self.kept"),
@@ -831,4 +832,120 @@ def test_a_difference_between_the_policy_and_its_layers_is_noticed(tmp_path, mon
     monkeypatch.setitem(traced_layers._MODULES, nn.Tanh, "sigmoid")
     trainer = make_trainer(Towers, tmp_path)
     assert "differs from what the kernel makes of it: values" in trainer.computed_by
+    trainer.release()
+
+
+class Deeper(Default):
+    """A subclass of the library's policy with another encoder."""
+
+    spaces = NUMBERS, PARTS
+
+    def __init__(self):
+        super().__init__(Game(*self.spaces), hidden_size=16)
+        self.encoder = nn.Sequential(nn.Linear(7, 16), nn.LayerNorm(16), nn.SiLU())
+
+
+class Encodes(Default):
+    """It has numbers for actions and an encoder method of its own, which calls the library's."""
+
+    spaces = NUMBERS, FLOATS
+
+    def __init__(self):
+        super().__init__(Game(*self.spaces), hidden_size=16)
+        self.more = nn.Linear(16, 16)
+
+    def encode_observations(self, observations):
+        return torch.tanh(self.more(super().encode_observations(observations)))
+
+
+class EncodesAgain(Encodes):
+    def encode_observations(self, observations):
+        if self.emulated is not None:
+            return self.encoder(features(observations, self.emulated))
+        return self.more(self.encoder(observations.float()))
+
+
+class Depth(Base):
+    kind, depth = "plain", 2
+
+
+class Asks(Depth):
+    """Static attributes decide what is computed."""
+
+    def __init__(self):
+        super().__init__()
+        self.emulated, self.norm, self.more, self.scale = None, None, nn.Linear(6, 6), 2.0
+
+    def hidden(self, observations):
+        if self.emulated:
+            observations = features(observations, self.emulated)
+        hidden = self.body(observations) if self.kind == "plain" and self.depth > 1 else observations.sin()
+        if self.norm is None and not self.emulated:
+            hidden = self.more(hidden)
+            hidden = torch.relu(hidden)
+        else:
+            hidden = self.norm(hidden)
+        if self.more and self.scale:
+            return self.scale * hidden
+        return hidden.sort()
+
+
+def in_wrapper(wrapper):
+    def make():
+        return wrapper(Game(*Deeper.spaces), Deeper(), 16, 16)
+
+    make.spaces = Deeper.spaces
+    return make
+
+
+STATIC = {
+    **{kind.__name__: kind for kind in (Deeper, Encodes, EncodesAgain, Asks)},
+    "DeeperLSTM": in_wrapper(LSTMWrapper),
+    "DeeperMinGRU": in_wrapper(MinGRUWrapper),
+}
+
+
+@pytest.mark.parametrize("name", STATIC)
+def test_subclasses_and_questions_about_attributes_are_traced(name, tmp_path):
+    results = []
+    for fused in (False, True):
+        trainer = make_trainer(STATIC[name], tmp_path, fused=fused)
+        assert isinstance(trainer._learner.gradients, NetworkGradients) == fused, trainer.computed_by
+        for _ in range(2):
+            trainer.evaluate()
+            trainer.train()
+        results.append(torch.cat([parameter.detach().flatten() for parameter in trainer.policy.parameters()]))
+        trainer.release()
+    torch.testing.assert_close(*results, rtol=2e-3, atol=5e-4)
+
+
+@pytest.mark.parametrize(("name", "value"), [("scale", 3.0), ("norm", nn.LayerNorm(6)), ("kind", "other")])
+def test_another_answer_counts_at_once(name, value, tmp_path):
+    trainer = make_trainer(Asks, tmp_path)
+    assert trainer.computed_by == "C kernel" and not trainer._backend.is_outdated()
+    setattr(trainer.policy, name, value)
+    assert trainer._backend.is_outdated()
+    trainer.release()
+
+
+class AsksData(Base):
+    def hidden(self, observations):
+        if observations.sum() > 0:
+            return self.body(observations)
+        return self.body(-observations)
+
+
+class AsksParts(Base):
+    def __init__(self):
+        super().__init__()
+        self.parts = [1]
+
+    def hidden(self, observations):
+        return self.body(observations) if self.parts else observations
+
+
+@pytest.mark.parametrize("kind", [AsksData, AsksParts])
+def test_questions_about_data_and_lists_are_left_to_torch(kind, tmp_path):
+    trainer = make_trainer(kind, tmp_path)
+    assert trainer.computed_by.startswith(f"torch (the policy {kind.__name__} is not traced, as {kind.__name__}.hidden")
     trainer.release()

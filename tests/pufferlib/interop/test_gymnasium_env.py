@@ -7,6 +7,7 @@ import copy
 import gymnasium
 import numpy as np
 import pytest
+from checked_headers import quick_params
 from contract import OF_ONE_AGENT
 from gymnasium.utils.env_checker import check_env
 
@@ -16,7 +17,7 @@ from pufferlib.errors import APIUsageError, UnknownEnvironmentError
 from pufferlib.interop.gymnasium_interop import OceanGymnasiumEnv
 from pufferlib.ocean.cartpole.cartpole import Cartpole
 
-each_name = pytest.mark.parametrize("name", OF_ONE_AGENT)
+each_name = pytest.mark.parametrize("name", quick_params(OF_ONE_AGENT))
 other_scale = pytest.mark.filterwarnings("ignore:.*symmetric and normalized space:UserWarning")  # as Pendulum-v1's
 unbounded = pytest.mark.filterwarnings("ignore:.*infinity. This is probably too:UserWarning")  # as CartPole-v1's space
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gymnasium
 import numpy as np
 import pytest
+from checked_headers import quick_params
 from contract import OF_ONE_AGENT
 from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
 from gymnasium.wrappers.vector import NormalizeObservation, RecordEpisodeStatistics
@@ -13,7 +14,7 @@ import pufferlib
 from pufferlib.errors import APIUsageError
 from pufferlib.ocean.cartpole.cartpole import Cartpole
 
-each_name = pytest.mark.parametrize("name", OF_ONE_AGENT)
+each_name = pytest.mark.parametrize("name", quick_params(OF_ONE_AGENT))
 
 
 def sync(name, num_envs, mode=AutoresetMode.SAME_STEP, **kwargs):

@@ -56,6 +56,7 @@ def test_what_was_returned_stays_as_it_was():
     assert len({id(first), id(observations)}) == 2 and rewards.tolist() == [1.0] * 4 and not dones.any()
 
 
+@pytest.mark.slow
 def test_ppo_learns_cartpole():
     envs = make(num_envs=32)
     settings = dict(n_steps=32, batch_size=256, gae_lambda=0.9, learning_rate=2e-3, gamma=0.98)

@@ -1,7 +1,6 @@
 """`puffer runs`, and what runs differ in."""
 
 import json
-import time
 
 import pytest
 from made_runs import made_run
@@ -74,17 +73,19 @@ def test_mistakes_are_told(runs, capsys):
         assert message in capsys.readouterr().err
 
 
-def test_a_thousand_runs_take_less_than_a_second(in_tmp_path, capsys):
+def test_of_each_run_little_is_read(in_tmp_path, capsys, monkeypatch):
+    """A thousand of them take half a second."""
     folder = made_run("experiments", "first", logs=300)
     config, metrics = (folder / "config.json").read_text(), (folder / "metrics.jsonl").read_text()
-    for index in range(1000):
+    for index in range(20):
         other = folder.with_name(f"puffer_cartpole_{index:04}")
         other.mkdir()
         (other / "config.json").write_text(config)
         (other / "metrics.jsonl").write_text(metrics)
-    begin = time.process_time()
-    assert len(table(capsys)) == 1001
-    assert time.process_time() - begin < 2.0  # 0.5 on an idle core
+    parsed, parse = [], json.loads
+    monkeypatch.setattr(json, "loads", lambda *arguments, **keywords: parsed.append(1) or parse(*arguments, **keywords))
+    assert len(table(capsys)) == 21
+    assert 21 <= len(parsed) < 21 * 100  # of 300 lines each
 
 
 def test_listing_needs_no_torch(runs):

@@ -156,19 +156,15 @@ def test_metadata_comes_back_as_plain_python(make_trainer):
 @pytest.mark.parametrize(
     ("metadata", "message"),
     [
-        (
-            {"policy": object()},
-            r"metadata\['policy'\] must be a number, text, None, or a list or dict of them, got object",
-        ),
-        ({"a": {"b": [1, np.zeros(2)]}}, r"metadata\['a'\]\['b'\]\[1\] must be .*, got ndarray; convert it first"),
-        ({"loss": torch.zeros(())}, r"metadata\['loss'\] must be .*, got Tensor; .* \.item\(\)"),
-        ({"when": np.datetime64("2025-01-01")}, r"metadata\['when'\] must be"),
-        ({"pair": (1, 2)}, r"metadata\['pair'\] must be .*, got tuple"),
-        ({3: 1}, r"the keys of metadata must be text, got 3"),
+        ({"policy": object()}, r"metadata must be numbers, .*object.*; convert it first"),
+        ({"a": {"b": [1, np.zeros(2)]}}, "metadata must be .*; convert it first"),
+        ({"loss": torch.zeros(())}, r"metadata must be .*Tensor.* \.item\(\)"),
+        ({"when": np.datetime64("2025-01-01")}, "metadata must be"),
+        ({(3, 4): 1}, "metadata must be .*keys must be str"),
         ([1], "metadata must be a dict, got list"),
     ],
 )
-def test_other_metadata_is_refused_by_its_key(make_trainer, metadata, message, tmp_path):
+def test_other_metadata_is_refused(make_trainer, metadata, message, tmp_path):
     with pytest.raises(APIUsageError, match=message):
         plain_metadata(metadata)
     trainer = make_trainer()

@@ -12,9 +12,10 @@ from pufferlib.config import check_config, check_env
 from pufferlib.errors import CheckpointError, UnknownEnvironmentError
 from pufferlib.families import catalog
 from pufferlib.play.scores import counts_by_agent
-from pufferlib.runs.description import model_settings, pretrained_facts, pretrained_names, pretrained_path
+from pufferlib.runs.description import model_settings, pretrained_names, pretrained_path
 from pufferlib.runs.loaders import load_policy
 
+QUICK = ("puffer_breakout", "puffer_cartpole", "puffer_memory", "puffer_multiagent", "puffer_spaces")
 EPISODES = 24
 MAX_BYTES = 600_000  # that of checkers, with 512 actions; most have less than 100,000
 MAX_SHORTFALL = 0.02  # of the recorded mean: floats that are summed in another order play other episodes
@@ -22,6 +23,10 @@ MAX_SHORTFALL = 0.02  # of the recorded mean: floats that are summed in another 
 
 def remake(name):
     return f"the trained agent of {name} does not fit any more; run `python bench/pretrain.py {name}`"
+
+
+def pretrained_facts(name):
+    return json.loads(pretrained_path(name).with_suffix(".json").read_text())
 
 
 def loaded(name):
@@ -57,7 +62,9 @@ def test_every_environment_has_an_agent():
     assert pretrained_names() == ocean.names(), "run bench/pretrain.py"
 
 
-@pytest.mark.parametrize("name", pretrained_names())
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in pretrained_names()]
+)
 def test_an_agent_fits_and_plays_as_well_as_recorded(name):
     try:
         policy, settings = loaded(name)

@@ -64,14 +64,15 @@ def wait_for(condition, process, seconds=600):
 @pytest.mark.parametrize(
     ("command", "epochs"),
     [
-        (f"{SQUARED} --vec.backend Native", 24),
-        (f"{SQUARED} --vec.backend Serial --train.optimizer adam", 24),
-        (f"{BREAKOUT} --vec.backend Native --vec.num-envs 2", 16),
-        (f"{BREAKOUT} --vec.backend Serial --rnn-name LSTM", 16),
-        (f"{BREAKOUT} --vec.backend Native --rnn-name LSTM --train.precision bfloat16", 16),
-        (f"{SQUARED} --train.evaluations 6 --train.evaluation-envs 5", 24),
+        pytest.param(f"{SQUARED} --vec.backend Native", 24, id="native", marks=pytest.mark.slow),
+        pytest.param(f"{SQUARED} --vec.backend Serial --train.optimizer adam", 24, id="serial"),
+        pytest.param(f"{BREAKOUT} --vec.backend Native --vec.num-envs 2", 16, id="native mingru"),
+        pytest.param(f"{BREAKOUT} --vec.backend Serial --rnn-name LSTM", 16, id="serial lstm", marks=pytest.mark.slow),
+        pytest.param(
+            f"{BREAKOUT} --vec.backend Native --rnn-name LSTM --train.precision bfloat16", 16, id="lstm in bfloat16"
+        ),
+        pytest.param(f"{SQUARED} --train.evaluations 6 --train.evaluation-envs 5", 24, id="evaluated"),
     ],
-    ids=["native", "serial", "native mingru", "serial lstm", "native lstm in bfloat16", "evaluated"],
 )
 def test_a_resumed_run_equals_the_uninterrupted_one(folders, command, epochs):
     whole, parts = folders

@@ -5,9 +5,9 @@ from __future__ import annotations
 import psutil
 import pytest
 from optuna.trial import TrialState
+from scripted_trials import run_sweep
 from trouble import NAME, start_driver, the_study, trial_processes, trouble_args, wait_until
 
-from pufferlib.sweep.driver import run_sweep
 from pufferlib.sweep.results import ERROR, RUN_FOLDER, uncounted_numbers
 
 
@@ -26,7 +26,7 @@ def test_a_driver_that_is_killed_leaves_no_process_and_its_trials_are_run_again(
         trials = trial_processes(driver.pid)
         assert len(trials) == 2
         driver.kill()
-    _, alive = psutil.wait_procs(trials, timeout=10)
+    _, alive = psutil.wait_procs(trials, timeout=60)
     assert alive == []
     state = run_sweep(NAME, trouble_args(tmp_path, *flags))
     found = state.trials
@@ -71,7 +71,7 @@ def test_whatever_a_trial_does_it_dies_with_its_driver_and_takes_its_workers_alo
         family = psutil.Process(driver.pid).children(recursive=True)
         assert len(family) == (3 if "Multiprocessing" in flags else 1)
         driver.kill()
-    _, alive = psutil.wait_procs(family, timeout=15)
+    _, alive = psutil.wait_procs(family, timeout=60)
     assert alive == []
 
 
@@ -91,4 +91,4 @@ def test_a_trial_that_is_stopped_takes_its_workers_along(tmp_path):
     state = run_sweep(NAME, args, on_change=remember)
     assert "stopped" in state.trials[0].user_attrs
     assert len(family) >= 3  # the trial and its workers
-    assert psutil.wait_procs(family, timeout=5)[1] == []
+    assert psutil.wait_procs(family, timeout=60)[1] == []

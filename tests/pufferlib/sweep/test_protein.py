@@ -60,6 +60,7 @@ def test_numbers_that_cannot_be_are_refused(told, said):
         protein.observe(protein.suggest(), 1.0, **told)
 
 
+@pytest.mark.slow
 def test_the_script_of_the_documentation(in_tmp_path):
     protein = Protein(
         env_name="puffer_cartpole",

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import pytest
 from optuna.trial import TrialState
-from scripted_trials import Proposed
+from scripted_trials import Proposed, run_sweep
 from trouble import NAME, trial_processes, trouble_args
 
 from pufferlib.errors import ConfigError
-from pufferlib.sweep.driver import run_sweep
 from pufferlib.sweep.results import ERROR, RUN_FOLDER
 from pufferlib.sweep.space import Categorical, SearchSpace
 

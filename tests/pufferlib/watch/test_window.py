@@ -23,7 +23,7 @@ pytestmark = [
 ]
 
 SECONDS_TO_START = 60  # of a machine that does other things too
-SECONDS_TO_END = 10.0  # where nothing else runs it takes half a second; a loaded machine takes its time
+SECONDS_TO_END = 60.0  # where nothing else runs it takes half a second; a loaded machine takes its time
 SIZE = (1600, 1000)
 
 
@@ -42,7 +42,7 @@ def display():
         name = f":{told.readline().strip()}"
     yield name
     server.send_signal(signal.SIGTERM)
-    server.wait(timeout=20)
+    server.wait(timeout=120)
 
 
 class ClientMessage(ctypes.Structure):
@@ -89,7 +89,12 @@ class Window:
 
     def xdotool(self, *words, check=True):
         done = subprocess.run(
-            ["xdotool", *map(str, words)], env=self.environment, capture_output=True, text=True, timeout=20, check=check
+            ["xdotool", *map(str, words)],
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=check,
         )
         return done.stdout
 
@@ -151,20 +156,20 @@ def test_keys_act_and_escape_ends(window, tmp_path):
     shown = window()
     assert shown.is_moving()
     shown.press("space")
-    shown.wait_for(lambda: not shown.is_moving(), 20)
+    shown.wait_for(lambda: not shown.is_moving(), 120)
     before = shown.picture()
     shown.press("F1")
-    shown.wait_for(lambda: abs(shown.picture() - before).max() > 100, 20)
+    shown.wait_for(lambda: abs(shown.picture() - before).max() > 100, 120)
     shown.press("F1")
     shown.press("period")
     width = shown.width()
     shown.press("Tab")
-    shown.wait_for(lambda: shown.width() == width + 300, 20)
+    shown.wait_for(lambda: shown.width() == width + 300, 120)
     shown.press("F12")
-    shown.wait_for(lambda: (tmp_path / "puffer_cartpole_1.png").exists(), 20)
+    shown.wait_for(lambda: (tmp_path / "puffer_cartpole_1.png").exists(), 120)
     shown.press("plus")
     shown.press("space")
-    shown.wait_for(shown.is_moving, 20)
+    shown.wait_for(shown.is_moving, 120)
     shown.xdotool("keydown", "shift", "keydown", "Right")  # the cart soon falls over
     time.sleep(3)
     shown.xdotool("keyup", "Right", "keyup", "shift")

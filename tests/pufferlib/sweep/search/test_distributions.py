@@ -2,16 +2,13 @@
 
 import optuna
 import pytest
-from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
 from pufferlib.sweep.space import (
     Categorical,
     Dimension,
     SearchSpace,
-    on_step,
     optuna_distributions,
     settled,
-    space_of_distributions,
 )
 
 SPACE = SearchSpace(
@@ -37,29 +34,3 @@ def test_what_optuna_draws_are_values_of_the_space_and_the_other_way_round(seed)
     assert values["train.gamma"] == pytest.approx(trial.params["train.gamma"])
     for name, distribution in optuna_distributions(SPACE).items():
         assert distribution._contains(distribution.to_internal_repr(values[name]))
-
-
-def test_distributions_of_somebody_else_make_a_space():
-    space = space_of_distributions(optuna_distributions(SPACE))
-    assert space.names == SPACE.names
-    assert [type(dimension) for dimension in space.dimensions] == [type(dimension) for dimension in SPACE.dimensions]
-    values = {**SPACE.values(SPACE.centre), "train.minibatch_size": 4096}
-    assert space.values(space.point(values)) == pytest.approx(values)
-
-
-@pytest.mark.parametrize(
-    ("distribution", "value", "nearest"),
-    [
-        (FloatDistribution(0.0, 0.3, step=0.1), 0.29, 0.3),
-        (FloatDistribution(-1.0, 1.0, step=0.25), 0.1, 0.0),
-        (FloatDistribution(0.0, 1.0), 0.123, 0.123),
-        (IntDistribution(2, 98, step=8), 97, 98),
-        (IntDistribution(2, 98, step=8), 5, 2),
-        (IntDistribution(1, 100, log=True), 7, 7),
-        (CategoricalDistribution(("a", None)), None, None),
-    ],
-)
-def test_values_are_put_on_a_step(distribution, value, nearest):
-    found = on_step(distribution, value)
-    assert found == pytest.approx(nearest) and type(found) is type(nearest)
-    assert distribution._contains(distribution.to_internal_repr(found))

@@ -78,6 +78,7 @@ def test_costs_that_are_all_the_same_do_not_matter(max_cost):
     assert np.median(np.abs(points[:, 1] - 0.4)) < 0.1
 
 
+@pytest.mark.slow
 def test_without_noise_the_best_rated_one_is_taken_and_with_noise_what_a_draw_says(monkeypatch):
     draws = []
     draw = Surrogate.draw

@@ -7,7 +7,7 @@ import pytest
 from optuna.trial import TrialState, create_trial
 from sweep_studies import failed, make_state, make_study, running, scored, stopped
 
-from pufferlib.sweep.report import front_figure, history_figure, parallel_figure, report_html
+from pufferlib.sweep.report import front_figure, report_html
 from pufferlib.sweep.results import CONFIG, COST, CURVE, Confirmation, results_of
 
 PLOTS = {"front", "history", "slices", "parallel", "curves"}
@@ -123,20 +123,3 @@ def test_the_front_has_the_settings_where_one_points():
     star = next(trace for trace in figure.data if trace.name == "winner")
     assert "trial 1" in star.hovertext[0] and "train.gamma 0.9876" in star.hovertext[0]
     assert figure.layout.xaxis.type == "log"
-
-
-def test_the_history_counts_what_stopped_trials_took():
-    study = make_study(scored(5.0, 10), stopped("low", 3), scored(4.0, 20), scored(6.0, 30), goal="minimize")
-    results = results_of(study.trials, "minimize")
-    best = next(trace for trace in history_figure(results, "loss").data if trace.name == "best so far")
-    assert list(zip(best.x, best.y, strict=True)) == [(10, 5), (33, 4), (63, 4)]
-
-
-def test_parallel_coordinates_know_choices_and_logarithms():
-    study = make_study(scored(0.5, 10, rate=0.01), scored(0.6, 10, rate=0.1, optimizer="adam"))
-    distributions = study.trials[0].distributions
-    figure = parallel_figure(results_of(study.trials, "maximize"), "perf", distributions)
-    rate, gamma, optimizer, score = figure.data[0].dimensions
-    assert list(rate["values"]) == [-1, -2] and list(rate["ticktext"]) == ["0.01", "0.1"]
-    assert list(optimizer["values"]) == [0, 1] and list(optimizer["ticktext"]) == ["adam", "muon"]
-    assert gamma["label"] == "gamma" and list(score["values"]) == [0.6, 0.5]

@@ -6,10 +6,10 @@ import optuna
 import pytest
 from optuna.storages import fail_stale_trials
 from optuna.trial import TrialState
-from scripted_trials import ENV, SPACE, sweep_args, use_scripted_trials
+from scripted_trials import ENV, SPACE, run_sweep, sweep_args, use_scripted_trials
 from sqlalchemy import text
 
-from pufferlib.sweep.driver import Sweep, run_sweep
+from pufferlib.sweep.driver import Sweep
 from pufferlib.sweep.proposal import read_history
 from pufferlib.sweep.results import COST, ERROR, HOST, UNCOUNTED, results_of, uncounted_numbers
 from pufferlib.sweep.study import open_study, quiet_optuna, study_place

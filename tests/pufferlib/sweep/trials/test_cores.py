@@ -7,11 +7,9 @@ import pytest
 from pufferlib.sweep.trial_process import core_shares
 
 
-def shares(monkeypatch, num_workers, available, usable=None, siblings=None):
-    siblings = siblings or {}
+def shares(monkeypatch, num_workers, available, usable=None):
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(available), raising=False)
     monkeypatch.setattr("pufferlib.sweep.trial_process.usable_cores", lambda: usable or len(available))
-    monkeypatch.setattr("pufferlib.sweep.trial_process._place", lambda core: (siblings.get(core, core), core))
     return core_shares(num_workers)
 
 
@@ -24,12 +22,8 @@ def test_several_have_parts_that_differ_by_one_core_at_most(monkeypatch):
     assert shares(monkeypatch, 3, range(8)) == [[0, 1], [2, 3, 4], [5, 6, 7]]
 
 
-def test_threads_of_a_core_stay_together(monkeypatch):
-    assert shares(monkeypatch, 2, range(4), siblings={0: 0, 2: 0, 1: 1, 3: 1}) == [[0, 2], [1, 3]]
-
-
 def test_more_workers_than_cores_share_them(monkeypatch):
-    assert shares(monkeypatch, 5, [4, 7]) == [[4], [7], [4], [7], [4]]
+    assert shares(monkeypatch, 5, [4, 7]) == [[4], [4], [4], [7], [7]]
 
 
 def test_a_quota_is_kept(monkeypatch):

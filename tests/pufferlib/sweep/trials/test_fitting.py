@@ -1,13 +1,11 @@
 import dataclasses
 
-import gymnasium
-import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
 from pufferlib.config import TrainConfig, resolve_sizes
 from pufferlib.errors import ConfigError
-from pufferlib.sweep.trial_config import fit_sizes, require_memory, rollout_bytes
+from pufferlib.sweep.trial_config import fit_sizes
 
 
 def train(**values):
@@ -54,18 +52,3 @@ def test_any_sizes_can_be_made_to_fit(batch_size, minibatch_size, horizon, agent
     sizes = {"batch_size": batch_size, "minibatch_size": minibatch_size, "bptt_horizon": horizon, "shuffle": shuffle}
     fitted, _ = fit_sizes(train(**sizes, total_timesteps=1), agents, "cpu")
     assert fit_sizes(fitted, agents, "cpu") == (fitted, [])
-
-
-def test_the_memory_of_a_rollout_is_that_of_its_tensors():
-    torch = pytest.importorskip("torch")
-    from pufferlib.ppo.rollout import Rollout
-
-    spaces = gymnasium.spaces.Box(0, 255, (3, 5), np.uint8), gymnasium.spaces.MultiDiscrete([2, 3])
-    cpu = torch.device("cpu")
-    rollout = Rollout.allocate(*spaces, 100, 1000, {}, cpu, cpu)
-    tensors = [value for value in vars(rollout).values() if isinstance(value, torch.Tensor)]
-    held = sum(tensor.numel() * tensor.element_size() for tensor in tensors)
-    assert rollout_bytes(*spaces, 100_000) == pytest.approx(held, rel=0.01)
-    require_memory(held, held)
-    with pytest.raises(ConfigError, match="smaller than its memory of 0.001 GB, and takes 0.0043 GB; take smaller"):
-        require_memory(held, 1e6)

@@ -1,14 +1,10 @@
 import copy
-import types
 
-import gymnasium
 import pytest
 
 from pufferlib.config import TrainConfig, load_config, resolve_sizes
 from pufferlib.errors import ConfigError
 from pufferlib.sweep.trial_config import (
-    fit_to_environments,
-    memory_limit,
     num_agents,
     trial_args,
     trial_settings,
@@ -128,14 +124,6 @@ def test_environments_that_are_there_tell_the_rest(monkeypatch):
     monkeypatch.setattr("pufferlib.sweep.trial_config.num_agents", lambda args, device_type: None)
     trial, notes = trial_args(args, {"train.minibatch_size": 1000, "train.batch_size": 1000}, cores=2)
     assert notes == [] and trial["train"]["minibatch_size"] == 1000
-    env = gymnasium.make("CartPole-v1")
-    spaces = {"single_observation_space": env.observation_space, "single_action_space": env.action_space}
-    vecenv = types.SimpleNamespace(num_agents=8, **spaces)
-    assert len(fit_to_environments(trial, vecenv, "cpu", 1e9)) == 2
-    assert (trial["train"]["batch_size"], trial["train"]["minibatch_size"]) == (1024, 1024)
-    assert fit_to_environments(trial, vecenv, "cpu", 1e9) == []
-    with pytest.raises(ConfigError, match="takes 4.1e-05 GB"):
-        fit_to_environments(trial, vecenv, "cpu", 1e3)
 
 
 def test_gymnasiums_minibatches_divide_the_batch():
@@ -148,19 +136,12 @@ def test_gymnasiums_minibatches_divide_the_batch():
     [
         ("", {"train.gamma": 2.0}, r"\[train\] gamma must be a number in \[0, 1\], got 2"),
         ("", {"vec.num_envs": 0}, r"\[vec\] num_envs must be"),
-        ("", {"env.size": 1}, "size must be an integer from 2 to 128, got 1"),
         ("", {"env.size": "big"}, r"\[env\] size must be an integer, got 'big'"),
         ("", {"env.sise": 1}, "did you mean 'size'"),
         ("", {"base.rnn_name": 3}, r"\[base\] rnn_name must be text or None, got 3"),
         ("--resume latest", {}, "got --resume latest; leave it out"),
-        ("--sweep.trial-memory-gb 0.01", {"env.size": 128}, "smaller than its memory of 0.01 GB, and takes 0.538 GB"),
     ],
 )
 def test_what_cannot_run_is_refused_before_it_starts(flags, values, message):
     with pytest.raises(ConfigError, match=message):
         trial_args(configuration("puffer_squared", *flags.split()), values, cores=2)
-
-
-def test_trials_share_the_memory_unless_told_how_much_each_has():
-    assert memory_limit({"trial_memory_gb": 2.0, "workers": 4}, "cpu") == 2e9
-    assert memory_limit({"trial_memory_gb": None, "workers": 4}, "cpu") == memory_limit({}, "cpu") / 4 > 0

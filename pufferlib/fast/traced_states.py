@@ -1,0 +1,364 @@
+"""How a policy's own step reads and replaces its recurrent state, and its LSTM and GRU modules, as layers.
+
+An entry of the state is read as a State layer, which gives what the step before left there: so any operations that have
+layers may be a cell. Cells of torch that alone read and replace their entries are layers of their own.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor, fx, nn
+from torch.utils._pytree import tree_leaves, tree_map
+
+from pufferlib.extensions import LSTM
+from pufferlib.extensions.network_layers import GRU, Add, Layer, Multiply, State
+
+_CELLS = {nn.LSTMCell: LSTM, nn.GRUCell: GRU, nn.LSTM: LSTM, nn.GRU: GRU}
+
+_OF_EACH_NUMBER = {
+    *("add", "iadd", "sub", "mul", "imul", "truediv", "div", "neg", "relu", "tanh", "sigmoid", "silu", "gelu", "elu"),
+    *("leaky_relu", "softplus"),
+}
+_KEPT = {"float", "contiguous"}  # methods of a tensor that leave its numbers
+
+
+class UntracedError(Exception):
+    """Its text says which operation the kernel does not know, and where it stands."""
+
+
+class SharedCellError(UntracedError):
+    """The state of a cell of torch is read or replaced by something else: the cell must be traced by its parts."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """Numbers of an entry of the recurrent state: as they were before the step, or as a cell leaves them.
+
+    Attributes:
+        name: of the entry.
+        first: of its numbers.
+        size: how many.
+        left_by: the value of the cell's layer; 0 before the step.
+    """
+
+    name: str
+    first: int
+    size: int
+    left_by: int = 0
+
+
+@dataclass(frozen=True)
+class Stack:
+    """Rows side by side along a dimension that torch has beside the one of rows: steps, or layers of a state.
+
+    Attributes:
+        parts: values or entries.
+        dim: 0 where that dimension comes before the rows, 1 where it comes after them.
+    """
+
+    parts: tuple[Any, ...]
+    dim: int
+
+
+def state_of(name: str) -> Tensor:
+    """Stands for an entry of the recurrent state in a graph; it is never called."""
+    raise NotImplementedError(name)
+
+
+class TracedState(dict):
+    """The recurrent state of a policy while it is traced: what the policy put there, or stands for what was there."""
+
+    def __init__(self, tracer: fx.Tracer, names: Iterable[str]):
+        super().__init__()
+        self._tracer, self._names = tracer, tuple(names)
+
+    def __missing__(self, name: str) -> fx.Proxy:
+        if name not in self._names:
+            raise KeyError(name)
+        return self._tracer.create_proxy("call_function", state_of, (name,), {})
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._names or super().__contains__(name)
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """As of a dict that has all entries."""
+        try:
+            return self[name]
+        except KeyError:
+            return default
+
+    def pop(self, name: str, *default: Any) -> Any:
+        """Raises TypeError: every entry must be there after the step."""
+        raise TypeError("an entry of the state is taken out")
+
+
+class StepStates:
+    """The part of a tracer that knows the state; the tracer has the layers and the methods that add some.
+
+    Args:
+        states: the policy's, by name.
+        are_cells_layers: whether cells of torch are layers of their own, which none other may see into.
+    """
+
+    layers: list[Layer]
+
+    def __init__(self, states: Mapping[str, Tensor], are_cells_layers: bool):
+        self._entries, self._are_cells_layers = dict(states), are_cells_layers
+        self._cells: dict[tuple[str, int], int] = {}  # values of the layers of cells, by the entries they have
+        self._read_entries: dict[tuple[str, int], Any] = {}  # values of State layers
+        self._places: dict[int, list[tuple[str, int]]] = {}  # of the states of layers, by their values
+
+    def operate(self, kind: str, target: Any, arguments: tuple, keywords: dict, module: nn.Module) -> Any:
+        """The result of an operation, whose arguments may be entries of the state, or stacks."""
+        if target is state_of:
+            entry = self._entry(*arguments)
+            return self.value_of(entry) if self._entries[arguments[0]].dim() == 1 else entry
+        if target is operator.getitem and isinstance(arguments[0], (tuple, list)):
+            return arguments[0][arguments[1]]
+        found = module.get_submodule(target) if kind == "call_module" else None
+        if type(found) in _CELLS:
+            return self._call_cell(found, *arguments, *keywords.values())
+        if self._entries:
+            name = found if kind == "call_module" else getattr(target, "__name__", target)
+            result = self._of_stacks(kind, name, target, arguments, keywords, module)
+            if result is not NotImplemented:
+                return result
+        if any(map(_is_seen, tree_leaves((arguments, keywords)))):
+            arguments, keywords = tree_map(self.value_of, (arguments, keywords))
+        return getattr(self, f"_{kind}")(target, arguments, keywords, module)
+
+    def value_of(self, given: Any) -> Any:
+        """A value for an entry or a stack; everything else as it is."""
+        if isinstance(given, Stack):
+            if given.dim == 0:
+                self._refuse("an operation on rows that are not the first dimension")
+            parts = [self.value_of(part) for part in given.parts]
+            size = parts[0].shape[0]
+            joined = parts[0] if len(parts) == 1 else self._concatenate(parts)
+            return replace(joined, shape=(len(parts), size))
+        if not isinstance(given, Entry):
+            return given
+        key = given.name, given.first
+        if given.left_by or key in self._cells:
+            raise SharedCellError(f"has a cell whose state[{given.name!r}] is seen elsewhere{self.place}")
+        if key not in self._read_entries:
+            value = self._add(State((0,), given.size))
+            shape = () if self._entries[given.name].dim() == 1 else value.shape
+            self._read_entries[key], self._places[value.index] = replace(value, shape=shape), [key]
+        return self._read_entries[key]
+
+    def leave(self, results: Mapping[str, Any]) -> None:
+        """Lets the layers leave values, entries or stacks in the entries of the state, whose old ones others keep."""
+        places = {name: self._entry(name) for name in self._entries}
+        pairs = [pair for name, place in places.items() for pair in self._pairs(name, place, results.get(name, place))]
+        values = [None if self._is_of_cell(*pair) else self.value_of(pair[1]) for pair in pairs]
+        for (entry, _), value in zip(pairs, values, strict=True):
+            if value is None:
+                continue
+            before = self._read_entries.get((entry.name, entry.first))
+            if before is None:
+                raise UntracedError(f"never reads state[{entry.name!r}], which it replaces")
+            if getattr(value, "shape", None) != before.shape:
+                raise UntracedError(f"leaves something else than rows of {entry.size} in state[{entry.name!r}]")
+            self.layers[before.index - 1] = State((self._elementwise(self._row(value)),), entry.size)
+
+    def _pairs(self, name: str, place: Entry | Stack, found: Any) -> Iterable[tuple[Entry, Any]]:
+        # The parts of an entry, and what is left in each.
+        entries = place.parts if isinstance(place, Stack) else (place,)
+        if isinstance(place, Stack) and getattr(found, "shape", None) == (len(entries), entries[0].size):
+            flat = replace(found, shape=(len(entries) * entries[0].size,))
+            found = Stack(tuple(self._concatenate([flat], [(each.first, each.size)]) for each in entries), 1)
+        parts = found.parts if isinstance(found, Stack) and found.dim == isinstance(place, Stack) else (found,)
+        if len(parts) != len(entries):
+            raise UntracedError(f"leaves something of another shape in state[{name!r}]")
+        return zip(entries, parts, strict=True)
+
+    def _is_of_cell(self, entry: Entry, found: Any) -> bool:
+        # Whether the layer of a cell leaves what it is to leave there.
+        key = entry.name, entry.first
+        cell = self._cells.get(key)
+        is_hidden = cell is not None and self._places[cell][0] == key and getattr(found, "index", None) == cell
+        if cell is not None and not is_hidden and found != replace(entry, left_by=cell):
+            raise SharedCellError(f"leaves something else than a cell's state in state[{entry.name!r}]")
+        return cell is not None
+
+    def state_places(self) -> list[tuple[int, int]] | None:
+        """As Layers has them."""
+        names = list(self._entries)
+        places = [(names.index(name), first) for value in sorted(self._places) for name, first in self._places[value]]
+        return places or None
+
+    def _entry(self, name: str) -> Entry | Stack:
+        shape, dtype = self._entries[name].shape[1:], self._entries[name].dtype
+        if dtype != torch.float32 or len(shape) > 2 or 0 in shape:
+            raise UntracedError(f"has state[{name!r}] of {tuple(shape)} {dtype}, not of one or two sizes in float32")
+        size = shape[-1] if shape else 1
+        if len(shape) < 2:
+            return Entry(name, 0, size)
+        return Stack(tuple(Entry(name, size * index, size) for index in range(shape[0])), 1)
+
+    # --------------------------------------------------------------------------------------------------------- stacks
+
+    def _of_stacks(self, kind: str, name: Any, target: Any, arguments: tuple, keywords: dict, module: nn.Module) -> Any:
+        # NotImplemented where no stack is seen or made.
+        if kind != "call_module":
+            moved = _moved(name, [*arguments, *keywords.values()])
+            if moved is not NotImplemented:
+                return moved
+        leaves = tree_leaves((arguments, keywords))
+        alike = {(len(each.parts), each.dim) for each in leaves if isinstance(each, Stack)}
+        if len(alike) != 1 or any(isinstance(each, Entry) or hasattr(each, "index") for each in leaves):
+            return NotImplemented
+        (count, dim), results = *alike, []
+        if not _is_of_rows(kind, name, arguments, keywords) or (kind == "call_module" and count > 1):
+            return NotImplemented
+        self._is_only_user = False
+        for index in range(count):
+            given = tree_map(
+                lambda each, index=index: self.value_of(each.parts[index]) if isinstance(each, Stack) else each,
+                (arguments, keywords),
+            )
+            results.append(getattr(self, f"_{kind}")(target, *given, module))
+        if isinstance(results[0], list):
+            return [Stack(parts, dim) for parts in zip(*results, strict=True)]
+        return Stack(tuple(results), dim)
+
+    # ---------------------------------------------------------------------------------------------------------- cells
+
+    def _call_cell(self, module: nn.Module, value: Any, state: Any = None) -> Any:
+        kind, name = _CELLS[type(module)], type(module).__name__
+        states = state if kind is LSTM and isinstance(state, (tuple, list)) else (state,)
+        if len(states) != kind.num_states or None in states:
+            self._refuse(f"{name} without a state of the policy")
+        if isinstance(module, (nn.LSTMCell, nn.GRUCell)):
+            weights = module.weight_ih, module.weight_hh, module.bias_ih, module.bias_hh
+            if not _is_row(value) or not all(map(_is_row, states)):
+                self._refuse(f"{name} on something else than a row and rows of the state")
+            left = self._step(kind, value, states, weights)
+            return tuple(left) if kind is LSTM else left[0]
+        if module.bidirectional or module.proj_size or (module.dropout and module.num_layers > 1):
+            self._refuse(f"{name} with dropout, proj_size or two directions")
+        of_steps = int(module.batch_first)
+        if not isinstance(value, Stack) or value.dim != of_steps or len(value.parts) != 1:
+            expected = "(rows, 1, ...) with batch_first" if of_steps else "(1, rows, ...)"
+            self._refuse(f"{name} on something else than one step, {expected},")
+        expected = module.num_layers, 0
+        if not all(isinstance(each, Stack) and (len(each.parts), each.dim) == expected for each in states):
+            self._refuse(f"{name} with something else for its state than (layers, rows, hidden_size)")
+        (output,), lefts = value.parts, []
+        for layer in range(module.num_layers):
+            names = (f"{each}_l{layer}" for each in ("weight_ih", "weight_hh", "bias_ih", "bias_hh"))
+            weights = tuple(getattr(module, each, None) for each in names)
+            lefts.append(self._step(kind, output, [each.parts[layer] for each in states], weights))
+            output = lefts[-1][0]
+        stacks = tuple(Stack(parts, 0) for parts in zip(*lefts, strict=True))
+        return Stack((output,), of_steps), stacks if kind is LSTM else stacks[0]
+
+    def _step(self, kind: type[LSTM], value: Any, states: Iterable[Any], weights: tuple) -> list[Any]:
+        # What a cell leaves: a layer of its own, or its parts.
+        states, value = list(states), self.value_of(value)
+        keys = [(each.name, each.first) for each in states if isinstance(each, Entry) and not each.left_by]
+        are_free = len(set(keys)) == kind.num_states and not any(
+            key in self._cells | self._read_entries for key in keys
+        )
+        if self._are_cells_layers and are_free:
+            found = self._add(kind((self._elementwise(self._row(value)),), *weights))
+            self._cells.update(dict.fromkeys(keys, found.index))
+            self._places[found.index] = keys
+            return [found, *(replace(each, left_by=found.index) for each in states[1:])]
+        hidden, *memory = (self.value_of(each) for each in states)
+        size = weights[1].shape[1]
+        given, kept = self._linear(value, weights[0], weights[2]), self._linear(hidden, weights[1], weights[3])
+
+        def part(of: Any, index: int, count: int = 1) -> Any:
+            return self._concatenate([of], [(index * size, count * size)])
+
+        def apply(name: str, to: Any) -> Any:
+            return self._activate(to, name)
+
+        def product(left: Any, right: Any) -> Any:
+            return self._arithmetic(Multiply, left, right)
+
+        def total(left: Any, right: Any) -> Any:
+            return self._arithmetic(Add, left, right)
+
+        if kind is GRU:
+            gates = apply("sigmoid", total(part(given, 0, 2), part(kept, 0, 2)))
+            candidate = apply("tanh", total(part(given, 2), product(part(gates, 0), part(kept, 2))))
+            return [total(candidate, product(part(gates, 1), total(hidden, product(candidate, -1.0))))]
+        gates = total(given, kept)
+        entering, forgetting = apply("sigmoid", part(gates, 0)), apply("sigmoid", part(gates, 1))
+        left = total(product(forgetting, memory[0]), product(entering, apply("tanh", part(gates, 2))))
+        return [product(apply("sigmoid", part(gates, 3)), apply("tanh", left)), left]
+
+
+def _moved(name: str, given: list[Any]) -> Any:
+    # The result of an operation that makes or takes apart stacks and computes nothing; else NotImplemented.
+    value, *others = given or [None]
+    first = others[0] if others else None
+    sizes = list(first) if isinstance(first, (tuple, list)) else others
+    if name == "stack" and isinstance(value, (tuple, list)) and all(map(_is_row, value)) and first in (None, 0, 1):
+        return Stack(tuple(value), first or 0)
+    if isinstance(value, Entry) and name in _KEPT and not others:
+        return value
+    if _is_row(value):
+        added = {"unsqueeze": [[0], [1]], "getitem": [[None], [(slice(None), None)]]}.get(name, [])
+        if others in added:
+            return Stack((value,), added.index(others))
+        if name in ("view", "reshape") and len(sizes) == 3 and sizes[2] in (-1, _size(value)):
+            found = [dim for dim in (0, 1) if sizes[dim] == 1 and _are_rows(sizes[1 - dim])]
+            return Stack((value,), found[0]) if found else NotImplemented
+    return _moved_stack(name, value, others, sizes) if isinstance(value, Stack) else NotImplemented
+
+
+def _moved_stack(name: str, stack: Stack, others: list[Any], sizes: list[Any]) -> Any:
+    parts, dim, first = stack.parts, stack.dim, others[0] if others else None
+    if name in _KEPT and not others:
+        return stack
+    if name == "unbind" and (first or 0) == dim:
+        return list(parts)
+    if others in {"transpose": [[0, 1], [1, 0]], "swapaxes": [[0, 1], [1, 0]], "permute": [[1, 0, 2]]}.get(name, []):
+        return Stack(parts, 1 - dim)
+    if name == "getitem":
+        key = first if isinstance(first, tuple) else (first,)
+        while len(key) > 1 and key[-1] in (Ellipsis, slice(None)):
+            key = key[:-1]
+        if len(key) == dim + 1 and key[:dim] == (slice(None),) * dim and isinstance(key[dim], (int, slice)):
+            return Stack(parts[key[dim]], dim) if isinstance(key[dim], slice) else parts[key[dim]]
+    is_flat = name in ("view", "reshape") and len(sizes) == 2 and _are_rows(sizes[0])
+    is_flat = is_flat and sizes[1] in (-1, _size(parts[0])) or (name == "flatten" and others == [0, 1])
+    is_row = len(parts) == 1 and (is_flat or (name == "squeeze" and first in (dim, dim - 3)))
+    return parts[0] if is_row else NotImplemented
+
+
+def _is_of_rows(kind: str, name: Any, arguments: tuple, keywords: dict) -> bool:
+    # Whether an operation does the same to each row, whatever lies before it.
+    if kind == "call_module":
+        return type(name).__module__.startswith("torch.nn") and type(name) is not nn.Flatten
+    if name == "getitem":
+        return isinstance(arguments[1], tuple) and arguments[1][0] is Ellipsis
+    if name in ("chunk", "split", "cat", "concat"):
+        return [*arguments[1:], *keywords.values()][-1:] == [-1]
+    return name in _OF_EACH_NUMBER
+
+
+def _is_seen(value: Any) -> bool:
+    return isinstance(value, (Stack, Entry))
+
+
+def _is_row(value: Any) -> bool:
+    return isinstance(value, Entry) or len(getattr(value, "shape", ())) == 1
+
+
+def _size(row: Any) -> int:
+    return row.size if isinstance(row, Entry) else math.prod(row.shape)
+
+
+def _are_rows(size: Any) -> bool:
+    return size == -1 or not isinstance(size, int)
