@@ -1,4 +1,4 @@
-"""What a recurrent policy's step was traced by: another trace is needed where a part of it is another one."""
+"""What a recurrent policy's step was traced by, so that a change of it is noticed."""
 
 from __future__ import annotations
 

@@ -25,16 +25,13 @@ from pufferlib import emulation, pytorch
 from pufferlib.emulation import tensors
 from pufferlib.extensions import Convolution, Layers, Linear, Normalizer
 from pufferlib.extensions.cpu_library import CONSTANTS
-from pufferlib.extensions.network import OBSERVATION_DTYPES
 from pufferlib.extensions.network_layers import (
     Activation,
     Add,
     Affine,
     Arrange,
-    Attention,
     Compare,
     Concatenate,
-    Embedding,
     Fields,
     Layer,
     Multiply,
@@ -45,12 +42,13 @@ from pufferlib.extensions.network_layers import (
 )
 from pufferlib.fast.compared_layers import compare
 from pufferlib.fast.policy_layers import recurrent_layer
+from pufferlib.fast.traced_entities import BYTES, EntityLayers, Integers, Mask, Scores, Turned, Value, dtype_of
 from pufferlib.fast.traced_states import SharedCellError, StepStates, TracedState, UntracedError
 from pufferlib.metrics.finished_episodes import EPSILON
 from pufferlib.models import ActionHead, LSTMWrapper, MinGRUWrapper
 from pufferlib.policy import NormalizedObservations
 from pufferlib.ppo.rollout import Rollout
-from pufferlib.spaces import Layout, Leaf, map_structure
+from pufferlib.spaces import Layout
 
 _MODULES = {
     **{nn.ReLU: "relu", nn.Tanh: "tanh", nn.Sigmoid: "sigmoid", nn.SiLU: "silu"},
@@ -68,7 +66,6 @@ _FUNCTIONS = {
 }
 _METHODS = {"relu": "relu", "tanh": "tanh", "sigmoid": "sigmoid"}
 _KEPT = {"float", "contiguous"}  # methods of a tensor that leave its numbers
-BYTES = "bytes of a packed observation beside its parts"
 _CASTS = {torch.float32: "float", torch.int64: "long", torch.int32: "int", torch.bool: "bool"}
 _COMPARISONS = {
     **{operator.gt: "GREATER", operator.ge: "GREATER_EQUAL", operator.lt: "LESS", operator.le: "LESS_EQUAL"},
@@ -77,46 +74,6 @@ _COMPARISONS = {
 _ARITHMETIC = {operator.add, operator.sub, operator.mul, operator.neg, torch.add, torch.sub, torch.mul}
 _OF_NUMBERS = {math.sqrt, operator.pow, operator.mul, operator.truediv, operator.floordiv, operator.sub, operator.add}
 _REDUCTIONS = {torch.mean: "mean", torch.sum: "sum", torch.max: "max", torch.amax: "amax"}
-
-
-@dataclass(frozen=True)
-class _Value:
-    # Numbers of every row: a value of the layers, and the shape that torch gives it without rows.
-    index: int
-    shape: Shape
-    divided: bool = False  # of bytes of the observation, whether they are brought to 0..1
-    is_whole: bool = False  # whether torch has it as integers of the observation's type, whose arithmetic may wrap
-
-
-@dataclass(frozen=True)
-class _Turned:
-    # A value whose dimensions stand in another order.
-    value: _Value
-    order: tuple[int, ...]
-
-
-@dataclass(frozen=True)
-class _Integers:
-    # A value without what stands behind the point.
-    value: _Value
-
-
-@dataclass(frozen=True)
-class _Mask:
-    # Whether numbers are above 0.5, or the opposite.
-    value: _Value
-    is_negated: bool = False
-
-
-@dataclass(frozen=True)
-class _Scores:
-    # Of keys for queries, `(heads, queries, keys)` or without heads, on their way to be the attention to values.
-    inputs: tuple[_Value, ...]  # queries and keys as entities, and what is visible
-    shape: Shape
-    scale: float = 1.0
-    hidden_score: float = -math.inf
-    is_softmax: bool = False
-    is_safe: bool = False
 
 
 @dataclass(frozen=True)
@@ -214,7 +171,7 @@ def _follow(inner: nn.Module, calls: _Calls, normalizer: Normalizer | None) -> L
     return calls.finish(outputs, normalizer)
 
 
-class _Calls(StepStates):
+class _Calls(StepStates, EntityLayers):
     # The layers of all calls of a policy, one after the other.
 
     def __init__(
@@ -229,15 +186,15 @@ class _Calls(StepStates):
         self.dtype, self.is_normalized = dtype, is_normalized
         self.layers: list[Layer] = []
         self.shapes: list[Shape] = [shape if len(shape) == 3 else (math.prod(shape),)]  # as the layers have them
-        self.observation = _Value(0, shape, is_whole=not (dtype.is_floating_point or is_normalized))
+        self.observation = Value(0, shape, is_whole=not (dtype.is_floating_point or is_normalized))
         self._seen: set[bool] = set()  # whether readers of the observation want it divided
         self.place = ""
         self._is_only_user = True  # whether what the operation reads is a layer's result that nothing else reads
         self._packed: Layout | None = None  # of observations that are packed in bytes
-        self._arranged: dict[tuple[int, Shape], _Value] = {}  # values with their numbers in another order in memory
+        self._arranged: dict[tuple[int, Shape], Value] = {}  # values with their numbers in another order in memory
         self.counts: dict[int, int] = {}  # numbers of the observation that are categories, and how many there are
 
-    def follow(self, module: nn.Module, name: str, given: _Value) -> Any:
+    def follow(self, module: nn.Module, name: str, given: Value) -> Any:
         """The results of a method for a value, which may read and replace entries of a recurrent state."""
         tracer = _Tracer()
         tracer.traced_func_name = name
@@ -289,7 +246,7 @@ class _Calls(StepStates):
         if not isinstance(outputs, (tuple, list)) or len(outputs) != 2:
             raise UntracedError("returns something else than logits and values")
         logits, value = outputs
-        if not isinstance(value, _Value) or value.shape not in ((), (1,)):
+        if not isinstance(value, Value) or value.shape not in ((), (1,)):
             raise UntracedError("returns values that are not one number of each row")
         log_std = None
         if isinstance(logits, tuple) and len(logits) == 2 and isinstance(logits[1], _Deviation):
@@ -300,7 +257,7 @@ class _Calls(StepStates):
             decisions = [logits]
         else:
             decisions = list(logits) if isinstance(logits, (tuple, list)) else [logits]
-            if not all(isinstance(part, _Value) and len(part.shape) == 1 for part in decisions):
+            if not all(isinstance(part, Value) and len(part.shape) == 1 for part in decisions):
                 raise UntracedError("returns logits that are not one row of numbers for each part")
             parts = [part.shape[0] for part in decisions]
         decision = self._row(decisions[0]) if len(decisions) == 1 else self._concatenate(decisions)
@@ -308,7 +265,7 @@ class _Calls(StepStates):
             raise UntracedError("returns its observation")
         value, fields = self._row(value), None
         if self._packed is not None:
-            places = [(_dtype(leaf), leaf.offset, math.prod(leaf.shape)) for leaf in self._packed.leaves]
+            places = [(dtype_of(leaf), leaf.offset, math.prod(leaf.shape)) for leaf in self._packed.leaves]
             fields = Fields(places, math.prod(self._packed.row_space.shape))
         return Layers(
             self.layers,
@@ -324,9 +281,9 @@ class _Calls(StepStates):
             state_places=self.state_places(),
         ).in_loops()
 
-    def recur(self, value: Any, modules: Sequence[nn.Module]) -> _Value:
+    def recur(self, value: Any, modules: Sequence[nn.Module]) -> Value:
         """Recurrent layers of the library's wrappers."""
-        if not isinstance(value, _Value) or len(value.shape) != 1:
+        if not isinstance(value, Value) or len(value.shape) != 1:
             raise UntracedError("encodes observations as something else than one row of numbers")
         for module in modules:
             layer = recurrent_layer(module, self._read(self._row(value)))
@@ -337,15 +294,15 @@ class _Calls(StepStates):
 
     # ------------------------------------------------------------------------------------------------------ layers
 
-    def _add(self, layer: Layer, shape: Shape | None = None) -> _Value:
+    def _add(self, layer: Layer, shape: Shape | None = None) -> Value:
         found = layer.result([self.shapes[value] for value in layer.inputs])
         if found is None:
             self._refuse(f"{type(layer).__name__} of these sizes")
         self.layers.append(layer)
         self.shapes.append(found)
-        return _Value(len(self.layers), found if shape is None else shape)
+        return Value(len(self.layers), found if shape is None else shape)
 
-    def _read(self, value: _Value) -> int:
+    def _read(self, value: Value) -> int:
         if value.index == 0:
             if self._packed is not None:
                 self._refuse(BYTES)
@@ -360,18 +317,18 @@ class _Calls(StepStates):
     # In memory the numbers of a value lie in torch's order, `(numbers,)`; as entities, `(features, entities)`, each of
     # which is padded; or as an image, `(channels, height, width)`, with its channels last.
 
-    def _row(self, value: _Value) -> _Value:
+    def _row(self, value: Value) -> Value:
         return self._arrange(value, (math.prod(value.shape),))
 
-    def _plain(self, value: _Value) -> _Value:
+    def _plain(self, value: Value) -> Value:
         return self._row(value) if len(value.shape) < 2 else self._entities(value)
 
-    def _entities(self, value: _Value) -> _Value:
+    def _entities(self, value: Value) -> Value:
         if len(value.shape) != 2:
             self._refuse("a layer on something else than rows and entities of numbers")
         return self._arrange(value, value.shape[::-1])
 
-    def _arrange(self, value: _Value, target: Shape) -> _Value:
+    def _arrange(self, value: Value, target: Shape) -> Value:
         found = self.shapes[value.index]
         if found == target:
             return value
@@ -387,7 +344,7 @@ class _Calls(StepStates):
             self._arranged[key] = self._add(Arrange((self._read(value),), target))
         return replace(self._arranged[key], shape=value.shape, is_whole=value.is_whole)
 
-    def _linear(self, value: _Value, weight: Tensor, bias: Tensor | None) -> _Value:
+    def _linear(self, value: Value, weight: Tensor, bias: Tensor | None) -> Value:
         if len(value.shape) == 2:
             layer = Linear((self._read(self._entities(value)),), weight, bias, of_each=True)
             return self._add(layer, (value.shape[0], len(weight)))
@@ -396,7 +353,7 @@ class _Calls(StepStates):
         is_image = value.index > 0 and len(self.shapes[value.index]) == 3  # whose channels torch has first
         return self._add(Linear((self._read(value if is_image else self._row(value)),), weight, bias))
 
-    def _activate(self, value: _Value, activation: str) -> _Value:
+    def _activate(self, value: Value, activation: str) -> Value:
         last = self.layers[-1] if self.layers else None
         is_last = value.index == len(self.layers) and self._is_only_user
         if is_last and type(last) is Linear and last.activation == "linear":
@@ -407,19 +364,19 @@ class _Calls(StepStates):
             return value
         return self._add(Activation((self._elementwise(value),), activation), value.shape)
 
-    def _elementwise(self, value: _Value) -> int:
+    def _elementwise(self, value: Value) -> int:
         # An image of the observation lies otherwise than images of layers do.
         if value.index == 0 and len(self.shapes[0]) == 3:
             self._refuse("an operation on an image that is no convolution")
         return self._read(value)
 
-    def _concatenate(self, values: Sequence[_Value], parts: Sequence[tuple[int, int]] | None = None) -> _Value:
+    def _concatenate(self, values: Sequence[Value], parts: Sequence[tuple[int, int]] | None = None) -> Value:
         parts = parts or [(0, math.prod(value.shape)) for value in values]
         if len(values) > 8:
             self._refuse("more than 8 parts side by side")
         return self._add(Concatenate(tuple(self._elementwise(self._row(value)) for value in values), tuple(parts)))
 
-    def _join(self, values: Sequence[_Value], dimension: int) -> _Value:
+    def _join(self, values: Sequence[Value], dimension: int) -> Value:
         # torch.cat, of rows or of entities.
         sizes, others = len(values[0].shape), {value.shape[1:] for value in values}
         if sizes in (1, 2) and dimension in (1, -sizes) and len(others) == 1:
@@ -433,25 +390,25 @@ class _Calls(StepStates):
         found = self._add(Concatenate(tuple(self._elementwise(self._entities(value)) for value in values), parts))
         return replace(found, shape=found.shape[::-1])
 
-    def _arithmetic(self, kind: type[Layer], left: Any, right: Any) -> _Value:
+    def _arithmetic(self, kind: type[Layer], left: Any, right: Any) -> Value:
         is_add = kind is Add
-        if isinstance(left, _Value) and isinstance(right, _Value):
+        if isinstance(left, Value) and isinstance(right, Value):
             if left.shape != right.shape:
                 self._refuse("a sum or product of different shapes")
             if self.shapes[left.index] != self.shapes[right.index]:
                 left, right = map(self._plain, (left, right))
             return self._add(kind((self._elementwise(left), self._elementwise(right))), left.shape)
-        value, number = (left, right) if isinstance(left, (_Value, _Scores)) else (right, left)
-        if isinstance(number, _Deviation) and isinstance(value, _Value):
+        value, number = (left, right) if isinstance(left, (Value, Scores)) else (right, left)
+        if isinstance(number, _Deviation) and isinstance(value, Value):
             return self._scale(value, number.log_std if not is_add else None, number.log_std if is_add else None)
-        if isinstance(value, _Scores) and not is_add and type(number) in (int, float) and len(value.inputs) == 2:
+        if isinstance(value, Scores) and not is_add and type(number) in (int, float) and len(value.inputs) == 2:
             return replace(value, scale=value.scale * number)
-        if not isinstance(value, _Value) or type(number) not in (int, float):
+        if not isinstance(value, Value) or type(number) not in (int, float):
             self._refuse("a sum or product with something that is neither a number nor a row")
         numbers = (1.0, float(number)) if is_add else (float(number), 0.0)
         return self._add(Affine((self._elementwise(value),), numbers), value.shape)
 
-    def _scale(self, value: _Value, weight: Tensor | None, bias: Tensor | None, **signs: float) -> _Value:
+    def _scale(self, value: Value, weight: Tensor | None, bias: Tensor | None, **signs: float) -> Value:
         tensor = bias if weight is None else weight
         if tensor.dtype != torch.float32 or not tensor.dim() <= len(value.shape) <= 2:
             self._refuse(f"arithmetic with a tensor of {tuple(tensor.shape)}")
@@ -473,9 +430,9 @@ class _Calls(StepStates):
             return self._embed(value, found.weight)
         if type(found) is nn.MultiheadAttention:
             return self._attend_to_itself(found, arguments, keywords)
-        if type(found) is nn.Softmax and isinstance(value, _Scores) and not others:
+        if type(found) is nn.Softmax and isinstance(value, Scores) and not others:
             return self._call_function(torch.softmax, (value, found.dim), {}, module)
-        if others or keywords or not isinstance(value, _Value):
+        if others or keywords or not isinstance(value, Value):
             self._refuse(f"{type(found).__name__} of more than one tensor")
         kind = type(found)
         if kind in (nn.Identity,) or (kind is nn.Dropout and found.p == 0):
@@ -503,7 +460,7 @@ class _Calls(StepStates):
             return self._pool(value, found)
         return self._refuse(f"{kind.__name__} as `{target}`, which the kernel does not know,")
 
-    def _decide(self, head: ActionHead, value: _Value) -> tuple[Any, _Value]:
+    def _decide(self, head: ActionHead, value: Value) -> tuple[Any, Value]:
         if head.is_continuous and (head.is_joint or not all(head._are_numbers)):
             self._refuse("ActionHead of numbers and choices")
         output = self._linear(value, head.linear.weight, head.linear.bias)
@@ -513,13 +470,13 @@ class _Calls(StepStates):
             return (parts[0], _Deviation(head.log_std, True)), last
         return tuple(parts) if head.is_joint else parts[0], last
 
-    def _image(self, value: _Value) -> _Value:
+    def _image(self, value: Value) -> Value:
         shape = value.shape if len(value.shape) != 2 else (value.shape[0], 1, value.shape[1])
         if len(shape) != 3:
             self._refuse("a convolution or windows of something else than an image")
         return self._arrange(value, shape)
 
-    def _convolve(self, value: _Value, module: nn.Conv1d | nn.Conv2d) -> _Value:
+    def _convolve(self, value: Value, module: nn.Conv1d | nn.Conv2d) -> Value:
         is_line = type(module) is nn.Conv1d
         given = module.stride, module.dilation, module.kernel_size
         stride, dilation, size = ((1,) * is_line + each for each in given)
@@ -536,7 +493,7 @@ class _Calls(StepStates):
         found = self._add(layer)
         return replace(found, shape=(found.shape[0], found.shape[2])) if is_line else found
 
-    def _pool(self, value: _Value, module: nn.MaxPool2d | nn.AvgPool2d) -> _Value:
+    def _pool(self, value: Value, module: nn.MaxPool2d | nn.AvgPool2d) -> Value:
         is_largest = type(module) is nn.MaxPool2d
         sizes = module.kernel_size, module.stride or module.kernel_size, module.padding
         is_plain = not module.ceil_mode and (
@@ -548,7 +505,7 @@ class _Calls(StepStates):
             self._refuse(f"{type(module).__name__} that is not of plain windows of an image")
         return self._add(Pool((self._elementwise(self._image(value)),), *sizes, is_largest))
 
-    def _reduce(self, target: str, value: _Value, others: Sequence[Any], keywords: dict) -> Any:
+    def _reduce(self, target: str, value: Value, others: Sequence[Any], keywords: dict) -> Any:
         # A mean, sum or maximum over entities, or over the pixels of an image.
         dimension = [*others, keywords.get("dim")][0]
         keeps = keywords.get("keepdim", False) or others[1:] == (True,)
@@ -567,182 +524,47 @@ class _Calls(StepStates):
             return self._arithmetic(Multiply, found, float(math.prod(window)))
         return (found, None) if target == "max" else found
 
-    # ---------------------------------------------------------------------------------- categories, parts, attention
-
-    def _embed(self, value: Any, table: Tensor) -> _Value:
-        # Rows of a table for the columns of an observation.
-        are_integers = isinstance(value, _Value) and not self.dtype.is_floating_point and not self.is_normalized
-        value = value.value if isinstance(value, _Integers) else value if are_integers else None
-        if value is None or value.divided or self.is_normalized:
-            self._refuse("categories that are not integers")
-        row = self._row(value)
-        columns = self._columns(row.index)
-        if columns is None:
-            self._refuse("categories that are not numbers of the observation")
-        for column in columns:
-            self.counts[column] = min(len(table), self.counts.get(column, len(table)))
-        return self._add(Embedding((self._read(row),), table), (*value.shape, table.shape[1]))
-
-    def _columns(self, index: int) -> list[int] | None:
-        # The places in the observation that the numbers of a value have; None where they are computed.
-        if index == 0:
-            return list(range(math.prod(self.shapes[0])))
-        layer, shape = self.layers[index - 1], self.shapes[self.layers[index - 1].inputs[0]]
-        found = self._columns(layer.inputs[0]) if type(layer) in (Concatenate, Arrange) else None
-        if found is None or type(layer) is Arrange or len(layer.inputs) > 1:
-            return found if type(layer) is Arrange and 3 not in (len(shape), len(layer.shape)) else None
-        ((first, count),) = layer.parts
-        return [column for start in range(0, len(found), shape[0]) for column in found[start + first :][:count]]
-
-    def _nativize(self, value: Any, layout: Any) -> Any:
-        if not isinstance(layout, (Layout, type(None))) or not isinstance(value, _Value) or value.index != 0:
-            self._refuse("parts of something else than the observation")
-        if layout is None or not layout.is_packed:
-            return value
-        if layout.is_bytes:
-            unknown = [leaf.name for leaf in layout.leaves if _dtype(leaf) not in OBSERVATION_DTYPES]
-            if unknown or (self._seen and self._packed is None):
-                self._refuse(
-                    f"the part {', '.join(unknown)} of a type that the kernel does not read" if unknown else BYTES
-                )
-            self._packed, self.shapes[0] = layout, (sum(math.prod(leaf.shape) for leaf in layout.leaves),)
-        firsts, first = {}, 0
-        for leaf in layout.leaves:
-            firsts[leaf.path], first = first, first + math.prod(leaf.shape)
-        return map_structure(lambda leaf: self._part(leaf, firsts[leaf.path]), layout.structure)
-
-    def _part(self, leaf: Leaf, first: int) -> Any:
-        index = 0 if self._packed is not None else self._read(_Value(0, self.shapes[0]))
-        found = self._add(Concatenate((index,), ((first, math.prod(leaf.shape)),)), leaf.shape)
-        if leaf.dtype == bool:
-            self.counts.update(dict.fromkeys(range(first, first + math.prod(leaf.shape)), 2))
-        is_integer = leaf.dtype.kind in "iu"
-        return _Integers(found) if is_integer and leaf.dtype.itemsize > 1 else replace(found, is_whole=is_integer)
-
-    def _turn(self, value: Any, order: Sequence[int]) -> Any:
-        base, before = (value.value, value.order) if isinstance(value, _Turned) else (value, range(len(value.shape)))
-        after = tuple(before[each] for each in order)
-        return base if after == tuple(range(len(after))) else _Turned(base, after)
-
-    def _heads(self, value: Any, *orders: tuple[int, ...]) -> tuple[_Value, int]:
-        # Queries, keys or values as entities, and their heads; `orders` without heads and with them.
-        base, order = (value.value, value.order) if isinstance(value, _Turned) else (value, (0, 1))
-        if not isinstance(base, _Value) or order not in orders or len(base.shape) != len(order):
-            self._refuse("a product of matrices that is no attention")
-        entities, *heads, _ = base.shape
-        return self._entities(replace(base, shape=(entities, math.prod(base.shape[1:])))), math.prod(heads)
-
-    def _score(self, queries: Any, keys: Any, **settings: Any) -> _Scores:
-        (q, heads), (k, of_keys) = self._heads(queries, (0, 1), (1, 0, 2)), self._heads(keys, (1, 0), (1, 2, 0))
-        if heads != of_keys or q.shape[1] != k.shape[1] or isinstance(queries, _Turned) != (len(keys.order) == 3):
-            self._refuse("attention of different sizes")
-        return _Scores((q, k), (*([heads] if len(keys.order) == 3 else []), q.shape[0], k.shape[0]), **settings)
-
-    def _hide(self, scores: _Scores, mask: Any, hidden_score: Any, is_visible: bool = False) -> _Scores:
-        is_number = type(hidden_score) in (int, float)
-        if not isinstance(mask, _Mask) or not is_number or scores.is_softmax or len(scores.inputs) > 2:
-            self._refuse("a mask of attention that is no comparison with a number")
-        shape, value = mask.value.shape, mask.value
-        if len(shape) != len(scores.shape) or math.prod(shape[:-2]) != 1 or shape[-1] != scores.shape[-1]:
-            self._refuse(f"a mask of {shape} for attention of {scores.shape}")
-        if mask.is_negated != (not is_visible):
-            value = self._subtract(1.0, value)
-        value = self._row(value) if shape[-2] == 1 else self._entities(replace(value, shape=shape[-2:]))
-        if shape[-2] not in (1, scores.shape[-2]):
-            self._refuse(f"a mask of {shape} for attention of {scores.shape}")
-        return replace(scores, inputs=(*scores.inputs, value), hidden_score=float(hidden_score))
-
-    def _attend(self, scores: _Scores, values: Any) -> Any:
-        v, heads = self._heads(values, (0, 1), (1, 0, 2))
-        if not scores.is_softmax or math.prod(scores.shape[:-2]) != heads or v.shape[0] != scores.shape[-1]:
-            self._refuse("a product of matrices that is no attention")
-        q, k, *mask = scores.inputs
-        inputs = tuple(self._read(each) for each in (q, k, v, *mask))
-        found = self._add(Attention(inputs, heads, scores.scale, scores.hidden_score, scores.is_safe))
-        shape = (q.shape[0], v.shape[1]) if len(scores.shape) == 2 else (q.shape[0], heads, v.shape[1] // heads)
-        found = replace(found, shape=shape)
-        return found if len(scores.shape) == 2 else _Turned(found, (1, 0, 2))
-
-    def _scaled_attention(self, q: Any, k: Any, v: Any, attn_mask: Any = None, scale: float | None = None) -> Any:
-        last = (lambda order: (*order[:-2], order[-1], order[-2]))(k.order if isinstance(k, _Turned) else (0, 1))
-        keys = _Turned(k.value if isinstance(k, _Turned) else k, last)
-        scores = self._score(q, keys, is_softmax=True, is_safe=True)
-        base = q.value if isinstance(q, _Turned) else q
-        scores = replace(scores, scale=base.shape[-1] ** -0.5 if scale is None else scale)
-        if attn_mask is not None:
-            scores = self._hide(replace(scores, is_softmax=False), attn_mask, -math.inf, is_visible=True)
-        return self._attend(replace(scores, is_softmax=True), v)
-
-    def _attend_to_itself(self, module: nn.MultiheadAttention, arguments: tuple, keywords: dict) -> Any:
-        given = dict(zip(("query", "key", "value", "key_padding_mask", "need_weights"), arguments, strict=False))
-        given.update(keywords)
-        value, mask, needs = given.pop("query"), given.pop("key_padding_mask", None), given.pop("need_weights", True)
-        is_plain = module.batch_first and not module.dropout and module.in_proj_weight is not None
-        is_plain = is_plain and module.bias_k is None and not module.add_zero_attn
-        if not is_plain or given != {"key": value, "value": value} or not isinstance(value, _Value):
-            self._refuse("MultiheadAttention of something else than entities to each other, batch first,")
-        size, heads = module.embed_dim, module.num_heads
-        all_three, entities = self._linear(value, module.in_proj_weight, module.in_proj_bias), value.shape[0]
-        parts = [self._select(all_three, 1, (size * place, size)) for place in range(3)]
-        q, k, v = (_Turned(replace(each, shape=(entities, heads, size // heads)), (1, 0, 2)) for each in parts)
-        mask = mask and replace(mask, value=replace(mask.value, shape=(1, 1, entities)), is_negated=not mask.is_negated)
-        found = self._scaled_attention(q, k, v, mask)
-        self.layers[-1] = replace(self.layers[-1], is_safe=not needs)
-        found = self._linear(replace(found.value, shape=value.shape), module.out_proj.weight, module.out_proj.bias)
-        return found, None
-
-    def _change_mask(self, target: Any, value: _Mask, others: Sequence[Any]) -> _Mask | None:
-        if target in (operator.invert, torch.logical_not, "logical_not") or (target is operator.eq and others == (0,)):
-            return replace(value, is_negated=not value.is_negated)
-        if target in ("bool",) or (target is operator.ne and others == (0,)):
-            return value
-        if target in ("unsqueeze", "view", "reshape", "squeeze", "expand"):
-            return replace(value, value=self._shape_of(target, value.value, others, {}))
-        if target is operator.getitem:
-            return replace(value, value=self._index(target, value.value, *others))
-        return None
-
     def _call_function(self, target: Callable, arguments: tuple, keywords: dict, module: nn.Module) -> Any:
         if target in _ARITHMETIC and all(type(each) is int or getattr(each, "is_whole", False) for each in arguments):
             self._refuse("arithmetic of integers, which may wrap,")
         if arguments and target in _OF_NUMBERS and all(type(each) in (int, float) for each in arguments):
             return target(*arguments)
-        if arguments and isinstance(arguments[0], _Mask):
+        if arguments and isinstance(arguments[0], Mask):
             return self._change_mask(target, *arguments[:1], arguments[1:]) or self._refuse("arithmetic of comparisons")
         if target in (operator.getitem, getattr):
             return self._index(target, *arguments)
         if target in (tensors.nativize, pytorch.nativize_tensor):
             return self._nativize(*arguments)
-        if target in _COMPARISONS and isinstance(arguments[0], _Value) and type(arguments[1]) in (int, float):
+        if target in _COMPARISONS and isinstance(arguments[0], Value) and type(arguments[1]) in (int, float):
             layer = Compare((self._elementwise(arguments[0]),), _COMPARISONS[target], float(arguments[1]))
-            return _Mask(self._add(layer, arguments[0].shape))
-        if target is functional.linear and isinstance(arguments[0], _Value):
+            return Mask(self._add(layer, arguments[0].shape))
+        if target is functional.linear and isinstance(arguments[0], Value):
             tensors_given = [*arguments[1:], *keywords.values()]
             if all(isinstance(each, (_Deviation, type(None))) for each in tensors_given):
                 return self._linear(arguments[0], *(each and each.log_std for each in [*tensors_given, None][:2]))
         if target is functional.one_hot and type(keywords.get("num_classes", arguments[-1])) is int:
             table = torch.eye(keywords.get("num_classes", arguments[-1]))
-            return _Integers(self._embed(arguments[0], table))
+            return Integers(self._embed(arguments[0], table))
         if target in (operator.matmul, torch.matmul, torch.bmm):
-            given = self._attend if isinstance(arguments[0], _Scores) else self._score
+            given = self._attend if isinstance(arguments[0], Scores) else self._score
             return given(*arguments)
-        is_softmax = target in (torch.softmax, functional.softmax) and isinstance(arguments[0], _Scores)
+        is_softmax = target in (torch.softmax, functional.softmax) and isinstance(arguments[0], Scores)
         if is_softmax and [*arguments[1:2], keywords.get("dim")][0] in (-1, len(arguments[0].shape)):
             return replace(arguments[0], is_softmax=True)
         is_plain = len(arguments) <= 4 and not {*keywords} - {"attn_mask", "scale"}
         if target is functional.scaled_dot_product_attention and is_plain:
             return self._scaled_attention(*arguments, **keywords)
-        if target in _REDUCTIONS and isinstance(arguments[0], _Value):
+        if target in _REDUCTIONS and isinstance(arguments[0], Value):
             return self._reduce(_REDUCTIONS[target], arguments[0], arguments[1:], keywords)
         if target is Normal:
             mean, deviation = arguments
-            if isinstance(mean, _Value) and isinstance(deviation, _Deviation) and len(mean.shape) == 1:
+            if isinstance(mean, Value) and isinstance(deviation, _Deviation) and len(mean.shape) == 1:
                 return mean, deviation
         if target is torch.broadcast_tensors:
             return arguments
         if target is torch.exp and isinstance(arguments[0], _Deviation):
             return replace(arguments[0], is_exponential=True)
-        if target in _FUNCTIONS and isinstance(arguments[0], _Value) and len(arguments) == 1:
+        if target in _FUNCTIONS and isinstance(arguments[0], Value) and len(arguments) == 1:
             name, settings = _FUNCTIONS[target], dict(keywords)
             is_approximate = name == "gelu" and settings.pop("approximate", "none") == "tanh"
             if not any(settings.pop(key, expected) != expected for key, expected in _DEFAULTS.get(name, {}).items()):
@@ -761,7 +583,7 @@ class _Calls(StepStates):
             return self._arithmetic(Multiply, arguments[0], -1.0)
         if target in (torch.cat, torch.concat):
             values, dimension = arguments[0], keywords.get("dim", arguments[1] if len(arguments) > 1 else 0)
-            if type(dimension) is int and all(isinstance(value, _Value) for value in values):
+            if type(dimension) is int and all(isinstance(value, Value) for value in values):
                 return self._join(values, dimension)
         name = getattr(target, "__name__", str(target))
         if name == "_assert_is_none":  # of an argument that is left out
@@ -770,20 +592,20 @@ class _Calls(StepStates):
             return self._call_method("flatten", arguments, keywords, module)
         return self._refuse(f"the function {name}, which the kernel does not know in this form,")
 
-    def _subtract(self, left: Any, right: Any) -> _Value:
-        if isinstance(right, _Value):
+    def _subtract(self, left: Any, right: Any) -> Value:
+        if isinstance(right, Value):
             right = self._arithmetic(Multiply, right, -1.0)
             return self._arithmetic(Add, left, right)
-        if isinstance(left, _Value) and isinstance(right, _Deviation):
+        if isinstance(left, Value) and isinstance(right, _Deviation):
             return self._scale(left, None, right.log_std, sign=-1.0)
         return self._arithmetic(Add, left, -right if type(right) in (int, float) else right)
 
-    def _divide(self, value: Any, number: Any) -> _Value:
-        if isinstance(value, _Value) and isinstance(number, _Deviation):
+    def _divide(self, value: Any, number: Any) -> Value:
+        if isinstance(value, Value) and isinstance(number, _Deviation):
             return self._scale(value, number.log_std, None, power=-1.0)
-        if not isinstance(value, (_Value, _Scores)) or type(number) not in (int, float) or number == 0:
+        if not isinstance(value, (Value, Scores)) or type(number) not in (int, float) or number == 0:
             self._refuse("a division by something that is no number")
-        is_seen = isinstance(value, _Value) and value.index == 0 and not value.divided
+        is_seen = isinstance(value, Value) and value.index == 0 and not value.divided
         if is_seen and number == 255 and self.dtype == torch.uint8 and not self.is_normalized:
             return replace(value, divided=True)
         return self._arithmetic(Multiply, value, 1.0 / number)
@@ -791,19 +613,19 @@ class _Calls(StepStates):
     def _index(self, target: Callable, value: Any, key: Any) -> Any:
         if isinstance(value, (tuple, list)) and isinstance(key, int):
             return value[key]
-        if target is getattr and isinstance(value, _Value) and key == "shape":
+        if target is getattr and isinstance(value, Value) and key == "shape":
             return (ROWS, *value.shape)
         if target is getattr and isinstance(value, tuple) and key == "values":
             return value[0]
-        if target is getattr and isinstance(value, (_Value, _Turned)) and key == "mT":
+        if target is getattr and isinstance(value, (Value, Turned)) and key == "mT":
             return self._call_method("transpose", (value, -2, -1), {}, nn.Module())
         if isinstance(value, dict) or (isinstance(value, (tuple, list)) and isinstance(key, slice)):
             return value[key]
-        if isinstance(value, _Integers):
-            return _Integers(self._index(target, value.value, key))
-        return self._pick(value, key) if isinstance(value, _Value) else self._refuse("an index that is not of columns")
+        if isinstance(value, Integers):
+            return Integers(self._index(target, value.value, key))
+        return self._pick(value, key) if isinstance(value, Value) else self._refuse("an index that is not of columns")
 
-    def _pick(self, value: _Value, key: Any) -> _Value:
+    def _pick(self, value: Value, key: Any) -> Value:
         # Of all rows: new dimensions of 1, and a part of one dimension.
         keys, count = list(key) if isinstance(key, tuple) else [key], len(value.shape) + 1
         if Ellipsis in keys:
@@ -828,7 +650,7 @@ class _Calls(StepStates):
             dimension += 1
         return value
 
-    def _select(self, value: _Value, dimension: int, part: tuple[int, int]) -> _Value:
+    def _select(self, value: Value, dimension: int, part: tuple[int, int]) -> Value:
         shape = (*value.shape[:dimension], part[1], *value.shape[dimension + 1 :])
         size = math.prod(value.shape[dimension + 1 :])
         if math.prod(value.shape[:dimension]) == 1:
@@ -849,17 +671,17 @@ class _Calls(StepStates):
                 return replace(value, is_exponential=True)
             if target in ("expand_as", "expand"):
                 return value
-        if isinstance(value, _Mask):
+        if isinstance(value, Mask):
             if target == "float":
                 return self._subtract(1.0, value.value) if value.is_negated else value.value
             found = self._change_mask(target, value, others)
             return self._refuse(f"the method {target} of a comparison") if found is None else found
-        if isinstance(value, _Scores) and target == "masked_fill":
+        if isinstance(value, Scores) and target == "masked_fill":
             return self._hide(value, *others)
-        if isinstance(value, _Scores) and target == "softmax":
+        if isinstance(value, Scores) and target == "softmax":
             return self._call_function(torch.softmax, arguments, keywords, module)
-        if isinstance(value, (_Value, _Turned)) and target in ("transpose", "swapaxes", "permute"):
-            count = len(value.shape if isinstance(value, _Value) else value.order) + 1
+        if isinstance(value, (Value, Turned)) and target in ("transpose", "swapaxes", "permute"):
+            count = len(value.shape if isinstance(value, Value) else value.order) + 1
             order = list(others[0] if isinstance(others[0], (tuple, list)) else others)
             if target != "permute":
                 left, right = (each % count for each in order)
@@ -867,18 +689,18 @@ class _Calls(StepStates):
                 order[left], order[right] = right, left
             if order and order[0] == 0:
                 return self._turn(value, [each % count - 1 for each in order[1:]])
-        if isinstance(value, _Turned) and target == "contiguous":
+        if isinstance(value, Turned) and target == "contiguous":
             return value
-        if isinstance(value, _Integers):
+        if isinstance(value, Integers):
             is_kept = not self.dtype.is_floating_point or self._packed is not None
             if target == "float":
                 return value.value if is_kept else self._refuse("numbers without what stands behind the point")
             if target in ("long", "int", "contiguous"):
                 return value
-            return _Integers(self._shape_of(target, value.value, others, keywords))
-        if isinstance(value, _Value):
+            return Integers(self._shape_of(target, value.value, others, keywords))
+        if isinstance(value, Value):
             if target in ("long", "int"):
-                return _Integers(value)
+                return Integers(value)
             if target == "bool" and not others:
                 return self._call_function(operator.ne, (value, 0), {}, module)
             if target in ("mean", "sum", "max", "amax"):
@@ -893,7 +715,7 @@ class _Calls(StepStates):
                 return self._split(target, value, others, keywords)
         return self._refuse(f"the method {target}, which the kernel does not know in this form,")
 
-    def _shape_of(self, target: str, value: _Value, others: Sequence[Any], keywords: dict) -> Any:
+    def _shape_of(self, target: str, value: Value, others: Sequence[Any], keywords: dict) -> Any:
         sizes, given = (ROWS, *value.shape), [*others, *keywords.values()]
         if target == "size":
             return sizes if not given else sizes[given[0]]
@@ -924,7 +746,7 @@ class _Calls(StepStates):
             self.shapes[0] = shape
         return replace(value, shape=shape)
 
-    def _split(self, target: str, value: _Value, others: Sequence[Any], keywords: dict) -> list[_Value]:
+    def _split(self, target: str, value: Value, others: Sequence[Any], keywords: dict) -> list[Value]:
         sizes, *dimensions = [*others, *keywords.values()]
         place = (dimensions or [0])[0] % (len(value.shape) + 1) - 1
         if place < 0:
@@ -936,10 +758,6 @@ class _Calls(StepStates):
             sizes = [min(sizes, count - first) for first in range(0, count, sizes)]
         firsts = [sum(sizes[:index]) for index in range(len(sizes))]
         return [self._select(value, place, part) for part in zip(firsts, sizes, strict=True)]
-
-
-def _dtype(leaf: Leaf) -> torch.dtype:
-    return torch.uint8 if leaf.dtype == bool else getattr(torch, leaf.dtype.name)
 
 
 def _place() -> str:
