@@ -16,10 +16,11 @@
 // - In the tunnel ghosts are slow. Eating takes one frame for a dot and three for a pill, while the ghosts come nearer.
 // - At 70 and at 170 dots a fruit lies below the house for 9.5 seconds: 100 points.
 //
-// Observation float[292] in [-1, 1]: the dots, 1 where it is still there, the four pills first; Pac-Man's row / 30,
-// column / 26, and heading, one of four; for each way up, left, down, right: 1 where it is open, and how near by it are
-// a dot, a pill, a hunting ghost, a frightened one, the fruit, as 1 / (1 + tiles from the next tile), 0 where none is;
-// for each ghost: rows and columns from Pac-Man to it over 30 and 26, its heading down and right, how near it is, 1 if
+// Observation float[300] in [-1, 1]: the dots, 1 where it is still there, the four pills first; Pac-Man's row / 30,
+// column / 26, and heading, one of four; for each way up, left, down, right: 1 where it is open, how near by it are
+// a dot, a pill, a hunting ghost, a frightened one, the fruit, as 1 / (1 + tiles from the next tile), 0 where none is,
+// the share of all tiles to which it takes Pac-Man before any hunting ghost, and how near the first such dot is; for
+// each ghost: rows and columns from Pac-Man to it over 30 and 26, its heading down and right, how near it is, 1 if
 // it hunts, 1 if it is frightened outside; then the time left of the fright, 1 while the ghosts scatter, the share of
 // the dots that is left.
 // Action: 0 up, 1 left, 2 down, 3 right. Where that way is closed, as with anything else, Pac-Man keeps his heading.
@@ -50,7 +51,7 @@ enum {
 };
 enum { PACMAN_STEP_FRAMES = 8, PACMAN_DOT_FRAMES = 1, PACMAN_PILL_FRAMES = 3 };  // 60 a second
 
-enum { PACMAN_SELF_SIZE = 6, PACMAN_WAY_SIZE = 6, PACMAN_GHOST_SIZE = 7, PACMAN_CLOCK_SIZE = 3 };
+enum { PACMAN_SELF_SIZE = 6, PACMAN_WAY_SIZE = 8, PACMAN_GHOST_SIZE = 7, PACMAN_CLOCK_SIZE = 3, PACMAN_LANES = 32 };
 enum { PACMAN_SELF = PACMAN_DOTS, PACMAN_WAYS = PACMAN_SELF + PACMAN_SELF_SIZE };
 enum { PACMAN_HAUNTS = PACMAN_WAYS + PATHS_NUM_DIRECTIONS * PACMAN_WAY_SIZE };
 enum { PACMAN_CLOCK = PACMAN_HAUNTS + PACMAN_GHOSTS * PACMAN_GHOST_SIZE };
@@ -75,12 +76,12 @@ typedef struct {
 } PacmanGhost;
 
 typedef struct {
-    float* observations;        // [292]  these six are borrowed from the caller
+    float* observations;        // [300]  these six are borrowed from the caller
     const void* actions;        // int32_t[1]
     float* rewards;             // [1]
     uint8_t* terminals;         // [1]
     uint8_t* truncations;       // [1]
-    float* final_observations;  // [292] or NULL
+    float* final_observations;  // [300] or NULL
     const PacmanMaze* shared;   // borrowed, read-only
     Rng rng;
     PacmanGhost ghosts[PACMAN_GHOSTS];
@@ -105,36 +106,68 @@ PUFFER_FN PufferLayout c_layout(const Pacman* env) {
 
 PUFFER_FN uint8_t pacman_nearer(uint8_t distance, uint8_t other) { return distance < other ? distance : other; }
 
-// The distance of the nearest dot, 255 for none. Eaten ones are masked: no branch, so that the compiler uses vectors.
-PUFFER_FN uint8_t pacman_nearest_dot(const Pacman* env, const uint8_t* distances) {
-    uint8_t nearest = 255;
-    for (int dot = 0; dot < PACMAN_EATEN_BYTES; dot++) {
-        nearest = pacman_nearer((uint8_t)(distances[dot] | env->eaten[dot]), nearest);
+// For every place, less than how many tiles from it Pac-Man must be to be there before any ghost that hunts: those that
+// the nearest one has to go from the tile that it is on the way to, less one; 255 where none hunts.
+PUFFER_FN void pacman_find_limits(const Pacman* env, uint8_t* limits) {
+    const PacmanMaze* maze = env->shared;
+    memset(limits, 255, PACMAN_ROW_BYTES);
+    for (int i = 0; i < PACMAN_GHOSTS; i++) {
+        const PacmanGhost* ghost = &env->ghosts[i];
+        if (ghost->mode != PACMAN_OUTSIDE || ghost->is_frightened) continue;
+        const uint8_t* distances = maze->distances[maze->neighbours[ghost->place][ghost->heading]];
+        for (int to = 0; to < PACMAN_ROW_BYTES; to++) {
+            limits[to] = pacman_nearer((uint8_t)(distances[to] - (distances[to] > 0)), limits[to]);
+        }
     }
-    return nearest;
 }
 
-// What lies ahead by one way, see the top.
-PUFFER_FN void pacman_write_way(const Pacman* env, int place, float* way) {
-    const PacmanMaze* maze = env->shared;
-    memset(way, 0, PACMAN_WAY_SIZE * sizeof(float));
-    if (place < 0) return;
-    const uint8_t* distances = maze->distances[place];
-    uint8_t pill = 255, hunter = 255, prey = 255;
-    for (int i = 0; i < PACMAN_PILLS; i++) pill = pacman_nearer((uint8_t)(distances[i] | env->eaten[i]), pill);
-    way[0] = 1.0f;
-    way[1] = maze->nearness[pacman_nearest_dot(env, distances)];
-    way[2] = maze->nearness[pill];
+// What is near by one way. There are no branches, so that the compiler uses vectors.
+typedef struct {
+    uint8_t dot, safe_dot, pill, hunter, prey;  // tiles to the nearest; 255 for none
+    int num_safe;                               // places
+} PacmanView;
+
+PUFFER_FN PacmanView pacman_look(const Pacman* env, const uint8_t* distances, const uint8_t* limits) {
+    PacmanView view = {255, 255, 255, 255, 255, 0};
+    uint8_t unsafe[PACMAN_ROW_BYTES], counts[PACMAN_LANES] = {0};
+    for (int to = 0; to < PACMAN_ROW_BYTES; to++) unsafe[to] = distances[to] < limits[to] ? 0 : 255;
+    for (int dot = 0; dot < PACMAN_EATEN_BYTES; dot++) {
+        uint8_t distance = (uint8_t)(distances[dot] | env->eaten[dot]);
+        view.dot = pacman_nearer(distance, view.dot);
+        view.safe_dot = pacman_nearer((uint8_t)(distance | unsafe[dot]), view.safe_dot);
+    }
+    for (int to = 0; to < PACMAN_ROW_BYTES; to += PACMAN_LANES) {
+        for (int i = 0; i < PACMAN_LANES; i++) counts[i] = (uint8_t)(counts[i] + unsafe[to + i] + 1);  // 255 adds none
+    }
+    for (int i = 0; i < PACMAN_LANES; i++) view.num_safe += counts[i];
+    for (int i = 0; i < PACMAN_PILLS; i++) {
+        view.pill = pacman_nearer((uint8_t)(distances[i] | env->eaten[i]), view.pill);
+    }
     for (int i = 0; i < PACMAN_GHOSTS; i++) {
         const PacmanGhost* ghost = &env->ghosts[i];
         uint8_t hidden = ghost->mode == PACMAN_OUTSIDE ? 0 : 255, afraid = ghost->is_frightened ? 255 : 0;
         uint8_t distance = (uint8_t)(distances[ghost->place] | hidden);
-        hunter = pacman_nearer((uint8_t)(distance | afraid), hunter);
-        prey = pacman_nearer((uint8_t)(distance | (255 - afraid)), prey);
+        view.hunter = pacman_nearer((uint8_t)(distance | afraid), view.hunter);
+        view.prey = pacman_nearer((uint8_t)(distance | (255 - afraid)), view.prey);
     }
-    way[3] = maze->nearness[hunter];
-    way[4] = maze->nearness[prey];
+    return view;
+}
+
+// What lies ahead by one way, see the top.
+PUFFER_FN void pacman_write_way(const Pacman* env, int place, const uint8_t* limits, float* way) {
+    const PacmanMaze* maze = env->shared;
+    memset(way, 0, PACMAN_WAY_SIZE * sizeof(float));
+    if (place < 0) return;
+    const uint8_t* distances = maze->distances[place];
+    PacmanView view = pacman_look(env, distances, limits);
+    way[0] = 1.0f;
+    way[1] = maze->nearness[view.dot];
+    way[2] = maze->nearness[view.pill];
+    way[3] = maze->nearness[view.hunter];
+    way[4] = maze->nearness[view.prey];
     way[5] = env->fruit_left > 0 ? maze->nearness[distances[maze->fruit]] : 0.0f;
+    way[6] = (float)view.num_safe * (1.0f / (float)PACMAN_PLACES);
+    way[7] = maze->nearness[view.safe_dot];
 }
 
 PUFFER_FN void pacman_write_ghost(const Pacman* env, const PacmanGhost* ghost, float* row) {
@@ -154,11 +187,14 @@ PUFFER_FN void pacman_write_observations(Pacman* env) {
     const PacmanMaze* maze = env->shared;
     float* self = env->observations + PACMAN_SELF;
     float* clock = env->observations + PACMAN_CLOCK;
+    uint8_t limits[PACMAN_ROW_BYTES];
+    pacman_find_limits(env, limits);
     self[0] = (float)maze->rows[env->place] * (1.0f / (float)(PACMAN_ROWS - 1));
     self[1] = (float)maze->columns[env->place] * (1.0f / (float)(PACMAN_COLUMNS - 1));
     for (int i = 0; i < PATHS_NUM_DIRECTIONS; i++) {
         self[2 + i] = (float)(i == env->heading);
-        pacman_write_way(env, maze->neighbours[env->place][i], env->observations + PACMAN_WAYS + i * PACMAN_WAY_SIZE);
+        pacman_write_way(env, maze->neighbours[env->place][i], limits,
+                         env->observations + PACMAN_WAYS + i * PACMAN_WAY_SIZE);
     }
     for (int i = 0; i < PACMAN_GHOSTS; i++) {
         pacman_write_ghost(env, &env->ghosts[i], env->observations + PACMAN_HAUNTS + i * PACMAN_GHOST_SIZE);

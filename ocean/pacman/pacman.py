@@ -21,6 +21,6 @@ class Pacman(OceanEnv):
     keys = Keys({"up": 0, "left": 1, "down": 2, "right": 3})
 
     def __init__(self, num_envs: int = 1024, **kwargs):
-        self.single_observation_space = gymnasium.spaces.Box(-1, 1, (292,), np.float32)
+        self.single_observation_space = gymnasium.spaces.Box(-1, 1, (300,), np.float32)
         self.single_action_space = gymnasium.spaces.Discrete(4)
         super().__init__(num_envs, {}, **kwargs)

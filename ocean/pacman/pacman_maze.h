@@ -85,6 +85,7 @@ PUFFER_FN void pacman_fill_maze(PacmanMaze* maze) {
     int16_t places[PACMAN_ROWS * PACMAN_COLUMNS];
     uint8_t walls[PACMAN_ROWS * PACMAN_COLUMNS];
     memset(places, 0xFF, sizeof(places));
+    memset(maze->distances, 0xFF, sizeof(maze->distances));
     int count = pacman_number(maze, places, 'o', 0);
     count = pacman_number(maze, places, '.', count);
     count = pacman_number(maze, places, ' ', count);
