@@ -215,8 +215,10 @@ def compare(found: object, expected: object, place: str) -> None:
         _require(_is_like(found, expected), place, describe(expected), found)
     elif isinstance(expected, dict):
         _require(type(found) is dict, place, f"a dict of {_join(expected)}", found)
-        for name in found.keys() ^ expected.keys():
-            _require(False, place, f"a dict {'with' if name in expected else 'without'} {str(name)[:60]!r}", found)
+        for name in (*expected, *found):
+            is_in_both = name in expected and name in found
+            text = f"a dict {'with' if name in expected else 'without'} {str(name)[:60]!r}"
+            _require(is_in_both, place, text, found)
         for name, part in expected.items():
             compare(found[name], part, f"{place}[{name!r}]")
     elif isinstance(expected, list):

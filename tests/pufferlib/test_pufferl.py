@@ -301,7 +301,10 @@ def test_kernels_of_whole_policies_train_like_torch(wrapper):
 
 
 class OwnPolicy(Default):
-    """May compute something else than Default."""
+    """Computes something that no layer of the kernel does."""
+
+    def encode_observations(self, observations):
+        return super().encode_observations(observations).sort(-1).values
 
 
 def with_encoder(policy, encoder):
