@@ -94,6 +94,11 @@ def network_of(policy: nn.Module, env: PufferEnv) -> CNetwork:
             f"{_REMEDY}"
         )
     layers = dataclasses.replace(layers, layers=list(map(_squared, layers.layers)))
+    if layers.state_places not in (None, [(index, 0) for index in range(len(states))]):
+        raise ExportError(
+            "C has an entry of the state for each that a layer keeps, in the order of the layers, got others: "
+            f"{', '.join(states)}; {_REMEDY}"
+        )
     names = tuple(_layer_names(policy, layers))
     state_names = tuple(
         name if re.fullmatch(r"[A-Za-z]\w*", name, re.ASCII) and name not in _MEMBERS else f"state_{index}"

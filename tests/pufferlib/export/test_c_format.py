@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 from gymnasium.spaces import Box, Dict, Discrete
-from policies_to_export import CASES, CHOICE, OWN, VECTOR, flat_results, spaces_of, spread, wrapped
+from policies_to_export import CASES, CHOICE, OWN, VECTOR, Gated, flat_results, spaces_of, spread, wrapped
 from torch import nn
 
 import pufferlib
@@ -23,7 +23,7 @@ from pufferlib.export.c_layers import CNetwork, network_of
 from pufferlib.export.c_source import HeaderWriter
 from pufferlib.extensions import Layers
 from pufferlib.extensions.network_layers import Activation, Concatenate, Convolution, Linear
-from pufferlib.models import Convolutional, Default, LSTMWrapper, MinGRUWrapper
+from pufferlib.models import Convolutional, Default, LSTMWrapper, MinGRUWrapper, recur
 from pufferlib.policy import acting_forward
 from pufferlib.ppo.sampling import greedy_action, sample_logits
 from pufferlib.spaces import Layout, action_parts
@@ -333,6 +333,44 @@ class Crowd(nn.Module):
 def test_logits_that_are_an_image_and_entities_are_refused(kind, shape):
     with pytest.raises(ExportError, match=f"C has no entities, and images .*, got another {kind.__name__}; use --form"):
         network_of(kind(), spaces_of(Box(-1.0, 1.0, shape), CHOICE))
+
+
+class Ordered(Gated):
+    """Two cells whose entries of the state have the order `order`, or share one."""
+
+    def __init__(self, order):
+        super().__init__(None)
+        self.order, self.second = order, nn.GRUCell(19, 19)
+
+    def initial_state(self, batch, device="cpu"):
+        size = (2, 19) if len(self.order) == 1 else (19,)
+        return {name: torch.zeros(batch, *size, device=device) for name in self.order}
+
+    def forward_eval(self, observations, state):
+        is_one = len(self.order) == 1
+        first, second = state["a"].unbind(1) if is_one else (state["a"], state["b"])
+        first = self.cell(observations, first)
+        second = self.second(first, second)
+        state.update(a=torch.stack([first, second], 1)) if is_one else state.update(a=first, b=second)
+        output = self.head(second)
+        return output[:, :3], output[:, 3]
+
+    def forward(self, observations, state):
+        is_one = len(self.order) == 1
+        first, second = state["a"].unbind(1) if is_one else (state["a"], state["b"])
+        hidden, _ = recur(self.cell, observations, first, state["resets"])
+        output = self.head(recur(self.second, hidden, second, state["resets"])[0])
+        return output[..., :3], output[..., 3]
+
+
+@pytest.mark.parametrize("order", ["ab", "ba", "a"])
+def test_a_state_whose_entries_are_not_those_of_the_layers_is_refused(order):
+    policy, env = Ordered(tuple(order)), spaces_of(VECTOR, CHOICE)
+    if order == "ab":
+        assert network_of(policy, env).states == ("a", "b")
+        return
+    with pytest.raises(ExportError, match=f"in the order of the layers, got others: {', '.join(order)}; use --format"):
+        network_of(policy, env)
 
 
 @pytest.mark.parametrize(
