@@ -121,7 +121,7 @@ def observation_far_outside(rollout: Rollout, vecenv: PufferEnv | Vector) -> str
         if not isinstance(space, Box) or (space.dtype == np.uint8 and (space.high - space.low >= 128).all()):
             continue  # no uint8 is far from such a Box
         dtype = torch.float64 if values.dtype == torch.float64 else torch.float32
-        low, high = (torch.from_numpy(bound).to(values.device, dtype) for bound in _far_bounds(space))
+        low, high = (torch.as_tensor(bound).to(values.device, dtype) for bound in _far_bounds(space))
         for column in range(rollout.horizon):  # one step at a time, as images are large
             seen = values[column][masks[column].to(values.device)]  # zeros stand for what an absent agent sees
             far = seen[(seen < low) | (seen > high)]

@@ -150,6 +150,11 @@ IN, OUT = np.array([0.5, 1.5]), np.array([0.5, 212.5])
         (Box(0, np.inf, (2,), np.float32), (IN, -OUT), r"observation is -212\.5 in"),
         (Box(-np.inf, np.inf, (2,), np.float32), (IN, OUT), None),
         (Dict({"a": Discrete(2), "b": UNIT}), ({"a": 0, "b": IN}, {"a": 1, "b": OUT}), r"observation\['b'\] is"),
+        (
+            Dict({"a": Box(0, 1, ()), "b": UNIT}),
+            ({"a": IN[0], "b": IN}, {"a": OUT[1], "b": IN}),
+            r"observation\['a'\] is",
+        ),
         (Box(0, 1, (2, 2), np.uint8), (np.ones((2, 2), np.uint8), np.full((2, 2), 9, np.uint8)), "is 9 in"),
     ],
 )
