@@ -43,7 +43,7 @@ from pufferlib.extensions.network_layers import (
 from pufferlib.fast.compared_layers import compare
 from pufferlib.fast.policy_layers import recurrent_layer
 from pufferlib.fast.traced_entities import BYTES, EntityLayers, Integers, Mask, Scores, Turned, Value, dtype_of
-from pufferlib.fast.traced_states import SharedCellError, StepStates, TracedState, UntracedError
+from pufferlib.fast.traced_states import KEPT, SharedCellError, StepStates, TracedState, UntracedError
 from pufferlib.metrics.finished_episodes import EPSILON
 from pufferlib.models import ActionHead, LSTMWrapper, MinGRUWrapper
 from pufferlib.policy import NormalizedObservations
@@ -65,7 +65,6 @@ _FUNCTIONS = {
     **{functional.leaky_relu: "leaky_relu", functional.softplus: "softplus", functional.gelu: "gelu"},
 }
 _METHODS = {"relu": "relu", "tanh": "tanh", "sigmoid": "sigmoid"}
-_KEPT = {"float", "contiguous"}  # methods of a tensor that leave its numbers
 _CASTS = {torch.float32: "float", torch.int64: "long", torch.int32: "int", torch.bool: "bool"}
 _COMPARISONS = {
     **{operator.gt: "GREATER", operator.ge: "GREATER_EQUAL", operator.lt: "LESS", operator.le: "LESS_EQUAL"},
@@ -77,9 +76,9 @@ _REDUCTIONS = {torch.mean: "mean", torch.sum: "sum", torch.max: "max", torch.ama
 
 
 @dataclass(frozen=True)
-class _Deviation:
-    # A parameter or a constant, perhaps on its way to be the deviations of a normal distribution.
-    log_std: Tensor
+class _Parameter:
+    # A parameter or a constant of the policy, or its exponential.
+    tensor: Tensor
     is_exponential: bool = False
 
 
@@ -249,9 +248,9 @@ class _Calls(StepStates, EntityLayers):
         if not isinstance(value, Value) or value.shape not in ((), (1,)):
             raise UntracedError("returns values that are not one number of each row")
         log_std = None
-        if isinstance(logits, tuple) and len(logits) == 2 and isinstance(logits[1], _Deviation):
+        if isinstance(logits, tuple) and len(logits) == 2 and isinstance(logits[1], _Parameter):
             logits, deviation = logits
-            log_std, parts = deviation.log_std, [1] * math.prod(logits.shape)
+            log_std, parts = deviation.tensor, [1] * math.prod(logits.shape)
             if not deviation.is_exponential:
                 raise UntracedError("has deviations that are not the exponential of a parameter")
             decisions = [logits]
@@ -399,8 +398,8 @@ class _Calls(StepStates, EntityLayers):
                 left, right = map(self._plain, (left, right))
             return self._add(kind((self._elementwise(left), self._elementwise(right))), left.shape)
         value, number = (left, right) if isinstance(left, (Value, Scores)) else (right, left)
-        if isinstance(number, _Deviation) and isinstance(value, Value):
-            return self._scale(value, number.log_std if not is_add else None, number.log_std if is_add else None)
+        if isinstance(number, _Parameter) and isinstance(value, Value):
+            return self._scale(value, number.tensor if not is_add else None, number.tensor if is_add else None)
         if isinstance(value, Scores) and not is_add and type(number) in (int, float) and len(value.inputs) == 2:
             return replace(value, scale=value.scale * number)
         if not isinstance(value, Value) or type(number) not in (int, float):
@@ -420,7 +419,7 @@ class _Calls(StepStates, EntityLayers):
     # -------------------------------------------------------------------------------------------------- operations
 
     def _get_attr(self, target: str, arguments: tuple, keywords: dict, module: nn.Module) -> Any:
-        return _Deviation(operator.attrgetter(target)(module))
+        return _Parameter(operator.attrgetter(target)(module))
 
     def _call_module(self, target: str, arguments: tuple, keywords: dict, module: nn.Module) -> Any:
         found, (value, *others) = module.get_submodule(target), arguments
@@ -467,7 +466,7 @@ class _Calls(StepStates, EntityLayers):
         *parts, last = self._split("split", output, [[*head.sizes, 1], -1], {})
         last = replace(last, shape=last.shape[:-1])
         if head.is_continuous:
-            return (parts[0], _Deviation(head.log_std, True)), last
+            return (parts[0], _Parameter(head.log_std, True)), last
         return tuple(parts) if head.is_joint else parts[0], last
 
     def _image(self, value: Value) -> Value:
@@ -540,8 +539,8 @@ class _Calls(StepStates, EntityLayers):
             return Mask(self._add(layer, arguments[0].shape))
         if target is functional.linear and isinstance(arguments[0], Value):
             tensors_given = [*arguments[1:], *keywords.values()]
-            if all(isinstance(each, (_Deviation, type(None))) for each in tensors_given):
-                return self._linear(arguments[0], *(each and each.log_std for each in [*tensors_given, None][:2]))
+            if all(isinstance(each, (_Parameter, type(None))) for each in tensors_given):
+                return self._linear(arguments[0], *(each and each.tensor for each in [*tensors_given, None][:2]))
         if target is functional.one_hot and type(keywords.get("num_classes", arguments[-1])) is int:
             table = torch.eye(keywords.get("num_classes", arguments[-1]))
             return Integers(self._embed(arguments[0], table))
@@ -558,11 +557,11 @@ class _Calls(StepStates, EntityLayers):
             return self._reduce(_REDUCTIONS[target], arguments[0], arguments[1:], keywords)
         if target is Normal:
             mean, deviation = arguments
-            if isinstance(mean, Value) and isinstance(deviation, _Deviation) and len(mean.shape) == 1:
+            if isinstance(mean, Value) and isinstance(deviation, _Parameter) and len(mean.shape) == 1:
                 return mean, deviation
         if target is torch.broadcast_tensors:
             return arguments
-        if target is torch.exp and isinstance(arguments[0], _Deviation):
+        if target is torch.exp and isinstance(arguments[0], _Parameter):
             return replace(arguments[0], is_exponential=True)
         if target in _FUNCTIONS and isinstance(arguments[0], Value) and len(arguments) == 1:
             name, settings = _FUNCTIONS[target], dict(keywords)
@@ -596,13 +595,13 @@ class _Calls(StepStates, EntityLayers):
         if isinstance(right, Value):
             right = self._arithmetic(Multiply, right, -1.0)
             return self._arithmetic(Add, left, right)
-        if isinstance(left, Value) and isinstance(right, _Deviation):
-            return self._scale(left, None, right.log_std, sign=-1.0)
+        if isinstance(left, Value) and isinstance(right, _Parameter):
+            return self._scale(left, None, right.tensor, sign=-1.0)
         return self._arithmetic(Add, left, -right if type(right) in (int, float) else right)
 
     def _divide(self, value: Any, number: Any) -> Value:
-        if isinstance(value, Value) and isinstance(number, _Deviation):
-            return self._scale(value, number.log_std, None, power=-1.0)
+        if isinstance(value, Value) and isinstance(number, _Parameter):
+            return self._scale(value, number.tensor, None, power=-1.0)
         if not isinstance(value, (Value, Scores)) or type(number) not in (int, float) or number == 0:
             self._refuse("a division by something that is no number")
         is_seen = isinstance(value, Value) and value.index == 0 and not value.divided
@@ -666,7 +665,7 @@ class _Calls(StepStates, EntityLayers):
         value, *others = arguments
         if target == "to" and len(others) == 1 and isinstance(others[0], torch.dtype):
             target, others = _CASTS.get(others[0], target), []
-        if isinstance(value, _Deviation):
+        if isinstance(value, _Parameter):
             if target == "exp":
                 return replace(value, is_exponential=True)
             if target in ("expand_as", "expand"):
@@ -707,7 +706,7 @@ class _Calls(StepStates, EntityLayers):
                 return self._reduce(target, value, tuple(others), keywords)
             if target in _METHODS and not others:
                 return self._activate(value, _METHODS[target])
-            if target in _KEPT:
+            if target in KEPT:
                 return replace(value, is_whole=value.is_whole and target == "contiguous")
             if target in ("flatten", "unflatten", "view", "reshape", "squeeze", "unsqueeze", "size"):
                 return self._shape_of(target, value, others, keywords)

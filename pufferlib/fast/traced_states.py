@@ -25,7 +25,8 @@ _OF_EACH_NUMBER = {
     *("add", "iadd", "sub", "mul", "imul", "truediv", "div", "neg", "relu", "tanh", "sigmoid", "silu", "gelu", "elu"),
     *("leaky_relu", "softplus"),
 }
-_KEPT = {"float", "contiguous"}  # methods of a tensor that leave its numbers
+KEPT = frozenset({"float", "contiguous"})
+"""Methods of a tensor that leave its numbers."""
 
 
 class UntracedError(Exception):
@@ -305,7 +306,7 @@ def _moved(name: str, given: list[Any]) -> Any:
     sizes = list(first) if isinstance(first, (tuple, list)) else others
     if name == "stack" and isinstance(value, (tuple, list)) and all(map(_is_row, value)) and first in (None, 0, 1):
         return Stack(tuple(value), first or 0)
-    if isinstance(value, Entry) and name in _KEPT and not others:
+    if isinstance(value, Entry) and name in KEPT and not others:
         return value
     if _is_row(value):
         added = {"unsqueeze": [[0], [1]], "getitem": [[None], [(slice(None), None)]]}.get(name, [])
@@ -319,7 +320,7 @@ def _moved(name: str, given: list[Any]) -> Any:
 
 def _moved_stack(name: str, stack: Stack, others: list[Any], sizes: list[Any]) -> Any:
     parts, dim, first = stack.parts, stack.dim, others[0] if others else None
-    if name in _KEPT and not others:
+    if name in KEPT and not others:
         return stack
     if name == "unbind" and (first or 0) == dim:
         return list(parts)
