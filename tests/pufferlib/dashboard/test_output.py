@@ -121,7 +121,8 @@ def test_other_commands_say_that_the_disk_is_full():
 
 
 ON_A_TERMINAL = """
-import fcntl, os, sys, termios
+import fcntl, os, signal, sys, termios
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # which nohup ignores, for the tests as well
 os.setsid()
 fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 os.execv(sys.executable, [sys.executable, "-m", "pufferlib", *sys.argv[1:]])
@@ -146,7 +147,10 @@ def test_a_terminal_that_is_closed_ends_the_run_with_a_checkpoint(folder):
         assert process.poll() is None and time.monotonic() < deadline
         time.sleep(0.01)
     os.close(ours)
-    assert process.wait(600) == 130
+    try:
+        assert process.wait(600) == 130
+    finally:
+        process.kill()
     assert final_epoch(folder) > 0
 
 
