@@ -372,8 +372,7 @@ def expected_learning(parts: TrainerParts) -> dict[str, Any]:
         "learner": {
             "optimizer": learner.config.optimizer,
             "optimizer_state": of_optimizer,
-            **dict.fromkeys(("learning_rate", "minibatches_due"), float),
-            "metrics": dict,
+            **{"learning_rate": float, "minibatches_due": _check_due, "metrics": dict},
         }
     }
     if parts.reward_normalizer is not None:
@@ -433,6 +432,11 @@ def _check_generator(device: torch.device, found: Any, place: str) -> None:
         generator.set_state(found)
     except RuntimeError as error:
         raise Mismatch(f"{place} must be the state of a random generator, got other numbers") from error
+
+
+def _check_due(found: Any, place: str) -> None:  # a large one would be so many minibatches, and train for ever
+    compare(found, float, place)
+    _require(-1.0 <= found <= 1.0, place, "a part of a minibatch, -1 to 1", found)
 
 
 def _check_bytes(found: Any, place: str) -> None:

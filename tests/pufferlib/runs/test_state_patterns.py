@@ -106,6 +106,15 @@ def content(trainer):
     return copy.deepcopy(state)
 
 
+def test_a_state_that_would_train_for_ever_is_refused(keep):
+    trainer = recurrent_trainer(keep)
+    run(trainer)
+    trainer.save_checkpoint()
+    edit(trainer.run_folder, lambda state: state["learning"]["learner"].update(minibatches_due=1e9))
+    with pytest.raises(CheckpointError, match=r"\['minibatches_due'\] must be a part of a minibatch"):
+        trainer.load_checkpoint(trainer.run_folder)
+
+
 def test_of_more_processes_only_what_is_used_is_looked_at(keep):
     trainer = recurrent_trainer(keep)
     run(trainer)
