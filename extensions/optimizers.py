@@ -10,7 +10,7 @@ from torch import Tensor, nn, optim
 from torch.optim import Optimizer
 from typing_extensions import override
 
-from pufferlib.extensions.orthogonalize import orthogonalize
+from pufferlib.extensions.orthogonalize import orthogonalize_each
 
 ADAMW_SHARE = 0.1
 """Learning rate of the vectors (biases, log-std) as a share of Muon's: AdamW changes every element by about the
@@ -39,8 +39,8 @@ class Muon(EagerOptimizer):
     """Muon for matrices (Jordan et al. 2024), AdamW for all other parameters.
 
     Muon steps along the orthogonalised Nesterov momentum, scaled by sqrt(max(1, rows / columns)). torch.optim.Muon does
-    so one matrix after another and in bfloat16, which most CPUs emulate; here it is float32, for all matrices of one
-    shape at once. For small networks that is several times faster (bench/optimizer.py).
+    so one matrix after another and in bfloat16, which most CPUs emulate; here it is float32, for all matrices at once.
+    For small networks that is several times faster (bench/optimizer.py).
     """
 
     def __init__(
@@ -67,34 +67,34 @@ class Muon(EagerOptimizer):
         matrices, *vectors = self.param_groups
         self._adamw.param_groups, self._adamw.state = vectors, self.state  # which loading replaces
         self._adamw.step()
-        shapes: dict[torch.Size, list[nn.Parameter]] = {}
-        for parameter in matrices["params"]:
-            if parameter.grad is not None:
-                shapes.setdefault(parameter.shape, []).append(parameter)
-        for parameters in shapes.values():
+        parameters = [parameter for parameter in matrices["params"] if parameter.grad is not None]
+        if parameters:
             self._step_matrices(parameters, matrices["lr"], matrices["momentum"], matrices["weight_decay"])
 
     def _step_matrices(
         self, parameters: list[nn.Parameter], lr: float | Tensor, momentum: float, weight_decay: float
     ) -> None:
-        rows, columns = parameters[0].shape
-        gradients = torch.stack([parameter.grad for parameter in parameters])
-        buffers = [self.state[p].setdefault("momentum_buffer", torch.zeros_like(p)) for p in parameters]
+        gradients = [parameter.grad for parameter in parameters]
+        for parameter in parameters:
+            if "momentum_buffer" not in self.state[parameter]:
+                self.state[parameter]["momentum_buffer"] = torch.zeros_like(parameter)
+        buffers = [self.state[parameter]["momentum_buffer"] for parameter in parameters]
         # LaTeX: B \leftarrow \mu B + (1 - \mu)\, G ; B = buffers, G = gradients, \mu = momentum
-        torch._foreach_lerp_(buffers, list(gradients.unbind()), 1.0 - momentum)
-        # LaTeX: U = \operatorname{orthogonalize}\big( \mu B + (1 - \mu)\, G \big) ; U = updates
-        updates = orthogonalize(gradients.lerp(torch.stack(buffers), momentum))
+        torch._foreach_lerp_(buffers, gradients, 1.0 - momentum)
+        # LaTeX: U = \operatorname{orthogonalize}\big( \mu B + (1 - \mu)\, G \big) ; U = updates, \operatorname{orthogonalize} = orthogonalize_each
+        updates = orthogonalize_each(torch._foreach_lerp(gradients, buffers, momentum))
         if weight_decay:
             # LaTeX: \theta \leftarrow (1 - \eta \lambda)\, \theta
             # LaTeX:   ; \theta = parameters, \eta = lr, \lambda = weight_decay
             torch._foreach_mul_(parameters, 1.0 - lr * weight_decay)
-        # LaTeX: s = \sqrt{\max(1, m / n)} ; s = scale, m = rows, n = columns
-        scale = max(1.0, rows / columns) ** 0.5
+        # LaTeX: s = \sqrt{\max(1, m / n)} ; s = scales, m = rows, n = columns
+        scales = [max(1.0, rows / columns) ** 0.5 for rows, columns in (parameter.shape for parameter in parameters)]
         # LaTeX: \theta \leftarrow \theta - \eta s\, U
         if isinstance(lr, Tensor):
-            torch._foreach_sub_(parameters, list((updates * (lr * scale)).unbind()))
+            torch._foreach_sub_(parameters, torch._foreach_mul(torch._foreach_mul(updates, scales), lr))
         else:
-            torch._foreach_add_(parameters, list(updates.unbind()), alpha=-lr * scale)
+            for parameter, update, scale in zip(parameters, updates, scales, strict=True):
+                parameter.add_(update, alpha=-lr * scale)
 
 
 def make_optimizer(

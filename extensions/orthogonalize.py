@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 from torch.nn import functional
@@ -12,6 +14,7 @@ from pufferlib.extensions.cpu_library import padded
 
 NEWTON_SCHULZ = (3.4445, -4.7750, 2.0315)  # a, b, c of X <- aX + (bA + cA^2)X, A = XX^T
 NEWTON_SCHULZ_STEPS = 5
+_PADDED_SIZE = 512  # rows or columns, up to which a GPU takes longer to begin a product than to compute it
 
 
 def orthogonalize(matrices: Tensor) -> Tensor:
@@ -29,11 +32,50 @@ def orthogonalize(matrices: Tensor) -> Tensor:
     """
     if matrices.dim() != 3:
         raise APIUsageError(f"matrices must be of shape (count, rows, columns), got {tuple(matrices.shape)}")
-    is_tall = matrices.shape[1] > matrices.shape[2]
-    wide = matrices.mT if is_tall else matrices
+    wide = _laid_flat(matrices)
     has_kernel = wide.device.type == "cpu" and wide.dtype == torch.float32
     result = _orthogonalize(wide) if has_kernel else reference_orthogonalize(wide)
-    return result.mT if is_tall else result
+    return result if wide is matrices else result.mT
+
+
+def orthogonalize_each(matrices: Sequence[Tensor]) -> list[Tensor]:
+    """`orthogonalize` of matrices of several shapes.
+
+    Where torch computes, a GPU is asked for 20 operations in all and not for each shape: the matrices lie in one stack,
+    laid flat and filled up with zeros, which the iteration keeps.
+
+    Args:
+        matrices: `(rows, columns)` each.
+    """
+    stacks: dict[torch.Size | None, list[int]] = {}
+    for index, matrix in enumerate(matrices):
+        is_padded = matrix.device.type != "cpu" and max(matrix.shape) <= _PADDED_SIZE
+        stacks.setdefault(None if is_padded else matrix.shape, []).append(index)
+    results = list(matrices)
+    for shape, indices in stacks.items():
+        stack = [matrices[index] for index in indices]
+        updates = _orthogonalize_padded(stack) if shape is None else orthogonalize(torch.stack(stack)).unbind()
+        for index, update in zip(indices, updates, strict=True):
+            results[index] = update
+    return results
+
+
+def _orthogonalize_padded(matrices: Sequence[Tensor]) -> list[Tensor]:
+    flat = [_laid_flat(matrix) for matrix in matrices]
+    rows, columns = (max(sizes) for sizes in zip(*(matrix.shape for matrix in flat), strict=True))
+    stack = flat[0].new_zeros(len(flat), rows, columns)
+    places = [padded[: len(matrix), : matrix.shape[1]] for padded, matrix in zip(stack, flat, strict=True)]
+    torch._foreach_copy_(places, flat)
+    updates = reference_orthogonalize(stack)
+    inner = [update[: len(matrix), : matrix.shape[1]] for update, matrix in zip(updates, flat, strict=True)]
+    return [
+        update.mT if matrix.shape[0] > matrix.shape[1] else update
+        for update, matrix in zip(inner, matrices, strict=True)
+    ]
+
+
+def _laid_flat(matrix: Tensor) -> Tensor:
+    return matrix.mT if matrix.shape[-2] > matrix.shape[-1] else matrix
 
 
 def reference_orthogonalize(matrices: Tensor) -> Tensor:
@@ -43,7 +85,7 @@ def reference_orthogonalize(matrices: Tensor) -> Tensor:
     x = matrices / matrices.norm(dim=(1, 2), keepdim=True).clamp(min=1e-7)
     for _ in range(NEWTON_SCHULZ_STEPS):
         # LaTeX: A = X X^\top ; A = square
-        square = x @ x.mT
+        square = torch.bmm(x, x.mT)
         # LaTeX: X \leftarrow a X + (b A + c A^2)\, X
         x = torch.baddbmm(x, torch.baddbmm(square, square, square, beta=b, alpha=c), x, beta=a)
     return x

@@ -1,8 +1,10 @@
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from pufferlib.errors import APIUsageError
 from pufferlib.extensions import orthogonalize, reference_orthogonalize
+from pufferlib.extensions.orthogonalize import _orthogonalize_padded, orthogonalize_each
 
 SHAPES = [(2, 192, 64), (1, 64, 118), (1, 4, 64), (3, 5, 3), (1, 1, 1), (2, 33, 70), (1, 16, 16), (0, 3, 4)]
 
@@ -52,3 +54,44 @@ def test_float64_keeps_its_precision():
 def test_anything_but_a_stack_of_matrices_is_refused(shape):
     with pytest.raises(APIUsageError, match="must be of shape"):
         orthogonalize(torch.zeros(shape))
+
+
+MIXED = [(192, 64), (64, 118), (4, 64), (64, 64), (3, 500)]
+
+
+def test_matrices_of_many_shapes_are_as_each_alone():
+    torch.manual_seed(3)
+    matrices = [torch.randn(shape) for shape in [*MIXED, (64, 64)]]
+    alone = [orthogonalize(matrix[None])[0] for matrix in matrices]
+    for found, expected in zip(orthogonalize_each(matrices), alone, strict=True):
+        assert torch.equal(found, expected)
+
+
+def test_one_padded_stack_gives_what_each_matrix_alone_does():
+    torch.manual_seed(4)
+    matrices = [torch.randn(shape, dtype=torch.float64) for shape in MIXED]
+    for found, matrix in zip(_orthogonalize_padded(matrices), matrices, strict=True):
+        torch.testing.assert_close(found, truth(matrix[None])[0], rtol=1e-12, atol=1e-12)
+
+
+def test_off_the_cpu_the_operations_do_not_grow_with_the_shapes():
+    counts = []
+    for shapes in MIXED[:1], MIXED, [*MIXED, (600, 4)]:
+        with CountedOperations() as counted:
+            updates = orthogonalize_each([torch.zeros(shape, device="meta") for shape in shapes])
+        assert [update.shape for update in updates] == [torch.Size(shape) for shape in shapes]
+        counts.append(counted.number - len(shapes))  # without the zeros of this test
+    assert counts[0] == counts[1] <= 20
+    assert counts[1] < counts[2]  # a large matrix is not worth padding the others to its size
+
+
+class CountedOperations(TorchDispatchMode):
+    """Counts what torch computes; views cost nothing."""
+
+    def __init__(self):
+        super().__init__()
+        self.number = 0
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        self.number += not function.is_view
+        return function(*args, **(kwargs or {}))
