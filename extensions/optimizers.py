@@ -81,7 +81,8 @@ class Muon(EagerOptimizer):
         buffers = [self.state[parameter]["momentum_buffer"] for parameter in parameters]
         # LaTeX: B \leftarrow \mu B + (1 - \mu)\, G ; B = buffers, G = gradients, \mu = momentum
         torch._foreach_lerp_(buffers, gradients, 1.0 - momentum)
-        # LaTeX: U = \operatorname{orthogonalize}\big( \mu B + (1 - \mu)\, G \big) ; U = updates, \operatorname{orthogonalize} = orthogonalize_each
+        # LaTeX: U = \operatorname{orthogonalize}\big( \mu B + (1 - \mu)\, G \big)
+        # LaTeX:   ; U = updates, \operatorname{orthogonalize} = orthogonalize_each
         updates = orthogonalize_each(torch._foreach_lerp(gradients, buffers, momentum))
         if weight_decay:
             # LaTeX: \theta \leftarrow (1 - \eta \lambda)\, \theta

@@ -35,6 +35,9 @@ environments while the other computes its policy."""
 BLOCKS_PER_SM = 2
 """A multiprocessor sets shared memory aside for them; the rest is the cache that weights are read through."""
 
+RESERVED_BYTES = 1024
+"""Shared memory that CUDA takes of a multiprocessor for each block."""
+
 THREADS_PER_BLOCK = 128
 """NETWORK_THREADS of device_network.h."""
 
@@ -122,23 +125,25 @@ class Blocks:
 
     @classmethod
     def deal(cls, agents_per_env: int, observations: Tensor, network: DeviceNetwork, limit: int) -> Blocks:
-        """Gives a block as many environments as fit.
+        """Gives a block as many environments as let BLOCKS_PER_SM of them fit, or else as fit into one.
 
         Args:
             agents_per_env: of every environment.
             observations: rows, one for each agent.
             network: the agents' policy.
-            limit: bytes of shared memory.
+            limit: bytes of shared memory that one block may have, RESERVED_BYTES less than a multiprocessor has.
 
         Raises:
             PufferError: if there is no room for one environment.
         """
         words = -(-agents_per_env * observations[0].nbytes // 4) | 1
-        for envs in range(max(AGENTS_PER_BLOCK // agents_per_env, 1), 0, -1):
-            agents = -(-envs * agents_per_env // OUTPUTS_PER_THREAD) * OUTPUTS_PER_THREAD
-            size = network.shared_bytes(agents) + 4 * envs * words
-            if agents <= THREADS_PER_BLOCK and size <= limit:
-                return cls(agents_per_env, envs, agents, size, NUMBERS[observations.dtype])
+        share = (limit + RESERVED_BYTES) // BLOCKS_PER_SM - RESERVED_BYTES
+        for room in (share, limit):
+            for envs in range(max(AGENTS_PER_BLOCK // agents_per_env, 1), 0, -1):
+                agents = -(-envs * agents_per_env // OUTPUTS_PER_THREAD) * OUTPUTS_PER_THREAD
+                size = network.shared_bytes(agents) + 4 * envs * words
+                if agents <= THREADS_PER_BLOCK and size <= room:
+                    return cls(agents_per_env, envs, agents, size, NUMBERS[observations.dtype])
         raise PufferError(
             f"an environment's agents must be at most {THREADS_PER_BLOCK} and fit into {limit} bytes of shared memory, "
             f"it has {agents_per_env}, which take {size}"

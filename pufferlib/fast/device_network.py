@@ -10,6 +10,10 @@ from pufferlib.extensions import Layers, Linear, MinGRU
 NUMBERS = {torch.uint8: "uint8_t", torch.int8: "int8_t", torch.int32: "int32_t", torch.float32: "float"}
 """Types of observations, in C."""
 
+WIDEST = 128
+"""Outputs of a layer, up to which the kernel is expected to be faster than torch's products on tensor cores: it
+computes in float32, and every block reads all weights in every step."""
+
 OUTPUTS_PER_THREAD = 4
 """A thread computes as many outputs of as many agents at once."""
 
@@ -91,7 +95,7 @@ class DeviceNetwork:
 
 
 def can_be_in_a_rollout(layers: Layers | None, observations: torch.dtype) -> bool:
-    """Whether the kernel knows layers of these kinds, of any size, and observations of this type."""
+    """Whether the kernel knows layers of these kinds, at most WIDEST wide, and observations of this type."""
     if layers is None or observations not in NUMBERS:
         return False
     if layers.normalizer or layers.categories or layers.divides_bytes or not _are_a_chain(layers):
@@ -108,6 +112,7 @@ def _are_a_chain(layers: Layers) -> bool:
     return (
         [layer.inputs for layer in layers.layers] == [(index,) for index in range(len(layers.layers))]
         and len(kinds) == 1
+        and len(encoder[0].weight) <= WIDEST
         and all(type(layer) is MinGRU for layer in recurrent)
         and (type(head), head.activation) == (Linear, "linear")
         and layers.decision == layers.value == len(layers.layers)

@@ -90,7 +90,8 @@ def load_env(env_name: str, args: dict[str, Any]) -> Vector:
     vec = VecConfig.from_dict(args["vec"])
     keywords = vec.keywords(device_type, train.seed, are_single)
     is_free = vec.backend in ("auto", "Device") and vec.batch_size in ("auto", vec.num_envs)
-    if device_type == "cuda" and suits(train) and is_free and is_stepped_in_c(entry.creator):
+    can_be_lent = device_type == "cuda" and suits(train) and is_free and is_stepped_in_c(entry.creator)
+    if can_be_lent and (vec.backend == "Device" or _fills_a_gpu(entry, env_kwargs["num_envs"], vec.num_envs)):
         keywords["backend"] = "Device"
         if vec.num_envs == "auto":
             keywords["num_envs"] = 1  # nothing overlaps with the GPU's work
@@ -110,6 +111,15 @@ def load_env(env_name: str, args: dict[str, Any]) -> Vector:
     creator = None if isinstance(env_name, str) else env_name
     vecenv.made_from = Origin(entry.name, dict(args["env"]), dict(args["vec"]), creator)
     return vecenv
+
+
+_GPU_ENVS = 2_048  # C environments, a thread each, from which on a GPU is expected to step them faster than a CPU
+
+
+def _fills_a_gpu(entry: Entry, num_envs: int | str, num_buffers: int | str) -> bool:
+    buffers = 1 if num_buffers == "auto" else num_buffers
+    world_size = distributed.connect().world_size
+    return buffers * resolve_env_count(num_envs, "cuda", buffers, entry.agents_per_env, world_size) >= _GPU_ENVS
 
 
 _MANY_STEPS = 2**22  # of a rollout, from which on one environment is made first, to see what all need

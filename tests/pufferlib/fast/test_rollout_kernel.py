@@ -14,7 +14,7 @@ from torch import nn
 
 from pufferlib import ocean, vector
 from pufferlib.errors import DivergedError, PufferWarning
-from pufferlib.fast.device_collector import DeviceCollector
+from pufferlib.fast.device_collector import Blocks, DeviceCollector
 from pufferlib.fast.device_envs import PLAY
 from pufferlib.fast.device_network import DeviceNetwork, can_be_in_a_rollout
 from pufferlib.fast.graph_actor import GraphActor
@@ -165,6 +165,20 @@ def test_what_does_not_fit_is_played_step_by_step(device_emulator, monkeypatch):
     assert_alike(found, collected(here, 1))
 
 
+# --- how environments are dealt to blocks
+
+
+@pytest.mark.parametrize(("kilobytes", "envs", "are_two"), [(227, 32, True), (70, 23, True), (5, 2, False)])
+def test_two_blocks_share_a_multiprocessor_where_they_fit(kilobytes, envs, are_two):
+    limit = 1024 * kilobytes
+    env = ocean.env_class("puffer_breakout")()
+    observations = torch.from_numpy(env.observations)
+    blocks = Blocks.deal(1, observations, DeviceNetwork(find_layers(Default(env, 64)), rounds=False), limit)
+    assert blocks.envs == envs
+    assert (2 * (blocks.shared_bytes + 1024) <= limit + 1024) == are_two
+    env.close()
+
+
 # --- which policies
 
 
@@ -177,6 +191,7 @@ def test_what_does_not_fit_is_played_step_by_step(device_emulator, monkeypatch):
         ("puffer_drone", lambda env: NormalizedObservations(env, Default(env, 16))),
         ("puffer_breakout", lambda env: Default(env, 16).double()),
         ("puffer_breakout", lambda env: OwnPolicy(env)),
+        ("puffer_breakout", lambda env: Default(env, 256)),  # torch has tensor cores for products of that size
     ],
 )
 def test_other_policies_are_left_to_torch(name, make_one):

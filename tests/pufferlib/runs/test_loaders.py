@@ -45,13 +45,22 @@ def make_env():
         ("train", {"cuda_graphs": False}, "Native", 2),
         ("train", {"cpu_offload": True}, "Native", 2),
         ("train", {"skip_nonfinite": True}, "Native", 2),
+        ("env", {"num_envs": 2000}, "Native", 2),  # too few threads for a GPU
+        ("env", {"num_envs": "auto"}, "Device", 1),
     ],
 )
 def test_on_cuda_c_environments_can_go_to_the_gpu(section, settings, backend, num_envs, args, make_env, monkeypatch):
     monkeypatch.setattr("pufferlib.runs.loaders.resolve_device", lambda name: torch.device("cuda"))
+    args["env"]["num_envs"] = 2048
     args[section].update(settings)
     vecenv = make_env(args)
     assert (type(vecenv).__name__, vecenv.num_envs) == (backend, num_envs)
+
+
+def test_the_gpu_takes_few_environments_where_it_is_asked_to(args, make_env, monkeypatch):
+    monkeypatch.setattr("pufferlib.runs.loaders.resolve_device", lambda name: torch.device("cuda"))
+    args["vec"]["backend"] = "Device"
+    assert type(make_env(args)).__name__ == "Device"
 
 
 def test_auto_takes_the_best_device_there_is(monkeypatch):
