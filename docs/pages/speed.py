@@ -262,6 +262,24 @@ def highest_returns(groups: Mapping[tuple[str, str], Mapping[str, list[float]]])
     return f"The highest mean return of the final policies: {'; '.join(told)}."
 
 
+def other_trainers(folder: Path) -> str:
+    """Trainers of others and ours, each in its own virtual environment."""
+    pattern = r"(?P<case>[^,]+, [^,]+), seed \d+: (?P<what>.+)"
+    cases = by_case("others", pattern)
+    lines = []
+    for name, own in sorted(cases.items()):
+        values: dict[str, list[float]] = {}
+        for row in own:
+            what = re.fullmatch(pattern, row.case)["what"]
+            values.setdefault("score" if what.startswith("score") else what, []).append(row.value)
+        task, trainer = name.split(", ")
+        columns = (span(values[what]) for what in ("throughput", "training", "start", "score"))
+        lines.append((task, trainer, str(len(values["score"])), *columns))
+    every = [row for own in cases.values() for row in own]
+    heads = ("task", "trainer", "seeds", "steps/s", "training, s", "start, s", "score")
+    return f"{table(heads, lines)}\n{measured(every)}"
+
+
 def interop(folder: Path) -> str:
     """Cartpole through Gymnasium's interfaces."""
     found = newest("interop")
@@ -369,6 +387,7 @@ PARTS: Mapping[str, Callable[[Path], str]] = {
         ini_withheld,
         others,
         stable_baselines,
+        other_trainers,
         interop,
         emulation,
         workers,
