@@ -502,7 +502,7 @@ def _are_columns(index: ast.expr) -> bool:
     return ast.unparse(first) in (":", "...") and are_numbers
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: object) -> bool:
     return value is None or type(value) in (bool, int, float)
 
 

@@ -75,14 +75,14 @@ class StepCode:
 
 class _Same:
     # Equal to another of the same object.
-    def __init__(self, value: Any):
+    def __init__(self, value: object):
         self.value = value
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, _Same) and self.value is other.value
 
 
-def _mark(value: Any) -> Any:
+def _mark(value: object) -> object:
     # Equal to a later one while nothing changed: numbers and containers by what they hold, others by identity.
     if value is None or type(value) in (bool, int, float, str):
         return type(value), value
@@ -117,7 +117,7 @@ def _loaded(code: CodeType) -> tuple[frozenset[str], frozenset[str]]:
     return frozenset(names), frozenset(attributes)
 
 
-def _is_own(each: Any) -> bool:
+def _is_own(each: object) -> bool:
     name = getattr(each, "__name__" if isinstance(each, ModuleType) else "__module__", None)
     root = (name or "torch").partition(".")[0]
     return root not in ("torch", "pufferlib") and root not in sys.stdlib_module_names

@@ -84,6 +84,10 @@ class Scores:
     is_safe: bool = False
 
 
+Operand = Value | Turned | Integers | Mask | Scores | Tensor | float | int
+"""What stands for numbers in an operation that is traced."""
+
+
 def dtype_of(leaf: Leaf) -> torch.dtype:
     """Of a part of an observation in its bytes."""
     return torch.uint8 if leaf.dtype == bool else getattr(torch, leaf.dtype.name)
@@ -100,7 +104,7 @@ class EntityLayers:
     _seen: set[bool]
     _packed: Layout | None
 
-    def _embed(self, value: Any, table: Tensor) -> Value:
+    def _embed(self, value: Operand, table: Tensor) -> Value:
         # Rows of a table for the columns of an observation.
         are_integers = isinstance(value, Value) and not self.dtype.is_floating_point and not self.is_normalized
         value = value.value if isinstance(value, Integers) else value if are_integers else None
@@ -125,7 +129,7 @@ class EntityLayers:
         ((first, count),) = layer.parts
         return [column for start in range(0, len(found), shape[0]) for column in found[start + first :][:count]]
 
-    def _nativize(self, value: Any, layout: Any) -> Any:
+    def _nativize(self, value: Operand, layout: Layout) -> Any:
         if not isinstance(layout, (Layout, type(None))) or not isinstance(value, Value) or value.index != 0:
             self._refuse("parts of something else than the observation")
         if layout is None or not layout.is_packed:
@@ -150,12 +154,12 @@ class EntityLayers:
         is_integer = leaf.dtype.kind in "iu"
         return Integers(found) if is_integer and leaf.dtype.itemsize > 1 else replace(found, is_whole=is_integer)
 
-    def _turn(self, value: Any, order: Sequence[int]) -> Any:
+    def _turn(self, value: Operand, order: Sequence[int]) -> Operand:
         base, before = (value.value, value.order) if isinstance(value, Turned) else (value, range(len(value.shape)))
         after = tuple(before[each] for each in order)
         return base if after == tuple(range(len(after))) else Turned(base, after)
 
-    def _heads(self, value: Any, *orders: tuple[int, ...]) -> tuple[Value, int]:
+    def _heads(self, value: Operand, *orders: tuple[int, ...]) -> tuple[Value, int]:
         # Queries, keys or values as entities, and their heads; `orders` without heads and with them.
         base, order = (value.value, value.order) if isinstance(value, Turned) else (value, (0, 1))
         if not isinstance(base, Value) or order not in orders or len(base.shape) != len(order):
@@ -163,13 +167,13 @@ class EntityLayers:
         entities, *heads, _ = base.shape
         return self._entities(replace(base, shape=(entities, math.prod(base.shape[1:])))), math.prod(heads)
 
-    def _score(self, queries: Any, keys: Any, **settings: Any) -> Scores:
+    def _score(self, queries: Operand, keys: Operand, **settings: object) -> Scores:
         (q, heads), (k, of_keys) = self._heads(queries, (0, 1), (1, 0, 2)), self._heads(keys, (1, 0), (1, 2, 0))
         if heads != of_keys or q.shape[1] != k.shape[1] or isinstance(queries, Turned) != (len(keys.order) == 3):
             self._refuse("attention of different sizes")
         return Scores((q, k), (*([heads] if len(keys.order) == 3 else []), q.shape[0], k.shape[0]), **settings)
 
-    def _hide(self, scores: Scores, mask: Any, hidden_score: Any, is_visible: bool = False) -> Scores:
+    def _hide(self, scores: Scores, mask: Operand, hidden_score: object, is_visible: bool = False) -> Scores:
         is_number = type(hidden_score) in (int, float)
         if not isinstance(mask, Mask) or not is_number or scores.is_softmax or len(scores.inputs) > 2:
             self._refuse("a mask of attention that is no comparison with a number")
@@ -183,7 +187,7 @@ class EntityLayers:
             self._refuse(f"a mask of {shape} for attention of {scores.shape}")
         return replace(scores, inputs=(*scores.inputs, value), hidden_score=float(hidden_score))
 
-    def _attend(self, scores: Scores, values: Any) -> Any:
+    def _attend(self, scores: Scores, values: Operand) -> Operand:
         v, heads = self._heads(values, (0, 1), (1, 0, 2))
         if not scores.is_softmax or math.prod(scores.shape[:-2]) != heads or v.shape[0] != scores.shape[-1]:
             self._refuse("a product of matrices that is no attention")
@@ -194,7 +198,9 @@ class EntityLayers:
         found = replace(found, shape=shape)
         return found if len(scores.shape) == 2 else Turned(found, (1, 0, 2))
 
-    def _scaled_attention(self, q: Any, k: Any, v: Any, attn_mask: Any = None, scale: float | None = None) -> Any:
+    def _scaled_attention(
+        self, q: Operand, k: Operand, v: Operand, attn_mask: Operand | None = None, scale: float | None = None
+    ) -> Operand:
         last = (lambda order: (*order[:-2], order[-1], order[-2]))(k.order if isinstance(k, Turned) else (0, 1))
         keys = Turned(k.value if isinstance(k, Turned) else k, last)
         scores = self._score(q, keys, is_softmax=True, is_safe=True)
@@ -222,7 +228,7 @@ class EntityLayers:
         found = self._linear(replace(found.value, shape=value.shape), module.out_proj.weight, module.out_proj.bias)
         return found, None
 
-    def _change_mask(self, target: Any, value: Mask, others: Sequence[Any]) -> Mask | None:
+    def _change_mask(self, target: object, value: Mask, others: Sequence[object]) -> Mask | None:
         if target in (operator.invert, torch.logical_not, "logical_not") or (target is operator.eq and others == (0,)):
             return replace(value, is_negated=not value.is_negated)
         if target in ("bool",) or (target is operator.ne and others == (0,)):

@@ -42,7 +42,7 @@ from pufferlib.extensions.network_layers import (
 )
 from pufferlib.fast.compared_layers import compare
 from pufferlib.fast.policy_layers import recurrent_layer
-from pufferlib.fast.traced_entities import BYTES, EntityLayers, Integers, Mask, Scores, Turned, Value, dtype_of
+from pufferlib.fast.traced_entities import BYTES, EntityLayers, Integers, Mask, Operand, Scores, Turned, Value, dtype_of
 from pufferlib.fast.traced_states import KEPT, SharedCellError, StepStates, TracedState, UntracedError
 from pufferlib.metrics.finished_episodes import EPSILON
 from pufferlib.models import ActionHead, LSTMWrapper, MinGRUWrapper
@@ -108,7 +108,7 @@ class _Tracer(fx.Tracer):
         node.meta["place"] = _place()
         return node
 
-    def create_arg(self, a: Any) -> Any:
+    def create_arg(self, a: object) -> object:
         if isinstance(a, Layout):
             return a
         if isinstance(a, Normal):
@@ -240,7 +240,7 @@ class _Calls(StepStates, EntityLayers):
             makers = [node] if len(self.layers) > before else makers
         raise UntracedError("returns nothing")
 
-    def finish(self, outputs: Any, normalizer: Normalizer | None) -> Layers:
+    def finish(self, outputs: object, normalizer: Normalizer | None) -> Layers:
         """The layers, of which `outputs` are the logits and the values."""
         if not isinstance(outputs, (tuple, list)) or len(outputs) != 2:
             raise UntracedError("returns something else than logits and values")
@@ -280,7 +280,7 @@ class _Calls(StepStates, EntityLayers):
             state_places=self.state_places(),
         ).in_loops()
 
-    def recur(self, value: Any, modules: Sequence[nn.Module]) -> Value:
+    def recur(self, value: Operand, modules: Sequence[nn.Module]) -> Value:
         """Recurrent layers of the library's wrappers."""
         if not isinstance(value, Value) or len(value.shape) != 1:
             raise UntracedError("encodes observations as something else than one row of numbers")
@@ -389,7 +389,7 @@ class _Calls(StepStates, EntityLayers):
         found = self._add(Concatenate(tuple(self._elementwise(self._entities(value)) for value in values), parts))
         return replace(found, shape=found.shape[::-1])
 
-    def _arithmetic(self, kind: type[Layer], left: Any, right: Any) -> Value:
+    def _arithmetic(self, kind: type[Layer], left: Operand, right: Operand) -> Value:
         is_add = kind is Add
         if isinstance(left, Value) and isinstance(right, Value):
             if left.shape != right.shape:
@@ -591,7 +591,7 @@ class _Calls(StepStates, EntityLayers):
             return self._call_method("flatten", arguments, keywords, module)
         return self._refuse(f"the function {name}, which the kernel does not know in this form,")
 
-    def _subtract(self, left: Any, right: Any) -> Value:
+    def _subtract(self, left: Operand, right: Operand) -> Value:
         if isinstance(right, Value):
             right = self._arithmetic(Multiply, right, -1.0)
             return self._arithmetic(Add, left, right)
@@ -599,7 +599,7 @@ class _Calls(StepStates, EntityLayers):
             return self._scale(left, None, right.tensor, sign=-1.0)
         return self._arithmetic(Add, left, -right if type(right) in (int, float) else right)
 
-    def _divide(self, value: Any, number: Any) -> Value:
+    def _divide(self, value: Operand, number: Operand) -> Value:
         if isinstance(value, Value) and isinstance(number, _Parameter):
             return self._scale(value, number.tensor, None, power=-1.0)
         if not isinstance(value, (Value, Scores)) or type(number) not in (int, float) or number == 0:
@@ -609,7 +609,7 @@ class _Calls(StepStates, EntityLayers):
             return replace(value, divided=True)
         return self._arithmetic(Multiply, value, 1.0 / number)
 
-    def _index(self, target: Callable, value: Any, key: Any) -> Any:
+    def _index(self, target: Callable, value: Operand, key: object) -> Operand:
         if isinstance(value, (tuple, list)) and isinstance(key, int):
             return value[key]
         if target is getattr and isinstance(value, Value) and key == "shape":
@@ -624,7 +624,7 @@ class _Calls(StepStates, EntityLayers):
             return Integers(self._index(target, value.value, key))
         return self._pick(value, key) if isinstance(value, Value) else self._refuse("an index that is not of columns")
 
-    def _pick(self, value: Value, key: Any) -> Value:
+    def _pick(self, value: Value, key: object) -> Value:
         # Of all rows: new dimensions of 1, and a part of one dimension.
         keys, count = list(key) if isinstance(key, tuple) else [key], len(value.shape) + 1
         if Ellipsis in keys:

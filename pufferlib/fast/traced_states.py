@@ -18,6 +18,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 from pufferlib.extensions import LSTM
 from pufferlib.extensions.network_layers import GRU, Add, Layer, Multiply, State
+from pufferlib.fast.traced_entities import Operand, Value
 
 _CELLS = {nn.LSTMCell: LSTM, nn.GRUCell: GRU, nn.LSTM: LSTM, nn.GRU: GRU}
 
@@ -87,14 +88,14 @@ class TracedState(dict):
     def __contains__(self, name: object) -> bool:
         return name in self._names or super().__contains__(name)
 
-    def get(self, name: str, default: Any = None) -> Any:
+    def get(self, name: str, default: object = None) -> object:
         """As of a dict that has all entries."""
         try:
             return self[name]
         except KeyError:
             return default
 
-    def pop(self, name: str, *default: Any) -> Any:
+    def pop(self, name: str, *default: object) -> object:
         """Raises TypeError: every entry must be there after the step."""
         raise TypeError("an entry of the state is taken out")
 
@@ -134,7 +135,7 @@ class StepStates:
             arguments, keywords = tree_map(self.value_of, (arguments, keywords))
         return getattr(self, f"_{kind}")(target, arguments, keywords, module)
 
-    def value_of(self, given: Any) -> Any:
+    def value_of(self, given: object) -> object:
         """A value for an entry or a stack; everything else as it is."""
         if isinstance(given, Stack):
             if given.dim == 0:
@@ -180,7 +181,7 @@ class StepStates:
             raise UntracedError(f"leaves something of another shape in state[{name!r}]")
         return zip(entries, parts, strict=True)
 
-    def _is_of_cell(self, entry: Entry, found: Any) -> bool:
+    def _is_of_cell(self, entry: Entry, found: object) -> bool:
         # Whether the layer of a cell leaves what it is to leave there.
         key = entry.name, entry.first
         cell = self._cells.get(key)
@@ -232,7 +233,7 @@ class StepStates:
 
     # ---------------------------------------------------------------------------------------------------------- cells
 
-    def _call_cell(self, module: nn.Module, value: Any, state: Any = None) -> Any:
+    def _call_cell(self, module: nn.Module, value: Operand, state: Operand | tuple | None = None) -> Any:
         kind, name = _CELLS[type(module)], type(module).__name__
         states = state if kind is LSTM and isinstance(state, (tuple, list)) else (state,)
         if len(states) != kind.num_states or None in states:
@@ -261,7 +262,7 @@ class StepStates:
         stacks = tuple(Stack(parts, 0) for parts in zip(*lefts, strict=True))
         return Stack((output,), of_steps), stacks if kind is LSTM else stacks[0]
 
-    def _step(self, kind: type[LSTM], value: Any, states: Iterable[Any], weights: tuple) -> list[Any]:
+    def _step(self, kind: type[LSTM], value: Operand, states: Iterable[Operand], weights: tuple) -> list[Operand]:
         # What a cell leaves: a layer of its own, or its parts.
         states, value = list(states), self.value_of(value)
         keys = [(each.name, each.first) for each in states if isinstance(each, Entry) and not each.left_by]
@@ -277,16 +278,16 @@ class StepStates:
         size = weights[1].shape[1]
         given, kept = self._linear(value, weights[0], weights[2]), self._linear(hidden, weights[1], weights[3])
 
-        def part(of: Any, index: int, count: int = 1) -> Any:
+        def part(of: Operand, index: int, count: int = 1) -> Operand:
             return self._concatenate([of], [(index * size, count * size)])
 
-        def apply(name: str, to: Any) -> Any:
+        def apply(name: str, to: Operand) -> Operand:
             return self._activate(to, name)
 
-        def product(left: Any, right: Any) -> Any:
+        def product(left: Operand, right: Operand) -> Operand:
             return self._arithmetic(Multiply, left, right)
 
-        def total(left: Any, right: Any) -> Any:
+        def total(left: Operand, right: Operand) -> Operand:
             return self._arithmetic(Add, left, right)
 
         if kind is GRU:
@@ -338,7 +339,7 @@ def _moved_stack(name: str, stack: Stack, others: list[Any], sizes: list[Any]) -
     return parts[0] if is_row else NotImplemented
 
 
-def _is_of_rows(kind: str, name: Any, arguments: tuple, keywords: dict) -> bool:
+def _is_of_rows(kind: str, name: object, arguments: tuple, keywords: dict) -> bool:
     # Whether an operation does the same to each row, whatever lies before it.
     if kind == "call_module":
         return type(name).__module__.startswith("torch.nn") and type(name) is not nn.Flatten
@@ -349,17 +350,17 @@ def _is_of_rows(kind: str, name: Any, arguments: tuple, keywords: dict) -> bool:
     return name in _OF_EACH_NUMBER
 
 
-def _is_seen(value: Any) -> bool:
+def _is_seen(value: object) -> bool:
     return isinstance(value, (Stack, Entry))
 
 
-def _is_row(value: Any) -> bool:
+def _is_row(value: object) -> bool:
     return isinstance(value, Entry) or len(getattr(value, "shape", ())) == 1
 
 
-def _size(row: Any) -> int:
+def _size(row: Entry | Value) -> int:
     return row.size if isinstance(row, Entry) else math.prod(row.shape)
 
 
-def _are_rows(size: Any) -> bool:
+def _are_rows(size: object) -> bool:
     return size == -1 or not isinstance(size, int)

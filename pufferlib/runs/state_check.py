@@ -123,7 +123,7 @@ class _Unpickler(pickle._Unpickler):  # the one in Python: that in C cannot be r
             raise _unknown(f"{module}.{name}")
         return found
 
-    def persistent_load(self, pid: Any) -> Tensor:
+    def persistent_load(self, pid: object) -> Tensor:
         _, dtype, key, _, count = pid
         name = f"{self._folder}/data/{str.__str__(key)}"
         if count * dtype.itemsize != self._sizes[name]:
@@ -178,7 +178,7 @@ class _Unpickler(pickle._Unpickler):  # the one in Python: that in C cannot be r
     dispatch |= {pickle.APPEND[0]: load_append, pickle.APPENDS[0]: load_items, pickle.SETITEMS[0]: load_items}
 
 
-def _tensor(numbers: Tensor, offset: int, shape: tuple[int, ...], strides: tuple[int, ...], *others: Any) -> Tensor:
+def _tensor(numbers: Tensor, offset: int, shape: tuple[int, ...], strides: tuple[int, ...], *others: object) -> Tensor:
     count = math.prod(shape)
     last = offset + sum((size - 1) * stride for size, stride in zip(shape, strides, strict=True)) if count else -1
     is_stored = count <= max(len(numbers), MAX_REPEATED) and last < len(numbers)
@@ -316,7 +316,7 @@ def check_metadata(found: object, place: str) -> None:
         raise Mismatch(f"{place} must be plain numbers, text, lists and dicts ({error})") from error
 
 
-def _check_statistics(found: Any, place: str) -> None:  # of FinishedEpisodes
+def _check_statistics(found: object, place: str) -> None:  # of FinishedEpisodes
     compare(found, dict.fromkeys(("sums", "counts", "episodes"), dict), place)
     names = {"count", "length_sum", "return_sum", "return_min", "return_max"}
     are_counted = found["sums"].keys() == found["counts"].keys() and all(n > 0 for n in found["counts"].values())
@@ -407,7 +407,7 @@ def _expected_rank(parts: TrainerParts) -> dict[str, Any]:
     }
 
 
-def _check_actions(rollout: Rollout, space: gymnasium.Space, found: Any, place: str) -> None:
+def _check_actions(rollout: Rollout, space: gymnasium.Space, found: object, place: str) -> None:
     compare(found, rollout.actions, place)
     flat = found.reshape(rollout.segments * rollout.horizon, -1)
     for part in spaces.action_parts(space):  # kernels read them as indices
@@ -416,7 +416,7 @@ def _check_actions(rollout: Rollout, space: gymnasium.Space, found: Any, place: 
         _require(is_possible, place, f"of {space}", found)
 
 
-def _check_finals(rollout: Rollout, found: Any, place: str) -> None:
+def _check_finals(rollout: Rollout, found: object, place: str) -> None:
     compare(found, dict.fromkeys(FinalValues._fields, Tensor), place)
     segments, columns, values = found.values()
     index = torch.empty(segments.numel(), dtype=torch.int64, device="meta")
@@ -425,7 +425,7 @@ def _check_finals(rollout: Rollout, found: Any, place: str) -> None:
     _require(bool(is_inside.all()), place, "places in the rollout", found)  # kernels read these as indices too
 
 
-def _check_generator(device: torch.device, found: Any, place: str) -> None:
+def _check_generator(device: torch.device, found: object, place: str) -> None:
     generator = torch.Generator(device)
     compare(found, generator.get_state(), place)
     try:
@@ -434,11 +434,11 @@ def _check_generator(device: torch.device, found: Any, place: str) -> None:
         raise Mismatch(f"{place} must be the state of a random generator, got other numbers") from error
 
 
-def _check_due(found: Any, place: str) -> None:  # a large one would be so many minibatches, and train for ever
+def _check_due(found: object, place: str) -> None:  # a large one would be so many minibatches, and train for ever
     compare(found, float, place)
     _require(-1.0 <= found <= 1.0, place, "a part of a minibatch, -1 to 1", found)
 
 
-def _check_bytes(found: Any, place: str) -> None:
+def _check_bytes(found: object, place: str) -> None:
     size = found.numel() if isinstance(found, Tensor) else 0
     compare(found, torch.empty(size, dtype=torch.uint8, device="meta"), place)
