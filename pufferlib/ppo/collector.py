@@ -202,7 +202,7 @@ class Collector:
         with self._phases.phase("environment"):
             received = self.batches.receive()
         with self._phases.phase("store"):
-            rows, observations, rewards, terminals, truncations, masks, infos = received
+            rows, observations, rewards, terminals, truncations, masks, _, infos = received
             segments = slice(rows.start + self._offset, rows.stop + self._offset)
             self._columns[rows] += 1
             column = int(self._columns[rows.start])
