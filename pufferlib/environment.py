@@ -24,9 +24,9 @@ from pufferlib.spaces import Layout
 class EpisodeTracker:
     """Follows every agent's running episode, from batches of agents in any order.
 
-    A step counts for the agents that acted on the observation before it. So the reward of the step after which an agent
-    is absent is its last one. Later rewards add neither to its return nor to its length, and a later end ends the
-    episode that it had started.
+    A step counts for the agents that acted on the observation before it. Later rewards of an agent that is absent, as
+    one that waits for its turn, belong to its last own step: they add to its return and not to its length, until an
+    end, which ends the episode that it had started. After that nothing counts until it is back.
 
     Attributes:
         returns: `(num_agents,)` float64, sums of the rewards of the running episodes; an episode may have more steps
@@ -87,8 +87,8 @@ class EpisodeTracker:
             returns += rewards
             lengths += 1
         else:
-            np.add(returns, rewards, out=returns, where=has_acted)
             lengths += has_acted
+            np.add(returns, rewards, out=returns, where=lengths > 0)  # of an agent that waits for its turn, too
             ended = ended & (lengths > 0)  # nothing ends where nothing has begun
         if np.count_nonzero(ended):
             (which,) = ended.nonzero()
