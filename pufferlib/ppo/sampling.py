@@ -71,7 +71,7 @@ def mask_logits(logits: Logits, masks: Tensor | None) -> Logits:
         return logits
     parts = logits if isinstance(logits, tuple) else (logits,)
     sizes = [part.shape[-1] for part in parts if isinstance(part, Tensor)]
-    if masks.shape[-1] != sum(sizes):
+    if not torch.jit.is_tracing() and masks.shape[-1] != sum(sizes):
         raise APIUsageError(f"masks must have a column for each of {sum(sizes)} choices, got {tuple(masks.shape)}")
     of_each = iter(masks.split(sizes, -1))
     masked = [p if isinstance(p, Normal) else p.float().masked_fill(~next(of_each), -torch.inf) for p in parts]
