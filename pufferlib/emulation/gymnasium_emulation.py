@@ -27,7 +27,7 @@ from pufferlib.emulation.rows import ActionLayout, row_writer
 from pufferlib.environment import StepResult, fitting_actions
 from pufferlib.errors import APIUsageError, kind_of
 from pufferlib.seeding import mix_seed
-from pufferlib.spaces import Layout, action_parts
+from pufferlib.spaces import Layout
 
 
 class GymnasiumPufferEnv(EmulatedEnv):
@@ -45,8 +45,8 @@ class GymnasiumPufferEnv(EmulatedEnv):
       and so is a name that means something else here (`n`, `agent_id`, `final_observation`).
 
     Where the environment tells what is allowed, `action_masks` has it: by a method `action_masks()`, as that of
-    Stable-Baselines3's contributions, or by `info["action_mask"]`. To see whether it does the latter, one that acts by
-    choices is reset when it is taken, with its first seed, and a first reset with that seed is this one.
+    Stable-Baselines3's contributions, or by `info["action_mask"]`. One that has this name in a method of its class or
+    of a wrapper is reset when it is taken, with its first seed, to see it; a first reset with that seed is this one.
 
     An exception of the environment passes through as it is.
     """
@@ -64,16 +64,13 @@ class GymnasiumPufferEnv(EmulatedEnv):
         self.single_action_space = self._actions.canonical
         self.num_agents = 1
         self._first: tuple[Any, Any, Any, Any] | None = None  # seed, options and results of a reset not shown yet
-        if any(part.choices is not None for part in action_parts(self.single_action_space)):
-            self._find_masks()
-
-    def _find_masks(self) -> None:
         with contextlib.suppress(AttributeError):
             self._get_masks = self.env.get_wrapper_attr("action_masks")
-        if self._get_masks is None:
+        self.has_action_masks = self._get_masks is not None
+        if not self.has_action_masks and _names_masks(self.env):
             seed = library_seed(self._first_seed)
             self._first = (seed, self.options, *self.env.reset(seed=seed, options=self.options))
-        self.has_action_masks = self._get_masks is not None or ACTION_MASK in self._first[3]
+            self.has_action_masks = ACTION_MASK in self._first[3]
 
     def _write_masks(self, info: Mapping[str, Any]) -> None:
         mask = info.get(ACTION_MASK) if self._get_masks is None else self._get_masks()
@@ -142,6 +139,15 @@ class GymnasiumPufferEnv(EmulatedEnv):
         self._write(observation)
         if self.has_action_masks:
             self._write_masks(info)
+
+
+def _names_masks(env: gymnasium.Env) -> bool:
+    # Whether a method of the environment or of a wrapper around it has the name of the mask among its constants.
+    layers = [env]
+    while hasattr(layers[-1], "env"):
+        layers.append(layers[-1].env)
+    methods = (method for layer in layers for kind in type(layer).__mro__ for method in vars(kind).values())
+    return any(ACTION_MASK in repr(method.__code__.co_consts) for method in methods if hasattr(method, "__code__"))
 
 
 def _converter(layout: ActionLayout) -> Callable[[np.ndarray], Any]:

@@ -32,8 +32,8 @@ class OceanGymnasiumEnv(ShownEnv, gymnasium.Env):
     before `reset`, which continues the environment's random stream unless it is given a seed. Rewards are floats,
     infos empty, `options` have no meaning.
 
-    Where the environment has action masks, infos have `action_mask`, int8 as `Discrete.sample` takes it, and there is
-    a method `action_masks()` for Stable-Baselines3's contributions, which returns bools.
+    Where the environment has action masks, infos have `action_mask`, int8 as `Discrete.sample` takes it, but for those
+    of an end, and there is a method `action_masks()` for Stable-Baselines3's contributions, which returns bools.
 
     For speed there is `pufferlib.make_gymnasium_vec`: a thousand environments step there while a few do here.
     """
@@ -97,7 +97,7 @@ class OceanGymnasiumEnv(ShownEnv, gymnasium.Env):
         truncated = truncated or (self._elapsed == self._max_episode_steps and not terminated)
         self._is_over = terminated or truncated
         self._show()
-        info = mask_info(self.ocean, 0)
+        info = {} if self._is_over else mask_info(self.ocean, 0)
         return observation.copy(), float(self.ocean.rewards[0]), terminated, truncated, info
 
 
@@ -117,7 +117,8 @@ class OceanVectorEnv(OceanInside, VectorEnv):
     An environment whose episode ends is reset in the same step, as `AutoresetMode.SAME_STEP` says: its observation is
     the first of the next episode, and the final one is in `infos["final_obs"]`, an object array with a row for every
     environment, None where `infos["_final_obs"]` is False. `infos` are empty in all other steps, but for `action_mask`
-    of shape `(num_envs, choices)` where the environments have action masks, and `_action_mask`, all True.
+    of shape `(num_envs, choices)` where the environments have action masks, and `_action_mask`, which is False at a
+    final observation.
 
     Gymnasium's own vector environments, and those of its wrappers that change observations, know
     `AutoresetMode.NEXT_STEP`: the observation is the final one, and the next step begins an episode in that
@@ -280,9 +281,11 @@ class OceanVectorEnv(OceanInside, VectorEnv):
         return {"final_obs": final, "_final_obs": ended, "final_info": {}, "_final_info": ended.copy()}
 
     def _mask_infos(self) -> dict[str, Any]:
-        if not self.ocean.has_action_masks:
+        shown = ~(self._ended & self._is_next_step)  # of others the observation is the final one
+        if not self.ocean.has_action_masks or not shown.any():
             return {}
-        return {ACTION_MASK: self.ocean.action_masks.astype(np.int8), f"_{ACTION_MASK}": np.ones(self.num_envs, bool)}
+        masks = self.ocean.action_masks & shown[:, None]
+        return {ACTION_MASK: masks.astype(np.int8), f"_{ACTION_MASK}": shown}
 
     def _given(self, array: np.ndarray) -> np.ndarray:
         return array.copy() if self.copy else array
