@@ -85,7 +85,6 @@ def reference_advantage(
         delta = rho[:, t] * (target - values[:, t])
         # LaTeX: A_t = \delta_t + \gamma \lambda\, c_t\, n_{t+1}\, A_{t+1} ; A = result, \lambda = gae_lambda
         own = delta + gamma * gae_lambda * c[:, t] * goes_on[:, t + 1] * result[:, t + 1]
-        # LaTeX: A_t = \gamma\, n_{t+1}\, A_{t+1} \text{ and } U_t = y_t \text{ where } m_t = 0, \text{ else } U_t = V_t
         is_open = is_open & (goes_on[:, t + 1] != 0)
         advantage = torch.where(is_there[:, t], own, gamma * goes_on[:, t + 1] * result[:, t + 1])
         result[:, t] = advantage.masked_fill(is_open, 0.0)

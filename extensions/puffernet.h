@@ -527,12 +527,12 @@ PUFFERNET_FN int puffernet_likeliest(const float* logits, int count) {
 
 // Makes the logits of what a mask does not allow, by zeros, those of no probability.
 PUFFERNET_FN void puffernet_forbid(float* logits, const uint8_t* mask, int count) {
-    for (int i = 0; i < count; i++) logits[i] = mask[i] ? logits[i] : -INFINITY;
+    for (int i = 0; i < count; i++) logits[i] = mask[i] ? logits[i] : -__builtin_inff();
 }
 
 // e^(logit - most), and 0 of what is forbidden.
 PUFFERNET_FN float puffernet_share(float logit, float most) {
-    return logit == -INFINITY ? 0.0f : puffernet_exp(logit - most);
+    return logit == -__builtin_inff() ? 0.0f : puffernet_exp(logit - most);
 }
 
 // Draws one of `count` choices with the probabilities softmax(logits); takes the likeliest where `random` is NULL.
