@@ -13,7 +13,8 @@ constexpr int COLUMNS = 64;                  // columns per pass: the scratch be
 constexpr int64_t GRAIN_ELEMENTS = 1 << 17;  // 0.1 ms: less work than this does not repay waking a thread
 
 struct Advantage {
-    const float *values, *rewards, *terminals, *ratio;  // [segments, columns], borrowed
+    const float *values, *rewards, *terminals, *ratio;  // [segments, columns], borrowed, as is the next one
+    const float* present;                               // NULL where all agents are
     float* advantages;                                  // [segments, columns], borrowed
     int64_t segments, columns;
     AdvantageSettings settings;
@@ -55,9 +56,21 @@ void advantage_rows(const Advantage& call, int64_t first_row) {
     }
 }
 
+void advantage_row_of_absent(const Advantage& call, int64_t row) {
+    int64_t offset = row * call.columns, last = offset + call.columns - 1;
+    AdvantageCarry carry = advantage_last(call.values[last], call.present[last]);
+    call.advantages[last] = 0.0f;
+    for (int64_t t = last - 1; t >= offset; t--) {
+        carry = advantage_carry(call.settings, carry, call.present[t], call.values[t], call.rewards[t + 1],
+                                call.terminals[t + 1], call.ratio[t]);
+        call.advantages[t] = carry.advantage;
+    }
+}
+
 void advantage_range(int64_t begin, int64_t end, void* context) {
     const Advantage& call = *(const Advantage*)context;
     int64_t row = begin;
+    for (; call.present != nullptr && row < end; row++) advantage_row_of_absent(call, row);
     for (; row + ROWS <= end; row += ROWS) advantage_rows<ROWS>(call, row);
     for (; row < end; row++) advantage_rows<1>(call, row);
 }
@@ -65,9 +78,11 @@ void advantage_range(int64_t begin, int64_t end, void* context) {
 }  // namespace
 
 extern "C" void puffer_advantage(const float* values, const float* rewards, const float* terminals, const float* ratio,
-                                 float* advantages, int64_t segments, int64_t columns, float gamma, float gae_lambda,
-                                 float rho_clip, float c_clip, KernelParallelFor* parallel_for) {
-    Advantage call = {values,     rewards,  terminals, ratio,
-                      advantages, segments, columns,   {gamma, gae_lambda, rho_clip, c_clip}};
+                                 const float* present, float* advantages, int64_t segments, int64_t columns,
+                                 float gamma, float gae_lambda, float rho_clip, float c_clip,
+                                 KernelParallelFor* parallel_for) {
+    Advantage call = {values,   rewards, terminals,
+                      ratio,    present, advantages,
+                      segments, columns, {gamma, gae_lambda, rho_clip, c_clip}};
     kernel_run(parallel_for, segments, GRAIN_ELEMENTS / columns + 1, advantage_range, &call);
 }

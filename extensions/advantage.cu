@@ -44,3 +44,20 @@ extern "C" __global__ void puffer_advantage(const float* values, const float* re
         carry = __shfl_sync(ALL_LANES, advantage, 0);
     }
 }
+
+// The same where agents are absent, see advantage_row.h: a thread for each row, as a step then depends on two numbers
+// of the next one. `present` is [segments, columns].
+extern "C" __global__ void puffer_advantage_of_absent(const float* values, const float* rewards, const float* terminals,
+                                                      const float* ratio, const float* present, float* advantages,
+                                                      long long segments, long long columns,
+                                                      AdvantageSettings settings) {
+    long long row = (long long)blockIdx.x * blockDim.x + threadIdx.x;
+    if (row >= segments) return;
+    long long offset = row * columns, last = offset + columns - 1;
+    AdvantageCarry carry = advantage_last(values[last], present[last]);
+    advantages[last] = 0.0f;
+    for (long long t = last - 1; t >= offset; t--) {
+        carry = advantage_carry(settings, carry, present[t], values[t], rewards[t + 1], terminals[t + 1], ratio[t]);
+        advantages[t] = carry.advantage;
+    }
+}

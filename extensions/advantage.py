@@ -9,6 +9,7 @@ from pufferlib.extensions import cpu_library, cuda_library
 from pufferlib.extensions.cpu_library import check_tensor
 
 ROWS_PER_BLOCK = 4  # warps of one CUDA block
+ABSENT_ROWS_PER_BLOCK = 128  # threads of one, where agents are absent
 
 
 def compute_puff_advantage(
@@ -21,11 +22,16 @@ def compute_puff_advantage(
     gae_lambda: float,
     vtrace_rho_clip: float,
     vtrace_c_clip: float,
+    present: torch.Tensor | None = None,
 ) -> torch.Tensor:
     """Generalised advantages with V-trace's clipped importance weights, written into `advantages`.
 
     Rewards and terminals belong to the step before their column: `rewards[:, t + 1]` is what the action at `t` earned.
     The last column is the bootstrap and gets advantage 0. No gradient flows through.
+
+    Where an agent is absent, as one that waits for its turn, its value there is not read: the value is what follows,
+    and what follows counts for its last own move, in which lambda counts own moves alone. Where it is absent at the
+    last column, its last own move has advantage 0 and stands for the bootstrap, unless an episode ended since.
 
     Args:
         values: value estimates. This and the next four are float32, contiguous, of one shape `(segments, columns)` with
@@ -38,6 +44,8 @@ def compute_puff_advantage(
         gae_lambda: weight of longer returns, 0 to 1.
         vtrace_rho_clip: upper limit of the ratio that weighs a step's own error.
         vtrace_c_clip: upper limit of the ratio that weighs what comes after it.
+        present: like the values: 1.0 where the agent acts on the observation, 0.0 where it is absent; None where every
+            agent is always there.
 
     Returns:
         `advantages`.
@@ -46,7 +54,7 @@ def compute_puff_advantage(
         APIUsageError: if a tensor differs from the above.
     """
     torch.ops.pufferlib.advantage(
-        values, rewards, terminals, ratio, advantages, gamma, gae_lambda, vtrace_rho_clip, vtrace_c_clip
+        values, rewards, terminals, ratio, advantages, gamma, gae_lambda, vtrace_rho_clip, vtrace_c_clip, present
     )
     return advantages
 
@@ -60,6 +68,7 @@ def reference_advantage(
     gae_lambda: float,
     vtrace_rho_clip: float,
     vtrace_c_clip: float,
+    present: torch.Tensor | None = None,
 ) -> torch.Tensor:
     """Computes the same column by column, in the inputs' own precision; tests compare with it in float64."""
     # LaTeX: \rho_t = \min(\bar\rho, w_t), \quad c_t = \min(\bar c, w_t)
@@ -67,69 +76,94 @@ def reference_advantage(
     rho, c = ratio.clamp(max=vtrace_rho_clip), ratio.clamp(max=vtrace_c_clip)
     # LaTeX: n_t = 1 - d_t ; n = goes_on, d = terminals
     goes_on = 1 - terminals
-    result = torch.zeros_like(values)
+    is_there = torch.ones_like(values, dtype=torch.bool) if present is None else present != 0
+    result, following, is_open = torch.zeros_like(values), values[:, -1], ~is_there[:, -1]
     for t in reversed(range(values.shape[1] - 1)):
-        # LaTeX: y_t = r_{t+1} + \gamma V_{t+1}\, n_{t+1} ; y = target, r = rewards, V = values
-        target = rewards[:, t + 1] + gamma * values[:, t + 1] * goes_on[:, t + 1]
-        # LaTeX: \delta_t = \rho_t\, (y_t - V_t)
+        # LaTeX: y_t = r_{t+1} + \gamma U_{t+1}\, n_{t+1} ; y = target, r = rewards, U = following
+        target = rewards[:, t + 1] + gamma * following * goes_on[:, t + 1]
+        # LaTeX: \delta_t = \rho_t\, (y_t - V_t) ; V = values
         delta = rho[:, t] * (target - values[:, t])
         # LaTeX: A_t = \delta_t + \gamma \lambda\, c_t\, n_{t+1}\, A_{t+1} ; A = result, \lambda = gae_lambda
-        result[:, t] = delta + gamma * gae_lambda * c[:, t] * goes_on[:, t + 1] * result[:, t + 1]
+        own = delta + gamma * gae_lambda * c[:, t] * goes_on[:, t + 1] * result[:, t + 1]
+        is_open = is_open & (goes_on[:, t + 1] != 0)
+        advantage = torch.where(is_there[:, t], own, gamma * goes_on[:, t + 1] * result[:, t + 1])
+        result[:, t] = advantage.masked_fill(is_open, 0.0)
+        following = torch.where(is_there[:, t], values[:, t], target)
+        is_open = is_open & ~is_there[:, t]
     return result
 
 
-def _check(**tensors: torch.Tensor) -> None:
+def _check(**tensors: torch.Tensor | None) -> None:
     values = tensors["values"]
     if values.ndim != 2 or values.shape[1] < 1:
         raise APIUsageError(
             f"values must have shape (segments, columns) with at least 1 column, got {tuple(values.shape)}"
         )
     for name, tensor in tensors.items():
-        check_tensor(name, tensor, values.shape, values.device)
+        if tensor is not None:
+            check_tensor(name, tensor, values.shape, values.device)
 
 
-def _advantage(values, rewards, terminals, ratio, advantages, gamma, gae_lambda, rho_clip, c_clip) -> None:
-    _check(values=values, rewards=rewards, terminals=terminals, ratio=ratio, advantages=advantages)
-    advantages.copy_(reference_advantage(values, rewards, terminals, ratio, gamma, gae_lambda, rho_clip, c_clip))
+def _advantage(
+    values, rewards, terminals, ratio, advantages, gamma, gae_lambda, rho_clip, c_clip, present=None
+) -> None:
+    _check(values=values, rewards=rewards, terminals=terminals, ratio=ratio, present=present, advantages=advantages)
+    advantages.copy_(
+        reference_advantage(values, rewards, terminals, ratio, gamma, gae_lambda, rho_clip, c_clip, present)
+    )
 
 
-def _advantage_fake(values, rewards, terminals, ratio, advantages, gamma, gae_lambda, rho_clip, c_clip) -> None:
-    _check(values=values, rewards=rewards, terminals=terminals, ratio=ratio, advantages=advantages)
+def _advantage_fake(
+    values, rewards, terminals, ratio, advantages, gamma, gae_lambda, rho_clip, c_clip, present=None
+) -> None:
+    _check(values=values, rewards=rewards, terminals=terminals, ratio=ratio, present=present, advantages=advantages)
 
 
-def _advantage_cpu(values, rewards, terminals, ratio, advantages, gamma, gae_lambda, rho_clip, c_clip) -> None:
-    _check(values=values, rewards=rewards, terminals=terminals, ratio=ratio, advantages=advantages)
+def _advantage_cpu(
+    values, rewards, terminals, ratio, advantages, gamma, gae_lambda, rho_clip, c_clip, present=None
+) -> None:
+    _check(values=values, rewards=rewards, terminals=terminals, ratio=ratio, present=present, advantages=advantages)
     cpu_library.library().puffer_advantage(
-        *(tensor.data_ptr() for tensor in (values, rewards, terminals, ratio, advantages)),
+        *(tensor.data_ptr() for tensor in (values, rewards, terminals, ratio)),
+        None if present is None else present.data_ptr(),
+        advantages.data_ptr(),
         *values.shape,
         *(gamma, gae_lambda, rho_clip, c_clip),
         cpu_library.parallel_for(),
     )
 
 
-def _advantage_cuda(values, rewards, terminals, ratio, advantages, gamma, gae_lambda, rho_clip, c_clip) -> None:
-    _check(values=values, rewards=rewards, terminals=terminals, ratio=ratio, advantages=advantages)
+def _advantage_cuda(
+    values, rewards, terminals, ratio, advantages, gamma, gae_lambda, rho_clip, c_clip, present=None
+) -> None:
+    _check(values=values, rewards=rewards, terminals=terminals, ratio=ratio, present=present, advantages=advantages)
     if not cuda_library.can_run("advantage", values.device):
-        return _advantage(values, rewards, terminals, ratio, advantages, gamma, gae_lambda, rho_clip, c_clip)
-    segments, columns = values.shape
-    cuda_library.launch(
-        "advantage",
-        "puffer_advantage",
-        grid=-(-segments // ROWS_PER_BLOCK),
-        block=(32, ROWS_PER_BLOCK),
-        arguments=(
-            *(values, rewards, terminals, ratio, advantages),
-            *(segments, columns),
-            (gamma, gae_lambda, rho_clip, c_clip),
-        ),
-    )
+        return _advantage(values, rewards, terminals, ratio, advantages, gamma, gae_lambda, rho_clip, c_clip, present)
+    settings = (gamma, gae_lambda, rho_clip, c_clip)
+    arrays = (values, rewards, terminals, ratio)
+    if present is None:
+        cuda_library.launch(
+            "advantage",
+            "puffer_advantage",
+            grid=-(-len(values) // ROWS_PER_BLOCK),
+            block=(32, ROWS_PER_BLOCK),
+            arguments=(*arrays, advantages, *values.shape, settings),
+        )
+    else:
+        cuda_library.launch(
+            "advantage",
+            "puffer_advantage_of_absent",
+            grid=-(-len(values) // ABSENT_ROWS_PER_BLOCK),
+            block=(ABSENT_ROWS_PER_BLOCK, 1),
+            arguments=(*arrays, present, advantages, *values.shape, settings),
+        )
 
 
 # Defined this way and not by torch.library.custom_op, whose wrappers cost three times the rest of a call.
 _library = torch.library.Library("pufferlib", "FRAGMENT")
 _library.define(
     "advantage(Tensor values, Tensor rewards, Tensor terminals, Tensor ratio, Tensor(a!) advantages, "
-    "float gamma, float gae_lambda, float rho_clip, float c_clip) -> ()",
+    "float gamma, float gae_lambda, float rho_clip, float c_clip, Tensor? present=None) -> ()",
     tags=torch.Tag.pt2_compliant_tag,
 )
 _library.impl("advantage", _advantage, "CompositeExplicitAutograd")

@@ -8,6 +8,14 @@
 //
 // Generalised advantage estimation (Schulman et al. 2015, arXiv:1506.02438) with the clipped importance weights of
 // V-trace (Espeholt et al. 2018, arXiv:1802.01561); all ratios 1 give plain GAE.
+//
+// Where an agent is absent at step t, as one that waits for its turn, no value is asked of what it did not act on: the
+// value is what follows, and the advantage passes through, so that lambda counts the agent's own moves:
+//
+//     value_t = reward_{t+1} + gamma * n_t * value_{t+1}        A_t = gamma * n_t * A_{t+1}
+//
+// Absent at the last column, nothing is known of what follows its last own move: that one has advantage 0, and its own
+// value is where the recurrence begins. An end after that move makes what follows known.
 #pragma once
 
 #include "kernel.h"
@@ -36,4 +44,33 @@ KERNEL_FN AdvantageStep advantage_step(AdvantageSettings settings, float value, 
     // LaTeX:   ; \bar c = settings.c_clip, \lambda = settings.gae_lambda
     step.decay = advantage_clip(ratio, settings.c_clip) * (settings.gae_lambda * discount);
     return step;
+}
+
+// The state of the recurrence in a row with absent agents, from its last column to the first.
+typedef struct {
+    float advantage, value;
+    int is_open;  // nothing is known of what follows
+} AdvantageCarry;
+
+KERNEL_FN AdvantageCarry advantage_last(float value, float present) {
+    AdvantageCarry carry = {0.0f, value, present == 0.0f};
+    return carry;
+}
+
+// Step t from what follows; `present` is 1 where the agent acts there, else 0.
+KERNEL_FN AdvantageCarry advantage_carry(AdvantageSettings settings, AdvantageCarry next, float present, float value,
+                                         float next_reward, float next_terminal, float ratio) {
+    AdvantageCarry carry = next;
+    carry.is_open = next.is_open && next_terminal == 0.0f;
+    if (present == 0.0f) {
+        float discount = settings.gamma * (1.0f - next_terminal);
+        carry.value = next_reward + discount * next.value;
+        carry.advantage = carry.is_open ? 0.0f : discount * next.advantage;
+    } else {
+        AdvantageStep step = advantage_step(settings, value, next.value, next_reward, next_terminal, ratio);
+        carry.value = value;
+        carry.advantage = carry.is_open ? 0.0f : step.delta + step.decay * next.advantage;
+        carry.is_open = 0;
+    }
+    return carry;
 }

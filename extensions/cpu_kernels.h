@@ -15,10 +15,11 @@ const char* puffer_declarations(void);
 
 // ------------------------------------------------------------------------------------------------------- advantages
 
-// All arrays are contiguous [segments, columns] with columns >= 1; `advantages` overlaps none of the others.
+// All arrays are contiguous [segments, columns] with columns >= 1; `advantages` overlaps none of the others. `present`
+// is 1 where the agent acts and 0 where it is absent; NULL where every agent is always there.
 void puffer_advantage(const float* values, const float* rewards, const float* terminals, const float* ratio,
-                      float* advantages, int64_t segments, int64_t columns, float gamma, float gae_lambda,
-                      float rho_clip, float c_clip, KernelParallelFor* parallel_for);
+                      const float* present, float* advantages, int64_t segments, int64_t columns, float gamma,
+                      float gae_lambda, float rho_clip, float c_clip, KernelParallelFor* parallel_for);
 
 // ------------------------------------------------------------------------------------------------------------ MinGRU
 
@@ -158,7 +159,8 @@ struct Act {
     int64_t rows, block;        // rows in a block
     float* const* states;       // of the layers in their order: [rows, width] each, overwritten
     const float* noise;  // [rows, num_parts]: of choices uniform in [0, 1), of numbers normal; NULL without a decision
-    void* actions;       // [rows, num_parts] int32 or float; rows of results lie some elements apart
+    const uint8_t* masks;  // [rows, decision_numbers], 0 for choices that are not allowed; NULL allows all
+    void* actions;         // [rows, num_parts] int32 or float; rows of results lie some elements apart
     int64_t action_stride;
     float* logprobs;  // [rows]
     int64_t logprob_stride;
@@ -181,6 +183,7 @@ struct Learn {
     int64_t count, steps;
     int64_t block, chunks;        // segments in a block; groups of segments with gradients of their own
     const void* actions;          // [count, steps, num_parts] int32 or float
+    const uint8_t* masks;         // [count, steps, decision_numbers], as for Act; or NULL
     const uint8_t* reset;         // [count, steps]
     const float* const* initial;  // states of the layers in their order: [count, width] each
     const float *old_logprobs, *old_values, *advantages, *returns;  // [count, steps]

@@ -135,7 +135,8 @@ KERNEL_FN void decide_row(const Act& call, int64_t row, NetworkOutput output) {
     call.values[row * call.value_stride] = *output.value;
     if (call.noise == nullptr) return;
     const float* noise = call.noise + row * network.num_parts;
-    int64_t place = row * call.action_stride;
+    int64_t place = row * call.action_stride, choices = network.decision_numbers;
+    if (call.masks != nullptr) ppo_forbid(call.masks + row * choices, choices, output.decision);
     float logprob = network.log_std == nullptr
                         ? choose(network, noise, output.decision, (int32_t*)call.actions + place)
                         : sample_numbers(network, noise, output.decision, (float*)call.actions + place);
@@ -203,6 +204,8 @@ KERNEL_FN void differentiate_loss(const Learn& call, int64_t row, NetworkOutput 
     const int32_t* choices = (const int32_t*)call.actions + row * network.num_parts;
     const float* numbers = (const float*)call.actions + row * network.num_parts;
     PpoNormal normal = network_normal(network);
+    int64_t size = network.decision_numbers;
+    if (call.masks != nullptr) ppo_forbid(call.masks + row * size, size, output.decision);
     PpoDecision decision = are_choices
                                ? ppo_evaluate_choices(network.part_sizes, network.num_parts, choices, output.decision)
                                : ppo_evaluate_normal(normal, numbers, output.decision);

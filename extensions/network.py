@@ -80,6 +80,7 @@ class NetworkBatch:
         advantages: normalised and weighted, ready for the loss.
         returns: what values should be.
         weights: with mean 1 and 0 for steps that must not count; None counts all alike.
+        masks: `(count, T, choices)` bool, False for choices that were not allowed; None where all were.
     """
 
     segments: Tensor
@@ -91,6 +92,7 @@ class NetworkBatch:
     advantages: Tensor
     returns: Tensor
     weights: Tensor | None
+    masks: Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -315,6 +317,7 @@ class Network:
         logprobs: Tensor,
         values: Tensor,
         stored: Tensor | None = None,
+        masks: Tensor | None = None,
     ) -> None:
         """One step for every row, with the parameters of the last `refresh`.
 
@@ -328,6 +331,8 @@ class Network:
             logprobs: `(rows,)` float32, to be written: of the actions.
             values: `(rows,)` float32, to be written.
             stored: contiguous, of the observations' shape and dtype, to be written: a copy of them; None leaves none.
+            masks: `(rows, choices)` bool, contiguous, a column for each choice of each part. False is never drawn; each
+                part has a True. None where all are allowed.
 
         Raises:
             APIUsageError: if a tensor differs from the above.
@@ -337,7 +342,8 @@ class Network:
         self._check_results(observations.shape[0], actions=actions, logprobs=logprobs, values=values)
         if stored is not None:
             check_tensor("stored", stored, observations.shape, observations.device, observations.dtype)
-        if self._act(observations, states, noise, actions, logprobs, values, stored):
+        self._check_masks(masks, observations.shape[0])
+        if self._act(observations, states, noise, actions, logprobs, values, stored, masks):
             raise DivergedError("the policy's logits contain NaN; lower the learning rate or check the observations")
 
     def value(self, observations: Tensor, states: Sequence[Tensor], values: Tensor) -> None:
@@ -352,9 +358,9 @@ class Network:
             APIUsageError: if a tensor differs from the above.
         """
         self._check_results(observations.shape[0], values=values)
-        self._act(observations, states, None, None, None, values, None)
+        self._act(observations, states, None, None, None, values, None, None)
 
-    def _act(self, observations, states, noise, actions, logprobs, values, stored) -> bool:
+    def _act(self, observations, states, noise, actions, logprobs, values, stored, masks) -> bool:
         # Returns whether a logit or a number was NaN.
         rows = observations.shape[0]
         self._check_states(states, rows)
@@ -371,6 +377,7 @@ class Network:
             block=BLOCK_ROWS,
             states=ctypes.addressof(state_pointers),
             noise=_address(noise),
+            masks=_address(masks),
             actions=_address(actions),
             action_stride=_row_stride(actions),
             logprobs=_address(logprobs),
@@ -429,6 +436,7 @@ class Network:
             block=block,
             chunks=chunks,
             actions=minibatch.actions.data_ptr(),
+            masks=_address(minibatch.masks),
             reset=minibatch.resets.data_ptr(),
             initial=ctypes.addressof(states),
             old_logprobs=minibatch.old_logprobs.data_ptr(),
@@ -533,6 +541,13 @@ class Network:
             tensor = getattr(minibatch, name)
             if tensor is not None:
                 self._check_input(name, tensor, count * steps)
+        self._check_masks(minibatch.masks, count * steps)
+
+    def _check_masks(self, masks: Tensor | None, rows: int) -> None:
+        if masks is not None and self.layers.log_std is not None:
+            raise APIUsageError("masks are for choices, got some for a policy that gives numbers; leave them out")
+        if masks is not None:
+            self._check_input("masks", masks, rows * sum(self.layers.parts), torch.bool)
 
 
 def _find_gradients(

@@ -18,6 +18,9 @@
 // most BREAKOUT_POLICY_AGENTS of them: a number that may be defined before the include. After each call policy.logits
 // and policy.values tell what the decision was made from, and one struct serves one thread.
 //
+// A policy of an environment with action masks takes them as policy.masks, [agents][CONNECT4_POLICY_CHOICES] bytes of
+// yours, 0 for what an agent may not do now: set the pointer once, after _begin, and fill the bytes before each _act.
+//
 // Compile with -O3 -march=native: a product then uses whole vector registers. A row costs the least in company: agents
 // that act together are computed in blocks of PUFFERNET_BLOCK, through all layers while they are in the cache.
 #pragma once
@@ -522,6 +525,16 @@ PUFFERNET_FN int puffernet_likeliest(const float* logits, int count) {
     return best;
 }
 
+// Makes the logits of what a mask does not allow, by zeros, those of no probability.
+PUFFERNET_FN void puffernet_forbid(float* logits, const uint8_t* mask, int count) {
+    for (int i = 0; i < count; i++) logits[i] = mask[i] ? logits[i] : -__builtin_inff();
+}
+
+// e^(logit - most), and 0 of what is forbidden.
+PUFFERNET_FN float puffernet_share(float logit, float most) {
+    return logit == -__builtin_inff() ? 0.0f : puffernet_exp(logit - most);
+}
+
 // Draws one of `count` choices with the probabilities softmax(logits); takes the likeliest where `random` is NULL.
 //
 // Inverse transform: the number of cumulative probabilities that lie at or below one uniform number. They are not
@@ -530,10 +543,10 @@ PUFFERNET_FN int puffernet_choose(PuffernetRandom* random, const float* logits, 
     int best = puffernet_likeliest(logits, count), choice = 0;
     if (random == NULL) return best;
     float total = 0.0f, cumulative = 0.0f;
-    for (int i = 0; i < count; i++) total += puffernet_exp(logits[i] - logits[best]);
+    for (int i = 0; i < count; i++) total += puffernet_share(logits[i], logits[best]);
     float drawn = puffernet_uniform(random) * total;
     for (int i = 0; i < count; i++) {
-        cumulative += puffernet_exp(logits[i] - logits[best]);
+        cumulative += puffernet_share(logits[i], logits[best]);
         choice += cumulative <= drawn;
     }
     return choice < count ? choice : count - 1;

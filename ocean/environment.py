@@ -31,12 +31,14 @@ class OceanEnv(PufferEnv):
         arguments: those of the C side, by name.
         counts_episodes_by_agent: how evaluations count. False: an episode is one of the environment, with all agents,
             as in a match. True: one of an agent, where many that are alike begin and end apart.
+        has_turns: whether the C side writes `masks`: which agents act on their observations and which wait.
         has_truncations: whether a limit may cut an episode. A class whose environments set no truncation says False,
             which saves training the work of looking for them.
     """
 
     binding: ClassVar[ModuleType]
     has_truncations: ClassVar[bool] = True
+    has_turns: ClassVar[bool] = False
     agents_per_env: int = 1
     counts_episodes_by_agent: ClassVar[bool] = False
 
@@ -87,16 +89,12 @@ class OceanEnv(PufferEnv):
 
         A subclass overrides this to make its environments one by one, see ocean/template/README.md.
         """
-        return self.binding.vec_init(
-            self.observations,
-            self.actions,
-            self.rewards,
-            self.terminals,
-            self.truncations,
-            self.num_envs,
-            seed,
-            **arguments,
-        )
+        return self.binding.vec_init(*self.arrays_for_c(), self.num_envs, seed, **arguments)
+
+    def arrays_for_c(self) -> list[np.ndarray]:
+        """The arrays that `env_init` and `vec_init` of the binding take."""
+        arrays = [self.observations, self.actions, self.rewards, self.terminals, self.truncations]
+        return arrays + [self.action_masks] * self.has_action_masks + [self.masks] * self.has_turns
 
     @override
     def reset(self, seed: int | None = None) -> tuple[np.ndarray, list[dict]]:

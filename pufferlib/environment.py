@@ -24,9 +24,9 @@ from pufferlib.spaces import Layout
 class EpisodeTracker:
     """Follows every agent's running episode, from batches of agents in any order.
 
-    A step counts for the agents that acted on the observation before it. So the reward of the step after which an agent
-    is absent is its last one. Later rewards add neither to its return nor to its length, and a later end ends the
-    episode that it had started.
+    A step counts for the agents that acted on the observation before it. Later rewards of an agent that is absent, as
+    one that waits for its turn, belong to its last own step: they add to its return and not to its length, until an
+    end, which ends the episode that it had started. After that nothing counts until it is back.
 
     Attributes:
         returns: `(num_agents,)` float64, sums of the rewards of the running episodes; an episode may have more steps
@@ -87,8 +87,8 @@ class EpisodeTracker:
             returns += rewards
             lengths += 1
         else:
-            np.add(returns, rewards, out=returns, where=has_acted)
             lengths += has_acted
+            np.add(returns, rewards, out=returns, where=lengths > 0)  # of an agent that waits for its turn, too
             ended = ended & (lengths > 0)  # nothing ends where nothing has begun
         if np.count_nonzero(ended):
             (which,) = ended.nonzero()
@@ -138,10 +138,17 @@ class Buffers:
     terminals: np.ndarray  # (rows,) bool
     truncations: np.ndarray  # (rows,) bool
     masks: np.ndarray  # (rows,) bool, False for an agent that is absent: no action belongs to its observation
+    action_masks: np.ndarray | None = None  # (rows, choices) bool, False where not allowed; None where all always is
 
     @classmethod
-    def empty(cls, observation_space: gymnasium.Space, action_space: gymnasium.Space, rows: int) -> Buffers:
-        """Allocates zeroed arrays (masks are all True) for `rows` agents with these single-agent spaces."""
+    def empty(
+        cls,
+        observation_space: gymnasium.Space,
+        action_space: gymnasium.Space,
+        rows: int,
+        has_action_masks: bool = False,
+    ) -> Buffers:
+        """Allocates zeroed arrays (all masks are True) for `rows` agents with these single-agent spaces."""
         agents = f"{rows:,} agent{'s' * (rows != 1)}"
         needed = rows * cls.row_bytes(observation_space, action_space)
         require_memory(needed, f"a step of {agents}", "have fewer environments, or smaller observations")
@@ -152,6 +159,7 @@ class Buffers:
             terminals=np.zeros(rows, bool),
             truncations=np.zeros(rows, bool),
             masks=np.ones(rows, bool),
+            action_masks=np.ones((rows, spaces.num_choices(action_space)), bool) if has_action_masks else None,
         )
 
     @staticmethod
@@ -163,7 +171,17 @@ class Buffers:
 
     def rows(self, begin: int, end: int) -> Buffers:
         """Views of the rows [begin, end)."""
-        return Buffers(*(getattr(self, name)[begin:end] for name in self.__dataclass_fields__))
+        return Buffers(**{name: getattr(self, name)[begin:end] for name in self.names})
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the arrays that there are."""
+        return tuple(name for name in self.__dataclass_fields__ if getattr(self, name) is not None)
+
+    @property
+    def result_names(self) -> tuple[str, ...]:
+        """The names of the arrays that a step writes."""
+        return tuple(name for name in self.names if name != "actions")
 
 
 @dataclass(frozen=True)
@@ -227,12 +245,18 @@ class PufferEnv:
         num_agents: rows in every array.
         observation_space: the joint space of all agents.
         action_space: the joint space of all agents.
+        has_action_masks: whether `action_masks` is filled, which a subclass says before it calls `super().__init__`.
+        action_masks: `(num_agents, choices)` bool, a column for each choice of each discrete part of an action, the
+            parts in their order. False is what the agent may not do after the observation beside it. None where
+            everything is always allowed.
         made_from: how it was made, where that was by its name.
         keys: how a person plays it; None where that is not known.
     """
 
     made_from: Origin | None = None
     keys: Keys | None = None
+    has_action_masks: bool = False
+    action_masks: np.ndarray | None = None
     single_observation_space: gymnasium.Space
     single_action_space: gymnasium.Space
     num_agents: int
@@ -251,15 +275,17 @@ class PufferEnv:
                 raise APIUsageError(f"{type(self).__name__} must set {name} before it calls super().__init__(buf)")
         if self.num_agents < 1:
             raise APIUsageError(f"{type(self).__name__}.num_agents must be at least 1, got {self.num_agents}")
-        expected = Buffers.empty(self.single_observation_space, self.single_action_space, self.num_agents)
+        expected = Buffers.empty(
+            self.single_observation_space, self.single_action_space, self.num_agents, self.has_action_masks
+        )
         buf = expected if buf is None else buf
-        for name in Buffers.__dataclass_fields__:
+        for name in expected.names:
             array, wanted = getattr(buf, name), getattr(expected, name)
-            if array.shape != wanted.shape or array.dtype != wanted.dtype:
+            if array is None or array.shape != wanted.shape or array.dtype != wanted.dtype:
+                found = "None" if array is None else f"{array.dtype} of shape {array.shape}"
                 raise APIUsageError(
-                    f"buf.{name} must be {wanted.dtype} of shape {wanted.shape}, "
-                    f"got {array.dtype} of shape {array.shape}; all environments of a vector must have the same spaces "
-                    "and number of agents"
+                    f"buf.{name} must be {wanted.dtype} of shape {wanted.shape}, got {found}; all environments of a "
+                    "vector must have the same spaces and number of agents"
                 )
             setattr(self, name, array)
         self.observation_space = spaces.joint_space(self.single_observation_space, self.num_agents)

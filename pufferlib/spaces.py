@@ -285,6 +285,20 @@ def action_parts(space: gymnasium.Space) -> tuple[ActionPart, ...]:
     return tuple(parts)
 
 
+def num_choices(space: gymnasium.Space) -> int:
+    """The choices of all discrete parts of an action: the columns of action masks.
+
+    Raises:
+        APIUsageError: if there are none, as in a Box.
+    """
+    choices = sum(part.choices or 0 for part in action_parts(space))
+    if not choices:
+        raise APIUsageError(
+            f"action masks need actions with choices, got {space}; leave the masks out, or make the action Discrete"
+        )
+    return choices
+
+
 def _sizes(space: gymnasium.Space) -> list[tuple[int, int | None]]:
     if isinstance(space, Discrete):
         return [(1, int(space.n))]

@@ -69,6 +69,8 @@ class PufferWrapper(PufferEnv):
         self.num_agents = env.num_agents
         self.single_action_space = env.single_action_space
         self.single_observation_space = env.single_observation_space
+        self.has_action_masks = getattr(env, "has_action_masks", False)
+        self.action_masks = getattr(env, "action_masks", None)
         self._shows_the_same = observation_space is None
         if observation_space is not None:
             self.single_observation_space = observation_space

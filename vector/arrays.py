@@ -31,18 +31,19 @@ def buffer_bytes(env: HasSpaces, rows: int) -> int:
 
 
 def buffers_in(memory: mmap.mmap, env: HasSpaces, rows: int) -> Buffers:
-    """Lays the arrays of `rows` agents out in page-aligned memory, which they keep alive."""
+    """Lays the arrays of `rows` agents out in page-aligned memory, which they keep alive: zeros, and masks of True."""
     arrays = {name: np.ndarray(shape, dtype, memory, offset) for name, shape, dtype, offset in _layout(env, rows)[0]}
-    return Buffers(**arrays)
+    buffers = Buffers(**arrays)
+    for name in {"masks", "action_masks"}.intersection(buffers.names):
+        getattr(buffers, name)[:] = True
+    return buffers
 
 
 def private_buffers(env: HasSpaces, rows: int) -> Buffers:
-    """Zeroed arrays (masks are all True) of this process alone: a forked child has a copy."""
+    """Zeroed arrays (all masks are True) of this process alone: a forked child has a copy."""
     memory = mmap.mmap(-1, buffer_bytes(env, rows), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     _ask_for_huge_pages(memory)
-    buffers = buffers_in(memory, env, rows)
-    buffers.masks[:] = True
-    return buffers
+    return buffers_in(memory, env, rows)
 
 
 def _ask_for_huge_pages(memory: mmap.mmap) -> None:
@@ -55,8 +56,9 @@ def _ask_for_huge_pages(memory: mmap.mmap) -> None:
 def _layout(env: HasSpaces, rows: int) -> tuple[list[tuple[str, tuple[int, ...], np.dtype, int]], int]:
     # The name, shape, dtype and offset of each array of `Buffers`, and the bytes in all.
     layout, offset = [], 0
-    no_rows = Buffers.empty(env.single_observation_space, env.single_action_space, 0)
-    for name in Buffers.__dataclass_fields__:
+    has_action_masks = getattr(env, "has_action_masks", False)  # not of an environment of another base class
+    no_rows = Buffers.empty(env.single_observation_space, env.single_action_space, 0, has_action_masks)
+    for name in no_rows.names:
         array = getattr(no_rows, name)
         shape = (rows, *array.shape[1:])
         layout.append((name, shape, array.dtype, offset))
@@ -104,15 +106,12 @@ def _attach(size: int, duplicate) -> SharedMemory:
     return SharedMemory(size, duplicate.detach())
 
 
-RESULT_ARRAYS = ("observations", "rewards", "terminals", "truncations", "masks")  # what a step writes
-
-
 class VectorSnapshot(NamedTuple):
     """The checked parts of a snapshot."""
 
     envs: list[bytes]
     order: list[tuple[int, ...]]  # the environments of every batch
-    arrays: dict[str, np.ndarray]  # of RESULT_ARRAYS, shaped as the vector's
+    arrays: dict[str, np.ndarray]  # what a step writes, shaped as the vector's
 
 
 def checked_snapshot(snapshot: dict[str, Any], num_envs: int, batch_size: int, buffers: Buffers) -> VectorSnapshot:
@@ -129,7 +128,7 @@ def checked_snapshot(snapshot: dict[str, Any], num_envs: int, batch_size: int, b
         and isinstance(snapshot["order"], list)
         and all(isinstance(batch, list) and all(type(env) is int for env in batch) for batch in snapshot["order"])
         and isinstance(snapshot["arrays"], dict)
-        and all(isinstance(snapshot["arrays"].get(name), bytes) for name in RESULT_ARRAYS)
+        and all(isinstance(snapshot["arrays"].get(name), bytes) for name in buffers.result_names)
     )
     if not is_sound:
         raise APIUsageError(
@@ -146,7 +145,7 @@ def checked_snapshot(snapshot: dict[str, Any], num_envs: int, batch_size: int, b
         raise APIUsageError(
             f"the snapshot's batches {order} must have each of {num_envs} environments once; take another snapshot"
         )
-    arrays = {name: _array(name, snapshot["arrays"][name], getattr(buffers, name)) for name in RESULT_ARRAYS}
+    arrays = {name: _array(name, snapshot["arrays"][name], getattr(buffers, name)) for name in buffers.result_names}
     return VectorSnapshot(envs, order, arrays)
 
 

@@ -19,7 +19,7 @@ from pufferlib import spaces
 from pufferlib.environment import Buffers, Origin, PufferEnv, StepResult, fitting_actions
 from pufferlib.errors import APIUsageError
 from pufferlib.spaces import Layout
-from pufferlib.vector.arrays import RESULT_ARRAYS, checked_snapshot
+from pufferlib.vector.arrays import checked_snapshot
 from pufferlib.vector.batch import Batch
 from pufferlib.vector.recipe import AUTO, EnvSource, Options
 
@@ -96,6 +96,8 @@ class Vector(abc.ABC):
             little where limits cut episodes; may be set, and takes effect at the next reset.
         options: of the caller of `make`.
         made_from: how it was made, where that was by the environment's name.
+        action_masks: `(agents_per_batch, choices)` bool, what the agents of the batch that `recv` returned last may do,
+            a view like the others; None where everything is always allowed. See `PufferEnv.action_masks`.
     """
 
     driver_env: PufferEnv
@@ -104,6 +106,7 @@ class Vector(abc.ABC):
     tells_final_observations: bool = False
     options: Options = Options()
     made_from: Origin | None = None
+    action_masks: np.ndarray | None = None
     _buffers: Buffers  # of all environments, set by the backend
 
     def __init__(self, source: EnvSource, driver: PufferEnv, num_workers: int, batch_size: int):
@@ -179,6 +182,16 @@ class Vector(abc.ABC):
     def action_space(self) -> gymnasium.Space:
         """The joint space of the agents of one batch."""
         return spaces.joint_space(self.single_action_space, self.agents_per_batch)
+
+    @property
+    def has_action_masks(self) -> bool:
+        """Whether `action_masks` are told."""
+        return self._buffers.action_masks is not None
+
+    @property
+    def result_names(self) -> tuple[str, ...]:
+        """The names of the arrays in a snapshot."""
+        return self._buffers.result_names
 
     @property
     def is_open(self) -> bool:
@@ -280,6 +293,7 @@ class Vector(abc.ABC):
             self._num_running -= 1
             self._received.append(batch)
         arrays = batch.buffers
+        self.action_masks = arrays.action_masks
         return (
             arrays.observations,
             arrays.rewards,
@@ -338,7 +352,7 @@ class Vector(abc.ABC):
             if any(env is None for env in envs):
                 return None
             order = [list(batch.envs) for batch in self._received]
-            arrays = {name: getattr(self._buffers, name).tobytes() for name in RESULT_ARRAYS}
+            arrays = {name: getattr(self._buffers, name).tobytes() for name in self._buffers.result_names}
         return {"envs": envs, "order": order, "arrays": arrays}
 
     def restore(self, snapshot: dict[str, Any]) -> None:
@@ -365,6 +379,7 @@ class Vector(abc.ABC):
                     f"the snapshot's batches {parts.order} cannot be formed here; make the vector with its arguments"
                 )
             self._received = deque(batches)
+            self.action_masks = batches[-1].buffers.action_masks
             self._idle_state = None
 
     def again(self, num_envs: int, seed: int) -> Vector:

@@ -120,7 +120,7 @@ class MixedBatches:
         envs, slot = self._envs_of(workers), self._free.popleft()
         agents = self._agents_per_env
         agent_ids = np.concatenate([np.arange(env * agents, (env + 1) * agents) for env in envs])
-        for name in Buffers.__dataclass_fields__:
+        for name in slot.names:
             np.take(getattr(self._all, name), agent_ids, axis=0, out=getattr(slot, name), mode="clip")
         return Batch(envs, slot, agent_ids)
 
@@ -130,5 +130,5 @@ class MixedBatches:
 
 
 def _empty_like(buffers: Buffers, rows: int) -> Buffers:
-    arrays = (getattr(buffers, name) for name in Buffers.__dataclass_fields__)
-    return Buffers(*(np.zeros((rows, *array.shape[1:]), array.dtype) for array in arrays))
+    arrays = {name: getattr(buffers, name) for name in buffers.names}
+    return Buffers(**{name: np.zeros((rows, *array.shape[1:]), array.dtype) for name, array in arrays.items()})

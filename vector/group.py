@@ -53,7 +53,7 @@ class Group:
                 flags[:] = 0
             observations, env_infos = env.reset(seed=seed)
             _store(env, rows, "observations", observations)
-            _store(env, rows, "masks", getattr(env, "masks", rows.masks))
+            _store_masks(env, rows)
             infos += _checked_infos(env, env_infos, first)
         return infos
 
@@ -64,7 +64,7 @@ class Group:
             *results, env_infos = env.step(rows.actions)
             for name, result in zip(_STEP_ARRAYS, results, strict=True):
                 _store(env, rows, name, result)
-            _store(env, rows, "masks", getattr(env, "masks", rows.masks))
+            _store_masks(env, rows)
             infos += _checked_infos(env, env_infos, first)
         return infos
 
@@ -105,12 +105,13 @@ class EnvInfo:
         self.single_observation_space: gymnasium.Space = env.single_observation_space
         self.single_action_space: gymnasium.Space = env.single_action_space
         self.num_agents: int = env.num_agents
+        self.has_action_masks: bool = getattr(env, "has_action_masks", False)
         self.emulated: Layout | None = getattr(env, "emulated", None)
 
     def check(self, env: PufferEnv, index: int) -> None:
         """Raises an APIUsageError if another environment differs."""
         for name, expected in vars(self).items():
-            found = getattr(env, name, None)
+            found = getattr(env, name, False if name == "has_action_masks" else None)
             if found == expected:
                 continue
             if name == "emulated":  # too long to show
@@ -127,13 +128,19 @@ class EnvInfo:
 def _check_rows(env: PufferEnv, rows: Buffers) -> None:
     if isinstance(env, PufferWrapper):  # what it returns is copied
         return
-    for name in Buffers.__dataclass_fields__:
+    for name in rows.names:
         array = getattr(env, name)
         if array.ctypes.data != getattr(rows, name).ctypes.data:
             raise APIUsageError(
                 f"{type(env).__name__}.{name} must be the array it was given; pass buf on to PufferEnv.__init__, "
                 "and make a wrapper a subclass of pufferlib.wrappers.PufferWrapper"
             )
+
+
+def _store_masks(env: PufferEnv, rows: Buffers) -> None:
+    _store(env, rows, "masks", getattr(env, "masks", rows.masks))
+    if rows.action_masks is not None:
+        _store(env, rows, "action_masks", env.action_masks)
 
 
 def _store(env: PufferEnv, rows: Buffers, name: str, result: np.ndarray) -> None:

@@ -21,6 +21,7 @@ class BatchResult(NamedTuple):
     terminals: np.ndarray
     truncations: np.ndarray
     masks: np.ndarray
+    action_masks: np.ndarray | None
     infos: list[dict]
 
 
@@ -46,13 +47,13 @@ class OrderedVector:
         self._agents = np.arange(vecenv.num_agents)
         self._slices: dict[int, tuple[np.ndarray, slice | None]] = {}  # agent_ids seen, by their id(), as slices
         self._order: np.ndarray | None = None  # of the agents in the last batch, where that was another one
-        self._sorted: list[np.ndarray] = []  # what it brought, in the order of the agents
+        self._sorted: list[np.ndarray | None] = []  # what it brought, in the order of the agents
 
     def receive(self) -> BatchResult:
         """Waits for a batch; its arrays are valid until the next call of the vector."""
         observations, rewards, terminals, truncations, infos, agent_ids, masks = self.vecenv.recv()
         rows = self._as_slice(agent_ids)
-        arrays = [observations, rewards, terminals, truncations, masks]
+        arrays = [observations, rewards, terminals, truncations, masks, self.vecenv.action_masks]
         self._order = agent_ids if rows is None else None
         if rows is None:
             rows, arrays = slice(0, len(self._agents)), self._sort(arrays)
@@ -89,11 +90,12 @@ class OrderedVector:
             self._order = agent_ids if as_slice(agent_ids) is None else None
             self.held.append(slice(int(agent_ids.min()), int(agent_ids.max()) + 1))
 
-    def _sort(self, arrays: list[np.ndarray]) -> list[np.ndarray]:
+    def _sort(self, arrays: list[np.ndarray | None]) -> list[np.ndarray | None]:
         if not self._sorted:
-            self._sorted = [np.empty_like(array) for array in arrays]
+            self._sorted = [None if array is None else np.empty_like(array) for array in arrays]
         for ordered, array in zip(self._sorted, arrays, strict=True):
-            ordered[self._order] = array
+            if ordered is not None:
+                ordered[self._order] = array
         return self._sorted
 
     def _as_slice(self, agent_ids: np.ndarray) -> slice | None:

@@ -193,7 +193,6 @@ class Multiprocessing(RemoteVector):
         shared = SharedMemory(arrays_bytes + bells_bytes(num_workers))
         self._bells = ParentBells(shared.memory, arrays_bytes, num_workers)
         self._buffers = buffers_in(shared.memory, info, self.num_agents)
-        self._buffers.masks[:] = True
         self._form_batches(options)
         self._selector = selectors.DefaultSelector()
         self._workers: list[WorkerHandle] = []

@@ -19,7 +19,7 @@ from typing_extensions import override
 from pufferlib.environment import Buffers, PufferEnv
 from pufferlib.errors import WorkerError, default_environment, require_extra
 from pufferlib.machine import usable_cores
-from pufferlib.vector.arrays import RESULT_ARRAYS, buffer_bytes, private_buffers
+from pufferlib.vector.arrays import buffer_bytes, private_buffers
 from pufferlib.vector.batch import split
 from pufferlib.vector.group import EnvInfo, Group
 from pufferlib.vector.processes import CLOSE_SECONDS
@@ -133,7 +133,7 @@ class RayWorker:
 
     def _results(self, infos: list[dict]) -> tuple[tuple[np.ndarray, ...], bytes]:
         # Infos are pickled here, as Ray would hand out their arrays read-only.
-        arrays = tuple(getattr(self._buffers, name) for name in RESULT_ARRAYS)
+        arrays = tuple(getattr(self._buffers, name) for name in self._buffers.result_names)
         return arrays, pickle.dumps(infos) if infos else b""
 
 
@@ -226,7 +226,7 @@ class Ray(RemoteVector):
             return content
         arrays, infos = content
         rows = self._rows(worker)
-        for name, array in zip(RESULT_ARRAYS, arrays, strict=True):
+        for name, array in zip(rows.result_names, arrays, strict=True):
             getattr(rows, name)[:] = array
         return pickle.loads(infos) if infos else []  # noqa: S301 - our own actor's
 

@@ -123,7 +123,7 @@ class ReadyEnv(EnvSource):
     @override
     def allocate(self, driver: PufferEnv) -> Buffers:
         if self._keeps_arrays:
-            return Buffers(*(getattr(driver, name) for name in Buffers.__dataclass_fields__))
+            return Buffers(**{name: getattr(driver, name) for name in Buffers.__dataclass_fields__})
         return private_buffers(driver, driver.num_agents)
 
     @override

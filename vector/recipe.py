@@ -19,6 +19,7 @@ from pufferlib.seeding import mix_seed
 from pufferlib.vector.arrays import private_buffers
 
 AUTO = "auto"
+_ARRAYS = tuple(name for name in Buffers.__dataclass_fields__ if name != "action_masks")
 
 
 @dataclass(frozen=True)
@@ -126,7 +127,7 @@ class EnvRecipe(EnvSource):
         """
         creator, args, kwargs = self.creators[index], self.args[index], self.kwargs[index]
         env = make_puffer_env(creator, args, kwargs, {"buf": buf, "seed": self.env_seed(index)})
-        for name in ("single_observation_space", "single_action_space", "num_agents", *Buffers.__dataclass_fields__):
+        for name in ("single_observation_space", "single_action_space", "num_agents", *_ARRAYS):
             if not hasattr(env, name):
                 raise APIUsageError(
                     f"an environment creator must return a PufferEnv, got {type(env).__name__} without {name}; "

@@ -1,6 +1,7 @@
 #include "checkers.h"
 
 #define ENV_NAME "checkers"
+#define ENV_ACTION_MASKS
 typedef Checkers Env;
 #include "puffer_binding.h"
 

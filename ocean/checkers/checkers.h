@@ -3,12 +3,12 @@
 // Observation uint8[64], row by row from the top: 0 empty, 1 the agent's man, 2 its king, 3 the bot's man, 4 its king;
 // 5 a man and 6 a king of the agent's that may move now, 7 an empty square to which one may. The agent moves up.
 // Action: square * 8 + direction * 2 + jump; directions 0 up left, 1 up right, 2 down left, 3 down right; jump is 1 for
-// two squares over a piece, 0 for one square. Of 512 actions about eight are legal at a time; another one stands for
-// the next that is, counting up and from 511 on from 0. So that a person can choose by number, square * 8 + 7 of a
-// light square, where no piece stands, is legal move square / 2, modulo their count, as checkers_next counts them.
-// Reward: +1 for a win, -1 for a loss, 0 for a draw, each terminal; and in every step 0.05 for each piece that the
-// agent took, less 0.05 for each that it lost.
-// Score is 1 for a win, 0 for a draw, -1 for a loss; perf is 1, 0.5 and 0.
+// two squares over a piece, 0 for one square. Of 512 actions about eight are legal at a time, those that the action
+// masks allow; another one stands for the next that is, counting up and from 511 on from 0. So that a person can choose
+// by number, square * 8 + 7 of a light square, where no piece stands, is legal move square / 2, modulo their count, as
+// checkers_next counts them. Reward: +1 for a win, -1 for a loss, 0 for a draw, each terminal; and in every step 0.05
+// for each piece that the agent took, less 0.05 for each that it lost. Score is 1 for a win, 0 for a draw, -1 for a
+// loss; perf is 1, 0.5 and 0.
 //
 // Men go up, kings all four ways. Who can jump must; a piece that jumped and can jump again does so in the same turn,
 // one step each, while the bot waits. A man that reaches the last row becomes a king and its turn ends. Who has no move
@@ -181,11 +181,12 @@ PUFFER_FN bool search_settles(const SearchPosition* board, int depth, SearchMove
 // ---------------------------------------------------------------------------------------------------- the environment
 
 typedef struct {
-    uint8_t* observations;        // [64]  these six are borrowed from the caller
+    uint8_t* observations;        // [64]  these seven are borrowed from the caller
     const void* actions;          // int32_t[1]
     float* rewards;               // [1]
     uint8_t* terminals;           // [1]
     uint8_t* truncations;         // [1]  never set
+    uint8_t* action_masks;        // [512]
     uint8_t* final_observations;  // [64] or NULL
     Rng rng;
     CheckersBoard board;  // the agent is to move
@@ -199,7 +200,7 @@ typedef struct {
 
 PUFFER_FN PufferLayout c_layout(const Checkers* env) {
     (void)env;
-    return puffer_layout(1, CHECKERS_SQUARES, PUFFER_UINT8, 1, PUFFER_INT32);
+    return puffer_masked_layout(1, CHECKERS_SQUARES, PUFFER_UINT8, 1, CHECKERS_NUM_ACTIONS);
 }
 
 // What an observation shows: sets of squares.
@@ -238,6 +239,12 @@ PUFFER_FN void checkers_write_changes(Checkers* env, const CheckersBoard* before
     }
 }
 
+PUFFER_FN void checkers_write_masks(Checkers* env) {
+    CheckersMoves moves = checkers_moves(&env->board);
+    memset(env->action_masks, 0, CHECKERS_NUM_ACTIONS);
+    for (int move = 0; checkers_next(&moves, &move);) env->action_masks[move] = 1;
+}
+
 PUFFER_FN bool checkers_is_stuck(const Checkers* env) {
     CheckersMoves moves = checkers_moves(&env->board);
     return !checkers_has_moves(&moves);
@@ -271,6 +278,7 @@ PUFFER_FN void c_reset(Checkers* env) {
     memset(env->observations, CHECKERS_EMPTY, CHECKERS_SQUARES);
     checkers_begin_episode(env);
     checkers_write_changes(env, &empty);
+    checkers_write_masks(env);
 }
 
 // The legal move with the lowest number that is `least` or more; one lower than all if there is none.
@@ -341,7 +349,11 @@ PUFFER_FN void c_step(Checkers* env) {
     env->episode_return += env->rewards[0];
     env->episode_length += 1;
     checkers_write_changes(env, &before);
-    if (is_over) checkers_finish_episode(env, outcome);
+    if (is_over) {
+        checkers_finish_episode(env, outcome);
+    } else {
+        checkers_write_masks(env);
+    }
 }
 
 // Pieces stand apart on dark squares, men not where they are crowned, and the agent has a move.

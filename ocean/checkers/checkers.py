@@ -29,6 +29,7 @@ class Checkers(OceanEnv):
     """
 
     binding = binding
+    has_action_masks = True
     has_truncations = False
     keys = Keys({key: _numbered(index) for index, key in enumerate(_KEYS)}, waits=True)
 

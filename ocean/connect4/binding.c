@@ -1,6 +1,7 @@
 #include "connect4.h"
 
 #define ENV_NAME "connect4"
+#define ENV_ACTION_MASKS
 typedef Connect4 Env;
 #include "puffer_binding.h"
 

@@ -1,7 +1,8 @@
 // connect4.h - Connect Four: drop discs into seven columns of six cells; four of your own in a line win.
 //
 // Observation float[42], row by row from the bottom: 1 the agent's disc, -1 the bot's, 0 empty.
-// Action: the column, 0 to 6 from the left. A column that is full, or a number that is none, loses.
+// Action: the column, 0 to 6 from the left. A column that is full, or a number that is none, loses. The action masks
+// allow the columns that are not full.
 // Reward: +1 for a win, -1 for a loss, 0 for a draw, each terminal, and 0 for all other steps.
 // Score is 1 for a win, 0 for a draw, -1 for a loss; perf is 1, 0.5 and 0.
 //
@@ -115,11 +116,12 @@ PUFFER_FN bool search_settles(const SearchPosition* board, int depth, SearchMove
 // ---------------------------------------------------------------------------------------------------- the environment
 
 typedef struct {
-    float* observations;        // [42]  these six are borrowed from the caller
+    float* observations;        // [42]  these seven are borrowed from the caller
     const void* actions;        // int32_t[1]
     float* rewards;             // [1]
     uint8_t* terminals;         // [1]
     uint8_t* truncations;       // [1]  never set
+    uint8_t* action_masks;      // [7]
     float* final_observations;  // [42] or NULL
     Rng rng;
     uint64_t discs[2];  // of the agent, of the bot
@@ -130,7 +132,7 @@ typedef struct {
 
 PUFFER_FN PufferLayout c_layout(const Connect4* env) {
     (void)env;
-    return puffer_layout(1, CONNECT4_CELLS, PUFFER_FLOAT32, 1, PUFFER_INT32);
+    return puffer_masked_layout(1, CONNECT4_CELLS, PUFFER_FLOAT32, 1, CONNECT4_COLUMNS);
 }
 
 PUFFER_FN void connect4_drop(Connect4* env, int player, uint64_t cell) {
@@ -158,10 +160,16 @@ PUFFER_FN bool connect4_is_full(const Connect4* env) {
     return (env->discs[CONNECT4_AGENT] | env->discs[CONNECT4_BOT]) == CONNECT4_BOARD;
 }
 
+PUFFER_FN void connect4_write_masks(Connect4* env) {
+    uint64_t landings = connect4_landings(env->discs[CONNECT4_AGENT] | env->discs[CONNECT4_BOT]);
+    for (int i = 0; i < CONNECT4_COLUMNS; i++) env->action_masks[i] = (landings & CONNECT4_COLUMN(i)) != 0;
+}
+
 PUFFER_FN void c_reset(Connect4* env) {
     env->discs[CONNECT4_AGENT] = env->discs[CONNECT4_BOT] = 0;
     memset(env->observations, 0, CONNECT4_CELLS * sizeof(float));
     if (rng_below(&env->rng, 2)) connect4_answer(env);
+    connect4_write_masks(env);
 }
 
 // `outcome` is 1 for a win, 0 for a draw, -1 for a loss, and the agent's reward.
@@ -196,7 +204,11 @@ PUFFER_FN void c_step(Connect4* env) {
     float outcome = -1.0f;
     env->rewards[0] = 0.0f;
     env->terminals[0] = env->truncations[0] = 0;
-    if (cell == 0 || connect4_play(env, cell, &outcome)) connect4_finish_episode(env, outcome, num_steps);
+    if (cell == 0 || connect4_play(env, cell, &outcome)) {
+        connect4_finish_episode(env, outcome, num_steps);
+    } else {
+        connect4_write_masks(env);
+    }
 }
 
 // Discs lie on discs, and nobody has won.

@@ -20,6 +20,7 @@ class Connect4(OceanEnv):
     """
 
     binding = binding
+    has_action_masks = True
     has_truncations = False
     keys = Keys(dict(zip(("one", "two", "three", "four", "five", "six", "seven"), range(7), strict=True)), waits=True)
 

@@ -1,6 +1,7 @@
 #include "go.h"
 
 #define ENV_NAME "go"
+#define ENV_ACTION_MASKS
 typedef Go Env;
 #include "puffer_binding.h"
 

@@ -14,7 +14,7 @@
 // other's, those of them with one liberty, the other's with one, the points where the agent may play, the other's last
 // move; then whether the agent is black and whether the other has just passed.
 // Action: a point, row by row, or size * size for a pass; a point where the agent may not play, and anything else, is a
-// pass as well.
+// pass as well. The action masks allow the points where it may play, and the pass.
 // Reward: +1 for a won game, -1 for a lost one; terminal. Truncation for one that was cut, without a reward.
 // score is the agent's margin in points, perf the share of games won; a game that was cut is counted as it stands.
 #pragma once
@@ -27,18 +27,19 @@ enum { GO_BLACK, GO_WHITE, GO_COLORS };
 enum { GO_TURNS_PER_POINT = 3, GO_MAX_TURNS = GO_TURNS_PER_POINT * GO_MAX_SIZE * GO_MAX_SIZE };
 enum { GO_RANDOM, GO_CAPTURES, GO_SAVES, GO_THREATENS, GO_COUNTS, GO_STRENGTHS, GO_DRAWN = GO_STRENGTHS };
 enum { GO_DRAWS = GO_STRENGTHS + 1 };  // the last one is the strongest, too: it is the hardest to learn to beat
-enum { GO_BOARDS = 6, GO_FILTER_WORDS = 16, GO_FILTER_BITS = 64 * GO_FILTER_WORDS };
+enum { GO_BOARDS = 6, GO_ALLOWED_BOARD = 4, GO_FILTER_WORDS = 16, GO_FILTER_BITS = 64 * GO_FILTER_WORDS };
 
 #define GO_KOMI (7.5f)
 #define GO_ALL_BUT_FIRST_COLUMN (0xFEFEFEFEFEFEFEFEull)
 #define GO_ALL_BUT_LAST_COLUMN (0x7F7F7F7F7F7F7F7Full)
 
 typedef struct {
-    uint8_t* observations;        // [6 * size * size + 2]  these six are borrowed from the caller
+    uint8_t* observations;        // [6 * size * size + 2]  these seven are borrowed from the caller
     const void* actions;          // int32_t[1]
     float* rewards;               // [1]
     uint8_t* terminals;           // [1]
     uint8_t* truncations;         // [1]
+    uint8_t* action_masks;        // [size * size + 1]
     uint8_t* final_observations;  // like observations, or NULL
     Rng rng;
     uint64_t stones[GO_COLORS];
@@ -65,7 +66,7 @@ PUFFER_FN int go_num_points(const Go* env) { return env->size * env->size; }
 PUFFER_FN int go_observation_size(const Go* env) { return GO_BOARDS * go_num_points(env) + 2; }
 
 PUFFER_FN PufferLayout c_layout(const Go* env) {
-    return puffer_layout(1, go_observation_size(env), PUFFER_UINT8, 1, PUFFER_INT32);
+    return puffer_masked_layout(1, go_observation_size(env), PUFFER_UINT8, 1, go_num_points(env) + 1);
 }
 
 // ------------------------------------------------------------------------------------------------------ sets of points
@@ -329,11 +330,13 @@ PUFFER_FN void go_write_observations(Go* env) {
     go_show(env, 1, env->stones[other]);
     go_show(env, 2, go_threatened(env, own));
     go_show(env, 3, go_threatened(env, other));
-    go_show(env, 4, go_allowed(env, own));
+    go_show(env, GO_ALLOWED_BOARD, go_allowed(env, own));
     go_show(env, 5, env->last_move == GO_PASS ? 0 : go_bit(env->last_move));
     uint8_t* flags = env->observations + GO_BOARDS * go_num_points(env);
     flags[0] = env->agent_color == GO_BLACK;
     flags[1] = env->has_passed;
+    memcpy(env->action_masks, env->observations + GO_ALLOWED_BOARD * go_num_points(env), (size_t)go_num_points(env));
+    env->action_masks[go_num_points(env)] = 1;
 }
 
 PUFFER_FN bool go_reply(Go* env) {

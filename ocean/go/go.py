@@ -24,6 +24,7 @@ class Go(OceanEnv):
     """
 
     binding = binding
+    has_action_masks = True
 
     def __init__(self, num_envs: int = 1024, size: int = 7, strength: int = 5, **kwargs):
         # Any other size is refused by the C side, before it could ask for a huge or senseless array here.

@@ -1,4 +1,4 @@
-// puffer_arrays.h - the five arrays of an environment, borrowed from Python and checked; part of puffer_binding.h.
+// puffer_arrays.h - the arrays of an environment, borrowed from Python and checked; part of puffer_binding.h.
 //
 // They are checked once, against all that the C side will ever touch, so that nothing is checked inside a step.
 #pragma once
@@ -8,7 +8,20 @@
 
 #include "puffer_env.h"
 
-enum { OBSERVATIONS, ACTIONS, REWARDS, TERMINALS, TRUNCATIONS, NUM_ARRAYS };
+enum {
+    OBSERVATIONS,
+    ACTIONS,
+    REWARDS,
+    TERMINALS,
+    TRUNCATIONS,
+#ifdef ENV_ACTION_MASKS
+    ACTION_MASKS,
+#endif
+#ifdef ENV_TURNS
+    MASKS,
+#endif
+    NUM_ARRAYS
+};
 
 typedef struct {
     const char* name;
@@ -39,6 +52,12 @@ static void array_specs(const PufferLayout* layout, ArraySpec specs[NUM_ARRAYS])
     specs[REWARDS] = (ArraySpec){"rewards", ARRAY_TYPES[PUFFER_FLOAT32], 1, true};
     specs[TERMINALS] = (ArraySpec){"terminals", FLAG_TYPE, 1, true};
     specs[TRUNCATIONS] = (ArraySpec){"truncations", FLAG_TYPE, 1, true};
+#ifdef ENV_ACTION_MASKS
+    specs[ACTION_MASKS] = (ArraySpec){"action_masks", FLAG_TYPE, layout->num_choices, false};
+#endif
+#ifdef ENV_TURNS
+    specs[MASKS] = (ArraySpec){"masks", FLAG_TYPE, 1, true};
+#endif
 }
 
 typedef struct {
@@ -104,7 +123,7 @@ static int arrays_check_overlap(const Arrays* arrays, const ArraySpec specs[NUM_
     return 0;
 }
 
-// Takes hold of the five arrays (released by arrays_release), checked against what the environment will touch.
+// Takes hold of the arrays (released by arrays_release), checked against what the environment will touch.
 static int arrays_borrow(Arrays* arrays, PyObject* const objects[NUM_ARRAYS], const PufferLayout* layout,
                          Py_ssize_t num_envs) {
     ArraySpec specs[NUM_ARRAYS];
@@ -139,4 +158,25 @@ static void env_attach(Env* env, const Arrays* arrays, const PufferLayout* layou
     env->rewards = (void*)rows[REWARDS];
     env->terminals = (void*)rows[TERMINALS];
     env->truncations = (void*)rows[TRUNCATIONS];
+#ifdef ENV_ACTION_MASKS
+    env->action_masks = (void*)rows[ACTION_MASKS];
+#endif
+#ifdef ENV_TURNS
+    env->masks = (void*)rows[MASKS];
+#endif
+}
+
+// The first address of an environment's rows of every array.
+static void env_rows(const Env* env, const void* rows[NUM_ARRAYS]) {
+    rows[OBSERVATIONS] = env->observations;
+    rows[ACTIONS] = env->actions;
+    rows[REWARDS] = env->rewards;
+    rows[TERMINALS] = env->terminals;
+    rows[TRUNCATIONS] = env->truncations;
+#ifdef ENV_ACTION_MASKS
+    rows[ACTION_MASKS] = env->action_masks;
+#endif
+#ifdef ENV_TURNS
+    rows[MASKS] = env->masks;
+#endif
 }

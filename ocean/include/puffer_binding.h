@@ -14,6 +14,9 @@
 // before the include, has a member `const Shared* shared`, and defines `static int my_shared(Shared* shared, PyObject*
 // args, PyObject* kwargs)`.
 //
+// One with action masks or with turns says so by `#define ENV_ACTION_MASKS` and `#define ENV_TURNS` before the include,
+// see puffer_env.h; env_init and vec_init then take `action_masks` and `masks`, in this order, after the truncations.
+//
 // Its functions are in puffer_handles.h, puffer_one.h (one environment) and puffer_many.h (many); the table of them is
 // below.
 #pragma once

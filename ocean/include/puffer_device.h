@@ -29,10 +29,11 @@ __device__ static inline const void* rows_of(const void* array, long long index,
 }
 
 // Points all environments at their rows, and at the table that they share where they have one. `final_observations` is
-// NULL where nobody wants them.
+// NULL where nobody wants them, `action_masks` and `masks` where the environments have none.
 extern "C" __global__ void puffer_env_attach(Env* envs, const void* observations, const void* actions,
                                              const void* rewards, const void* terminals, const void* truncations,
-                                             const void* final_observations, const void* shared, long long num_envs,
+                                             const void* final_observations, const void* action_masks,
+                                             const void* masks, const void* shared, long long num_envs,
                                              long long observation_bytes, long long action_bytes) {
     long long index;
     if (!has_env(num_envs, &index)) return;
@@ -44,6 +45,12 @@ extern "C" __global__ void puffer_env_attach(Env* envs, const void* observations
     point_at(env->rewards, rows_of(rewards, index, agents * (long long)sizeof(float)));
     point_at(env->terminals, rows_of(terminals, index, agents));
     point_at(env->truncations, rows_of(truncations, index, agents));
+#ifdef ENV_ACTION_MASKS
+    point_at(env->action_masks, rows_of(action_masks, index, agents * c_layout(env).num_choices));
+#endif
+#ifdef ENV_TURNS
+    point_at(env->masks, rows_of(masks, index, agents));
+#endif
 #ifdef MY_SHARED
     point_at(env->shared, shared);
 #endif

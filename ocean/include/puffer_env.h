@@ -19,11 +19,29 @@
 //     observations [rows, observation_size]   actions [rows, action_size]
 //     rewards [rows] float    terminals, truncations [rows] one byte, 0 or 1
 //     final_observations [rows, observation_size], or NULL: not wanted
+//     action_masks [rows, num_choices] one byte, 0 or 1; masks [rows] one byte, 0 or 1; see below
 //
 // When an episode ends inside c_step the environment resets at once: the observation is the first of the next episode,
 // the reward and the flag are the last of the old one. Terminal means the task ended, truncation that a limit cut it.
 // What would have been observed had it not reset goes through keep_final, just before the reset overwrites it. Nothing
 // else reads or writes the final observations, so episodes are the same whether they are wanted or not.
+//
+// Two arrays are for games with legal moves and with turns; an environment without them has no such members. One that
+// has them says so in its binding.c, by lines before it includes puffer_binding.h:
+//
+//     #define ENV_ACTION_MASKS   the struct has `uint8_t* action_masks`
+//     #define ENV_TURNS          the struct has `uint8_t* masks`
+//
+// action_masks has a byte for every choice of every discrete part of an action, a part after the other: 7 for
+// Discrete(7), 8 for MultiDiscrete([3, 5]). 1 is allowed. c_reset and c_step write it together with the observation, to
+// which it belongs. An agent that acts must have a choice in every part. How many choices there are c_layout says, by
+// puffer_masked_layout. An action that is not allowed may come all the same, from a person or a policy by hand: what it
+// does is defined, as by losing the game or by another action that the header names.
+//
+// masks is 1 where the agent acts on the observation beside it, and 0 where it waits. The action of an agent that waits
+// is ignored. Its observation is written all the same, from its own side; its reward and its flags count, as results of
+// its own last action. When a game ends all its agents get their last reward and flag in the same step, whosever turn
+// it was; then the environment resets and says who begins.
 #pragma once
 
 #include <math.h>
@@ -62,6 +80,7 @@ typedef struct {
     PufferType observation_type;
     int action_size;         // elements per agent
     PufferType action_type;  // PUFFER_INT32 for discrete actions, PUFFER_FLOAT32 for boxes
+    int num_choices;         // bytes of an agent's row of action_masks; 0 without them
 } PufferLayout;
 
 PUFFER_FN PufferLayout puffer_layout(int num_agents, int observation_size, PufferType observation_type, int action_size,
@@ -72,6 +91,15 @@ PUFFER_FN PufferLayout puffer_layout(int num_agents, int observation_size, Puffe
     layout.observation_type = observation_type;
     layout.action_size = action_size;
     layout.action_type = action_type;
+    layout.num_choices = 0;
+    return layout;
+}
+
+// The layout of an environment with action masks: its actions are discrete, with `num_choices` over all their parts.
+PUFFER_FN PufferLayout puffer_masked_layout(int num_agents, int observation_size, PufferType observation_type,
+                                            int action_size, int num_choices) {
+    PufferLayout layout = puffer_layout(num_agents, observation_size, observation_type, action_size, PUFFER_INT32);
+    layout.num_choices = num_choices;
     return layout;
 }
 

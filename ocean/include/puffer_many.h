@@ -118,15 +118,12 @@ static int vec_make_envs(VecHandle* vec, PyObject* const objects[NUM_ARRAYS], ui
 }
 
 static PyObject* py_vec_init(PyObject* self, PyObject* args, PyObject* kwargs) {
-    PyObject *objects[NUM_ARRAYS], *count_object, *seed_object;
-    if (!PyArg_ParseTuple(args, "OOOOOOO:vec_init", &objects[0], &objects[1], &objects[2], &objects[3], &objects[4],
-                          &count_object, &seed_object)) {
-        return NULL;
-    }
+    PyObject* objects[NUM_ARRAYS + 2];  // then their count and the seed
+    if (!unpack_arguments(args, "vec_init", objects, NUM_ARRAYS + 2)) return NULL;
     int num_envs = 0;
-    if (integer_from(count_object, "num_envs", 1, MAX_ENVS, &num_envs) < 0) return NULL;
+    if (integer_from(objects[NUM_ARRAYS], "num_envs", 1, MAX_ENVS, &num_envs) < 0) return NULL;
     uint64_t seed = 0;
-    if (parse_seed(seed_object, &seed) < 0) return NULL;
+    if (parse_seed(objects[NUM_ARRAYS + 1], &seed) < 0) return NULL;
     PyObject* rest = kwargs ? PyDict_Copy(kwargs) : PyDict_New();
     if (rest == NULL) return NULL;
     VecHandle* vec = vec_new(num_envs);

@@ -24,14 +24,22 @@ static int env_configure(Env* env, PyObject* args, PyObject* kwargs, PyObject* s
     return status;
 }
 
-static PyObject* env_init(PyObject* self, PyObject* args, PyObject* kwargs) {
-    PyObject *objects[NUM_ARRAYS], *seed_object;
-    if (!PyArg_ParseTuple(args, "OOOOOO:env_init", &objects[0], &objects[1], &objects[2], &objects[3], &objects[4],
-                          &seed_object)) {
-        return NULL;
+// Borrows `count` arguments, as many as there are arrays and a few more.
+static bool unpack_arguments(PyObject* args, const char* name, PyObject** objects, Py_ssize_t count) {
+    Py_ssize_t found = PyTuple_GET_SIZE(args);
+    if (found != count) {
+        PyErr_Format(PyExc_TypeError, ENV_NAME ": %s() takes exactly %zd arguments (%zd given)", name, count, found);
+        return false;
     }
+    for (Py_ssize_t i = 0; i < count; i++) objects[i] = PyTuple_GET_ITEM(args, i);
+    return true;
+}
+
+static PyObject* env_init(PyObject* self, PyObject* args, PyObject* kwargs) {
+    PyObject* objects[NUM_ARRAYS + 1];  // and the seed
+    if (!unpack_arguments(args, "env_init", objects, NUM_ARRAYS + 1)) return NULL;
     uint64_t seed = 0;
-    if (parse_seed(seed_object, &seed) < 0) return NULL;
+    if (parse_seed(objects[NUM_ARRAYS], &seed) < 0) return NULL;
     PyObject* rest = kwargs ? PyDict_Copy(kwargs) : PyDict_New();
     EnvHandle* handle = calloc(1, sizeof(*handle));
     if (handle != NULL) handle->env = calloc(1, sizeof(Env));
@@ -93,8 +101,8 @@ static void state_delete(PyObject* capsule) {
 // Lays out copies of the environment's rows behind one another and points the state at them; returns their bytes. With
 // no state it only counts.
 static size_t state_copy_rows(PufferState* state, const Env* env) {
-    const void* const sources[NUM_ARRAYS] = {env->observations, env->actions, env->rewards, env->terminals,
-                                             env->truncations};
+    const void* sources[NUM_ARRAYS];
+    env_rows(env, sources);
     PufferLayout layout = c_layout(env);
     ArraySpec specs[NUM_ARRAYS];
     array_specs(&layout, specs);

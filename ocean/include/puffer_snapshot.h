@@ -62,7 +62,7 @@ typedef struct {
     Py_ssize_t size;
 } Block;
 
-enum { NUM_BLOCKS = 4 };
+enum { NUM_BLOCKS = NUM_ARRAYS - 1 };
 
 static Py_ssize_t env_observation_bytes(const PufferLayout* layout) {
     return (Py_ssize_t)layout->num_agents * layout->observation_size * ARRAY_TYPES[layout->observation_type].item_size;
@@ -70,11 +70,14 @@ static Py_ssize_t env_observation_bytes(const PufferLayout* layout) {
 
 // The rows an environment writes; what it reads (actions) is no part of its state.
 static void env_blocks(const Env* env, const PufferLayout* layout, Block blocks[NUM_BLOCKS]) {
-    Py_ssize_t agents = layout->num_agents;
-    blocks[0] = (Block){(void*)env->observations, env_observation_bytes(layout)};
-    blocks[1] = (Block){env->rewards, agents * (Py_ssize_t)sizeof(float)};
-    blocks[2] = (Block){env->terminals, agents};
-    blocks[3] = (Block){env->truncations, agents};
+    ArraySpec specs[NUM_ARRAYS];
+    array_specs(layout, specs);
+    const void* rows[NUM_ARRAYS];
+    env_rows(env, rows);
+    for (int i = 0, block = 0; i < NUM_ARRAYS; i++) {
+        if (i == ACTIONS) continue;
+        blocks[block++] = (Block){(void*)rows[i], layout->num_agents * specs[i].row_size * specs[i].type.item_size};
+    }
 }
 
 static Py_ssize_t env_snapshot_size(const Env* env, const PufferLayout* layout) {
@@ -91,6 +94,12 @@ static void env_copy_pointers(Env* to, const Env* from) {
     to->rewards = from->rewards;
     to->terminals = from->terminals;
     to->truncations = from->truncations;
+#ifdef ENV_ACTION_MASKS
+    to->action_masks = from->action_masks;
+#endif
+#ifdef ENV_TURNS
+    to->masks = from->masks;
+#endif
     to->final_observations = from->final_observations;
 #ifdef MY_SHARED
     to->shared = from->shared;
@@ -102,6 +111,12 @@ static void env_clear_pointers(Env* env) {
     env->actions = NULL;
     env->rewards = NULL;
     env->terminals = env->truncations = NULL;
+#ifdef ENV_ACTION_MASKS
+    env->action_masks = NULL;
+#endif
+#ifdef ENV_TURNS
+    env->masks = NULL;
+#endif
     env->final_observations = NULL;
 #ifdef MY_SHARED
     env->shared = NULL;
@@ -129,9 +144,16 @@ static void env_read_struct(Env* scratch, const Env* env, const char* at) {
     env_copy_pointers(scratch, env);
 }
 
-// The two flags of every agent are what a snapshot of an environment ends with.
+// The flags of every agent, and its masks where it has some, are what a snapshot of an environment ends with.
 static bool flags_are_bools(const char* end, const PufferLayout* layout) {
-    for (Py_ssize_t i = 1; i <= 2 * (Py_ssize_t)layout->num_agents; i++) {
+    Py_ssize_t agents = layout->num_agents, flags = 2 * agents;
+#ifdef ENV_ACTION_MASKS
+    flags += agents * layout->num_choices;
+#endif
+#ifdef ENV_TURNS
+    flags += agents;
+#endif
+    for (Py_ssize_t i = 1; i <= flags; i++) {
         if ((uint8_t)end[-i] > 1) return false;
     }
     return true;

@@ -64,6 +64,21 @@ def warn_of_left_out(env: object, names: Iterable[str]) -> None:
         )
 
 
+ACTION_MASK = "action_mask"
+"""The key of Gymnasium's infos and of PettingZoo's observations for what an agent may do."""
+
+
+def flat_mask(given: Any, choices: int, of: object) -> np.ndarray:
+    """An action mask of another library, an array or one for each part of the action, as `(choices,)` bool."""
+    flat = np.concatenate([np.ravel(part) for part in given]) if isinstance(given, (tuple, list)) else np.ravel(given)
+    if len(flat) != choices:
+        raise APIUsageError(
+            f"an action mask must have a number for each of {choices} choices, got {len(flat)} from {of}; give one for "
+            "each action of its space"
+        )
+    return flat.astype(bool)
+
+
 _SEEDS = 2**32  # the seeds that every library takes: NumPy's RandomState has no more
 
 

@@ -14,9 +14,11 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from typing_extensions import override
 
 from pufferlib.emulation.emulated_env import (
+    ACTION_MASK,
     EmulatedEnv,
     LibraryEnv,
     final_observation,
+    flat_mask,
     library_seed,
     plain_numbers,
     warn_of_left_out,
@@ -42,10 +44,15 @@ class GymnasiumPufferEnv(EmulatedEnv):
     - one dict of the numbers in the environment's last info, if there are any. What is no single number is left out,
       and so is a name that means something else here (`n`, `agent_id`, `final_observation`).
 
+    Where the environment tells what is allowed, `action_masks` has it: by a method `action_masks()`, as that of
+    Stable-Baselines3's contributions, or by `info["action_mask"]`. One that has this name in a method of its class or
+    of a wrapper is reset when it is taken, with its first seed, to see it; a first reset with that seed is this one.
+
     An exception of the environment passes through as it is.
     """
 
     env: gymnasium.Env
+    _get_masks: Callable[[], Any] | None = None  # the method of the environment
 
     @override
     def _describe(self, env: object) -> None:
@@ -56,6 +63,19 @@ class GymnasiumPufferEnv(EmulatedEnv):
         self.single_observation_space = self._layout.row_space
         self.single_action_space = self._actions.canonical
         self.num_agents = 1
+        self._first: tuple[Any, Any, Any, Any] | None = None  # seed, options and results of a reset not shown yet
+        with contextlib.suppress(AttributeError):
+            self._get_masks = self.env.get_wrapper_attr("action_masks")
+        self.has_action_masks = self._get_masks is not None
+        if not self.has_action_masks and _names_masks(self.env):
+            seed = library_seed(self._first_seed)
+            self._first = (seed, self.options, *self.env.reset(seed=seed, options=self.options))
+            self.has_action_masks = ACTION_MASK in self._first[3]
+
+    def _write_masks(self, info: Mapping[str, Any]) -> None:
+        mask = info.get(ACTION_MASK) if self._get_masks is None else self._get_masks()
+        choices = self.action_masks.shape[1]
+        self.action_masks[0] = True if mask is None else flat_mask(mask, choices, self.env)
 
     @override
     def _connect(self) -> None:
@@ -85,6 +105,8 @@ class GymnasiumPufferEnv(EmulatedEnv):
             infos = []
             if self._has_ended:
                 self._clear_flags()
+            if self.has_action_masks:
+                self._write_masks(info)
         return self.observations, self.rewards, self.terminals, self.truncations, infos
 
     def _end_episode(self, terminated: bool, truncated: bool, info: Mapping[str, Any]) -> list[dict]:
@@ -108,8 +130,24 @@ class GymnasiumPufferEnv(EmulatedEnv):
 
     @override
     def _start_episode(self, seed: int | None, options: dict[str, Any] | None) -> None:
-        observation, _ = self.env.reset(seed=library_seed(seed), options=options)
+        first, self._first = self._first, None
+        seed = library_seed(seed)
+        if first is not None and seed is not None and first[:2] == (seed, options):
+            observation, info = first[2:]
+        else:
+            observation, info = self.env.reset(seed=seed, options=options)
         self._write(observation)
+        if self.has_action_masks:
+            self._write_masks(info)
+
+
+def _names_masks(env: gymnasium.Env) -> bool:
+    # Whether a method of the environment or of a wrapper around it has the name of the mask among its constants.
+    layers = [env]
+    while hasattr(layers[-1], "env"):
+        layers.append(layers[-1].env)
+    methods = (method for layer in layers for kind in type(layer).__mro__ for method in vars(kind).values())
+    return any(ACTION_MASK in repr(method.__code__.co_consts) for method in methods if hasattr(method, "__code__"))
 
 
 def _converter(layout: ActionLayout) -> Callable[[np.ndarray], Any]:

@@ -8,13 +8,15 @@ from typing import Any
 
 import gymnasium
 import numpy as np
-from gymnasium.spaces import Box, Discrete, MultiDiscrete
+from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete
 from typing_extensions import override
 
 from pufferlib import spaces
 from pufferlib.emulation.emulated_env import (
+    ACTION_MASK,
     EmulatedEnv,
     final_observation,
+    flat_mask,
     library_seed,
     plain_numbers,
     warn_of_left_out,
@@ -43,6 +45,9 @@ class PettingZooPufferEnv(EmulatedEnv):
     Actions may differ too: a row is as wide as the widest and every number has the widest range. An agent takes the
     front of it, clipped to its own space. All must act by choices, or all by numbers, or all in the same way.
 
+    Where an agent's observations are dicts with an `action_mask`, `action_masks` has it and the observation does not;
+    if one part remains, that is the observation.
+
     Infos are empty but for
 
     - an agent truncated and not terminated: `{"final_observation": row, "agent_id": row index}` with its last
@@ -58,16 +63,19 @@ class PettingZooPufferEnv(EmulatedEnv):
     def _describe(self, env: object) -> None:
         self.env = _parallel(env)
         agents = _possible_agents(self.env)
-        given = [self.env.observation_space(agent) for agent in agents]
+        given = [without_mask(self.env.observation_space(agent)) for agent in agents]
         layouts = [Layout.of(space) for space in given]
         warn_of_left_out(self.env, dict.fromkeys(name for layout in layouts for name in layout.left_out))
         self._spaces = [only_numbers(space)[0] for space in given]
         self._layout = layouts[0] if all(layout == layouts[0] for layout in layouts) else None
         row_space = self._layout.row_space if self._layout else _widest_box(map(_flat_space, self._spaces))
         self.single_observation_space = row_space
+        self._has_mask = [_has_mask(self.env.observation_space(agent)) for agent in agents]
+        self.has_action_masks = any(self._has_mask)
         actions = [ActionLayout(self.env.action_space(agent)) for agent in agents]
         self.single_action_space = _common([layout.canonical for layout in actions])
         self._splits = [_split(layout, self.single_action_space) for layout in actions]
+        self._choices = [[part.choices or 0 for part in spaces.action_parts(layout.canonical)] for layout in actions]
         self.num_agents = len(agents)
         self._row_of = {agent: row for row, agent in enumerate(agents)}
 
@@ -107,7 +115,7 @@ class PettingZooPufferEnv(EmulatedEnv):
             self.truncations[row] = truncated
             self._reports.append(plain_numbers(infos.get(agent, {})))
             if truncated and not terminated and agent in observations:
-                self._writers[row](observations[agent])
+                self._writers[row](self._without_mask(row, observations[agent]))
                 final_observations.append(final_observation(self.observations, row))
         if remaining:
             self._observe(remaining, observations)
@@ -143,7 +151,37 @@ class PettingZooPufferEnv(EmulatedEnv):
         for agent, row in self._live.items():
             if agent not in observations:
                 raise APIUsageError(f"a PettingZoo environment must observe for all its agents, got none for {agent!r}")
-            self._writers[row](observations[agent])
+            self._writers[row](self._without_mask(row, observations[agent]))
+            if self._has_mask[row]:
+                self._write_mask(row, observations[agent][ACTION_MASK])
+
+    def _without_mask(self, row: int, observation: Any) -> Any:
+        if not self._has_mask[row]:
+            return observation
+        rest = {key: part for key, part in observation.items() if key != ACTION_MASK}
+        return next(iter(rest.values())) if len(rest) == 1 else rest
+
+    def _write_mask(self, row: int, mask: Any) -> None:
+        # The rows may have more parts and more choices than the agent's own action: it may do nothing in those.
+        own, first, place = flat_mask(mask, sum(self._choices[row]), self.env), 0, 0
+        target = self.action_masks[row]
+        target[:] = True
+        for count, part in zip(self._choices[row], spaces.action_parts(self.single_action_space), strict=False):
+            target[place : place + count] = own[first : first + count]
+            target[place + count : place + (part.choices or 0)] = False
+            first, place = first + count, place + (part.choices or 0)
+
+
+def _has_mask(space: gymnasium.Space) -> bool:
+    return isinstance(space, Dict) and ACTION_MASK in space.spaces and len(space.spaces) > 1
+
+
+def without_mask(space: gymnasium.Space) -> gymnasium.Space:
+    """An agent's observation space without its action mask: what it sees, alone where that is one part."""
+    if not _has_mask(space):
+        return space
+    rest = {key: part for key, part in space.spaces.items() if key != ACTION_MASK}
+    return next(iter(rest.values())) if len(rest) == 1 else Dict(rest)
 
 
 def _parallel(env: object) -> Any:

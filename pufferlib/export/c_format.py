@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -38,6 +39,7 @@ void probe(const {type}Observation* observations, int agents, float** states, fl
         values[agent] = policy.values[agent];
     }}
 }}
+{masks}
 void probe_act(const {type}Observation* observations, int agents, int is_sampled, uint64_t seed, {action}* actions) {{
     {name}_begin(&policy, seed);
     {name}_act(&policy, observations, agents, actions, is_sampled != 0);
@@ -97,6 +99,10 @@ class Probe:
     def run(self, observations: np.ndarray, *states: np.ndarray) -> list[np.ndarray]:
         """One step, with results in the order of `OneStep.output_names`."""
         rows, network = len(observations), self._writer.network
+        if network.has_masks:
+            *states, masks = states
+            masks = np.ascontiguousarray(masks)
+            self.library.probe_masks(_address(masks))
         logits = np.empty((rows, network.num_logits), np.float32)
         values = np.empty(rows, np.float32)
         after = [np.array(state) for state in states]
@@ -149,6 +155,7 @@ def _probe_source(writer: HeaderWriter) -> str:
         action=writer.action_type,
         load="\n    ".join(load) or "(void)states;",
         store="\n    ".join(store),
+        masks="void probe_masks(const uint8_t* masks) { policy.masks = masks; }" if writer.network.has_masks else "",
         count=writer.constants["LOGITS"],
     )
 
@@ -173,7 +180,9 @@ def play_files(
     headers = [path for path in sorted(folder.glob("*.h")) if not path.name.endswith("_render.h")]
     files = {path.name: path.read_text() for path in headers}
     files[f"{name}_binding.h"] = (folder / "binding.c").read_text()
-    files["puffer_env.h"] = Path(ocean.__file__).with_name("include").joinpath("puffer_env.h").read_text()
+    shared = Path(ocean.__file__).with_name("include")
+    included = {"puffer_env.h", *re.findall(r'^#include "(puffer_\w+\.h)"', "".join(files.values()), re.MULTILINE)}
+    files |= {header: (shared / header).read_text() for header in sorted(included)}
     files["puffer_binding.h"] = (HERE / "play_binding.h").read_text()
     settings = "".join(f'{{"{key}", {float(value):.9g}}}, ' for key, value in arguments.items())
     text = (HERE / "play.c").read_text()

@@ -44,6 +44,7 @@ class CNetwork:
         states: names of the recurrent state in C, in the order of the layers.
         observation: of one agent: the shape and dtype of a row.
         parts: of the action.
+        has_masks: whether the environment says what is allowed.
     """
 
     layers: Layers
@@ -51,6 +52,7 @@ class CNetwork:
     states: tuple[str, ...]
     observation: gymnasium.spaces.Box
     parts: tuple[spaces.ActionPart, ...]
+    has_masks: bool = False
 
     @property
     def num_logits(self) -> int:
@@ -105,7 +107,8 @@ def network_of(policy: nn.Module, env: PufferEnv) -> CNetwork:
         for index, name in enumerate(states)
     )
     parts = spaces.action_parts(env.single_action_space)
-    return CNetwork(layers, names, state_names, env.single_observation_space, parts)
+    has_masks = getattr(env, "has_action_masks", False)
+    return CNetwork(layers, names, state_names, env.single_observation_space, parts, has_masks)
 
 
 def _acting(policy: nn.Module) -> nn.Module:

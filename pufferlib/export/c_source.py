@@ -68,6 +68,7 @@ class HeaderWriter:
             "OBSERVATION": int(np.prod(network.observation.shape)),
             "ACTION": network.parts[-1].columns.stop,
             "LOGITS": network.num_logits,
+            **({"CHOICES": sum(part.choices or 0 for part in network.parts)} if network.has_masks else {}),
         }
 
     def text(self, notes: Mapping[str, str]) -> str:
@@ -87,6 +88,7 @@ class HeaderWriter:
             "CONSTANTS": self._constants(),
             "TABLES": self._program.tables,
             "MEMBERS": self._members(),
+            "MASKS": self._masks(),
             "FORGET": self._forget(),
             "BLOCK": self._program.lines,
             "DECISIONS": self._decisions(),
@@ -101,6 +103,7 @@ class HeaderWriter:
             "OBSERVATION": f"numbers that an agent sees, of shape {list(self.network.observation.shape)}",
             "ACTION": f"numbers of what it does: {self._parts_text()}",
             "LOGITS": "of choices, or means of numbers",
+            "CHOICES": "of an agent's masks: a byte for each choice of each part, 0 for what is not allowed",
         }
         for key, number in self.constants.items():
             yield f"    {self.name.upper()}_{key} = {number},  // {comments[key]}"
@@ -122,6 +125,8 @@ class HeaderWriter:
         yield f"    float values[{agents}];"
         for state, (width, _) in self.states.items():
             yield f"    float {state}[{agents}][{width}];  // recurrent state"
+        if self.network.has_masks:
+            yield f"    const uint8_t* masks;  // [agents][{self.name.upper()}_CHOICES], yours: set it; NULL allows all"
         yield "    PuffernetRandom random;"
         for buffer, comment in program.buffers().items():
             kind = "int32_t" if buffer.startswith("inputs[") else "float"
@@ -134,6 +139,19 @@ class HeaderWriter:
             yield f"    memset(policy->{state}[agent], 0, sizeof(policy->{state}[agent]));"
         if not self.states:
             yield "    (void)policy, (void)agent;  // it has none"
+
+    def _masks(self) -> Iterator[str]:
+        if not self.network.has_masks:
+            return
+        yield "    for (int agent = 0; policy->masks != NULL && agent < agents; agent++) {"
+        yield f"        const uint8_t* mask = policy->masks + agent * {self.name.upper()}_CHOICES;"
+        place = first = 0
+        for part in self.network.parts:
+            if part.choices is not None:
+                yield f"        puffernet_forbid(policy->logits[agent] + {place}, mask + {first}, {part.choices});"
+                first += part.choices
+            place += part.outputs
+        yield "    }"
 
     def _decisions(self) -> Iterator[str]:
         place = deviation = 0

@@ -35,8 +35,8 @@ PACKAGES = ("onnx", "onnxruntime", "onnxscript")
 
 
 def _onnx_bytes(step: OneStep, notes: Mapping[str, str], observations: np.ndarray | None = None) -> bytes:
-    # Its inputs are observations and the states by name, its outputs OneStep.output_names; the first dimension of all
-    # is rows, any number of agents.
+    # Its inputs are OneStep.input_names, its outputs OneStep.output_names; the first dimension of all is rows, any
+    # number of agents.
     for package in PACKAGES:
         require_extra(package, "export")
     import onnxruntime
@@ -56,26 +56,28 @@ def _onnx_bytes(step: OneStep, notes: Mapping[str, str], observations: np.ndarra
         session = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
     except Exception as error:  # its errors have no class of their own in common
         raise ExportError(f"onnxruntime cannot load the policy as ONNX ({first_sentence(error)})") from error
-    names = ("observations", *step.state_names)
     check_agreement(
-        step, lambda *arrays: session.run(None, dict(zip(names, arrays, strict=True))), "onnxruntime", observations
+        step,
+        lambda *arrays: session.run(None, dict(zip(step.input_names, arrays, strict=True))),
+        "onnxruntime",
+        observations,
     )
     return content
 
 
 def _converted(step: OneStep) -> Any:  # onnx.ModelProto
     rows = torch.export.Dim("rows", min=1)
-    states = step.initial_states(3)
+    others = (*step.initial_states(3), *step.random_masks(3, 0))
     shapes: dict[str, Any] = {"observations": {0: rows}}
-    if states:
-        shapes["states"] = tuple({0: rows} for _ in states)
+    if others:
+        shapes["others"] = tuple({0: rows} for _ in others)
     try:
         with _silence(), unchecked_distributions():
-            program = torch.export.export(step, (step.random_observations(3, 0), *states), dynamic_shapes=shapes)
+            program = torch.export.export(step, (step.random_observations(3, 0), *others), dynamic_shapes=shapes)
             converted = torch.onnx.export(
                 program,
                 dynamo=True,
-                input_names=["observations", *step.state_names],
+                input_names=list(step.input_names),
                 output_names=list(step.output_names),
                 verbose=False,
             )
@@ -107,9 +109,9 @@ NOTES = "notes.json"
 
 
 def _torchscript_bytes(step: OneStep, notes: Mapping[str, str], observations: np.ndarray | None = None) -> bytes:
-    # It takes observations and the states in the order of step.state_names, and returns a tuple in the order of
-    # step.output_names; both orders stand in its notes.json.
-    named = {**notes, "arguments": ["observations", *step.state_names], "results": list(step.output_names)}
+    # It takes tensors in the order of step.input_names, and returns a tuple in the order of step.output_names; both
+    # orders stand in its notes.json.
+    named = {**notes, "arguments": list(step.input_names), "results": list(step.output_names)}
     traced = _traced(step)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", ".*deprecated", DeprecationWarning)
@@ -126,7 +128,7 @@ def _torchscript_bytes(step: OneStep, notes: Mapping[str, str], observations: np
 
 
 def _traced(step: OneStep) -> torch.jit.ScriptModule:
-    inputs = (step.random_observations(3, 0), *step.initial_states(3))
+    inputs = (step.random_observations(3, 0), *step.initial_states(3), *step.random_masks(3, 0))
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
@@ -241,7 +243,7 @@ def export_command(env_name: str, args: dict[str, Any], format: str = "onnx", ou
 
 def _use(path: Path, format: str, step: OneStep) -> str:
     if format != "c":
-        takes, returns = ", ".join(("observations", *step.state_names)), ", ".join(step.output_names)
+        takes, returns = ", ".join(step.input_names), ", ".join(step.output_names)
         return f"which takes {takes} and returns {returns}"
     unseen = "" if compiler() else "which no compiler has seen, as this machine has none; "
     programs = list(path.glob("*_play.c"))
@@ -262,6 +264,7 @@ def _observations_of_play(vecenv: vector.Vector, policy: nn.Module) -> np.ndarra
     for _ in range(STEPS):
         seen.append(np.array(observations))
         logits, _ = forward(torch.from_numpy(seen[-1]), state)
-        actions, _, _ = sample_logits(logits, generator=generator)
+        masks = None if vecenv.action_masks is None else torch.from_numpy(vecenv.action_masks)
+        actions, _, _ = sample_logits(logits, generator=generator, masks=masks)
         observations, *_ = vecenv.step(actions.numpy())
     return np.stack(seen)

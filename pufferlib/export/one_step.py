@@ -19,6 +19,8 @@ from pufferlib.errors import ExportError
 from pufferlib.metrics.finite import find_weight, is_finite
 from pufferlib.models import MinGRUWrapper, State
 from pufferlib.policy import Logits, NormalizedObservations, acting_forward
+from pufferlib.ppo.sampling import mask_logits
+from pufferlib.spaces import num_choices
 
 
 class OneStep(nn.Module):
@@ -29,6 +31,8 @@ class OneStep(nn.Module):
 
     Attributes:
         state_names: of the recurrent state, in the order of the arguments; empty for a policy without one.
+        input_names: of the arguments: `observations`, the states, and `action_masks` where the environment has them,
+            `(rows, choices)` bool, whose False makes a logit -inf.
         output_names: of all results, in their order: for each part of the action `logits` or `mean` and
             `log_deviation`, numbered from 0 where there are several, then `value`, then `next_<state>` for each state.
     """
@@ -51,6 +55,8 @@ class OneStep(nn.Module):
         self.policy = _in_plain_torch(policy)
         self._forward = acting_forward(self.policy)
         self.space = env.single_observation_space
+        has_masks = getattr(env, "has_action_masks", False)
+        self._choices = num_choices(env.single_action_space) if has_masks else 0
         _check_weights(self.policy)
         try:
             logits = self._first_logits()
@@ -63,12 +69,15 @@ class OneStep(nn.Module):
             except Exception as second:
                 raise _call_error(policy, second) from second
         self.state_names = tuple(self._initial_state(1))
+        self.input_names = ("observations", *self.state_names, *["action_masks"] * has_masks)
         self.output_names = (*_named_tensors(logits), "value", *(f"next_{name}" for name in self.state_names))
 
-    def forward(self, observations: Tensor, *states: Tensor) -> tuple[Tensor, ...]:
-        """Maps observations `(rows, *observation_shape)` and the state `(rows, ...)` to what `output_names` names."""
+    def forward(self, observations: Tensor, *others: Tensor) -> tuple[Tensor, ...]:
+        """Maps the tensors of `input_names`, each with `rows` as first dimension, to those of `output_names`."""
+        states, masks = (others[:-1], others[-1]) if self._choices else (others, None)
         state = dict(zip(self.state_names, (each.clone() for each in states), strict=True))  # it may be overwritten
         logits, values = self._forward(observations, state)
+        logits = mask_logits(logits, masks)
         return *_named_tensors(logits).values(), values.reshape(-1), *(state[name] for name in self.state_names)
 
     def initial_states(self, rows: int) -> tuple[Tensor, ...]:
@@ -79,6 +88,11 @@ class OneStep(nn.Module):
         """Returns observations drawn from the space, `(rows, *observation_shape)`."""
         self.space.seed(seed)
         return torch.stack([torch.as_tensor(self.space.sample()) for _ in range(rows)])
+
+    def random_masks(self, rows: int, seed: int) -> tuple[Tensor, ...]:
+        """Returns action masks `(rows, choices)` that allow half of all choices; none where there are no masks."""
+        drawn = torch.rand(rows, self._choices, generator=torch.Generator().manual_seed(seed)) < 0.5
+        return (drawn,) if self._choices else ()
 
     @torch.no_grad()
     def _first_logits(self) -> Logits:
@@ -194,8 +208,10 @@ def check_agreement(step: OneStep, run: Run, what: str, observations: np.ndarray
     for sequence in [drawn] if observations is None else [drawn, torch.from_numpy(observations)]:
         states = step.initial_states(sequence.shape[1])
         others = [state.numpy() for state in states]
-        for row in sequence:
-            results, found = step(row, *states), run(row.numpy(), *others)
+        for time, row in enumerate(sequence):
+            masks = step.random_masks(len(row), time)
+            results = step(row, *states, *masks)
+            found = run(row.numpy(), *others, *(each.numpy() for each in masks))
             for name, result, other in zip(step.output_names, results, found, strict=True):
                 difference = _difference(result.numpy(), np.asarray(other))
                 if not difference <= TOLERANCE:

@@ -43,6 +43,12 @@ static GamePolicyObservation observations[NUM_AGENTS * GAME_POLICY_OBSERVATION];
 static GamePolicyAction actions[NUM_AGENTS * GAME_POLICY_ACTION];
 static float rewards[NUM_AGENTS];
 static uint8_t terminals[NUM_AGENTS], truncations[NUM_AGENTS];
+#ifdef ENV_ACTION_MASKS
+static uint8_t action_masks[NUM_AGENTS * GAME_POLICY_CHOICES];
+#endif
+#ifdef ENV_TURNS
+static uint8_t masks[NUM_AGENTS];
+#endif
 static int quotas[NUM_ENVS];  // episodes still to be counted: as many of every environment, so that long ones count too
 
 typedef struct {
@@ -87,6 +93,12 @@ static bool open_environments(void) {
         env->rewards = rewards + agent;
         env->terminals = terminals + agent;
         env->truncations = truncations + agent;
+#ifdef ENV_ACTION_MASKS
+        env->action_masks = action_masks + agent * GAME_POLICY_CHOICES;
+#endif
+#ifdef ENV_TURNS
+        env->masks = masks + agent;
+#endif
         env->rng = rng_seed(SEED, (uint64_t)i);
         c_reset(env);
     }
@@ -128,6 +140,9 @@ int main(int argc, char** argv) {
     }
     if (!open_environments()) return 1;
     game_policy_begin(&policy, SEED);
+#ifdef ENV_ACTION_MASKS
+    policy.masks = action_masks;
+#endif
     for (int i = 0; i < NUM_ENVS; i++) quotas[i] = episodes / NUM_ENVS + (i < episodes % NUM_ENVS);
     Scores scores;
     memset(&scores, 0, sizeof(scores));

@@ -44,6 +44,7 @@ static inline void game_policy_forward(GamePolicy* policy, const GamePolicyObser
         int rows = agents - first < PUFFERNET_BLOCK ? agents - first : PUFFERNET_BLOCK;
         game_policy_block(policy, observations + first * GAME_POLICY_OBSERVATION, first, rows);
     }
+    // @MASKS
 }
 
 // Writes the actions of agents [0, agents): drawn as the policy was trained to, or the likeliest.

@@ -209,8 +209,11 @@ def choose_backend(
         loss: the loss that is minimised.
     """
     is_nvidia = device.type == "cuda" and torch.version.cuda is not None
-    is_captured = is_nvidia and config.cuda_graphs and not config.compile
+    has_masks = rollout.action_masks is not None
+    is_captured = is_nvidia and config.cuda_graphs and not config.compile and not has_masks
     reason = _why_torch(config, device, loss)
+    if is_nvidia and has_masks:
+        reason = "CUDA graphs do not take the action masks that the environment has"
     row_wise, layers = None, None
     if reason is None:
         layers, row_wise, reason = _find_or_trace(policy, rollout)

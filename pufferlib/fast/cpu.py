@@ -205,6 +205,7 @@ class NetworkActor(Actor):
             logprobs=rollout.logprobs[segments, column],
             values=rollout.values[segments, column],
             stored=None if seen is None else stored,
+            masks=self.action_masks(rows, column),
         )
         for entry, state in zip(entries, states, strict=True):
             if state is not entry:  # but a part of an entry
@@ -245,6 +246,7 @@ class NetworkGradients(Gradients):
             advantages=minibatch.advantages,
             returns=minibatch.returns,
             weights=minibatch.weights,
+            masks=rollout.masks_of(rows),
         )
         learned = self.network.learn(rollout.observations, inputs, **self.coefficients)
         for parameter, gradient in zip(self.network.parameters, learned.gradients, strict=True):

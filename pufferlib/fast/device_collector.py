@@ -297,11 +297,13 @@ class DeviceCollector(Collector):
 def can_be_on_the_device(vecenv: Vector, actor: Actor, skips_nonfinite: bool) -> bool:
     """Whether whole rollouts can be played on the policy's GPU.
 
-    This needs environments that can be lent, all in one batch, a policy that is captured, observations that stay on the
-    GPU, and no filter between two steps. A warning says if the environments do not compile.
+    This needs environments without turns or action masks that can be lent, all in one batch, a policy that is captured,
+    observations that stay on the GPU, and no filter between two steps. A warning says if the environments do not
+    compile.
     """
     is_captured = isinstance(actor, GraphActor) and not actor.is_offloaded
     can_be_lent = isinstance(vecenv, Device) and vecenv.agents_per_batch == vecenv.num_agents
+    can_be_lent = can_be_lent and not any(env.has_turns or env.has_action_masks for env in vecenv.envs)
     if not can_be_lent or not is_captured or skips_nonfinite:
         return False
     try:

@@ -176,14 +176,18 @@ class DevicePart:
         self.structs = torch.zeros(structs.shape, dtype=torch.uint8, device=device)
         shared = np.frombuffer(env.binding.vec_shared(env.handle), np.uint8)
         self._shared = torch.tensor(shared, device=device) if len(shared) else None
+        has_masks = {"action_masks": env.has_action_masks, "masks": env.has_turns}
+        self._masks = {
+            name: torch.from_numpy(getattr(env, name)).to(device) if has else None for name, has in has_masks.items()
+        }
         self._names: list[str] = []
         self._logs = torch.zeros(0, device=device)
 
     @property
     def num_bytes(self) -> int:
         """Bytes of the GPU's memory."""
-        shared = 0 if self._shared is None else self._shared.nbytes
-        return self.structs.nbytes + self._logs.nbytes + shared
+        others = (self._shared, *self._masks.values())
+        return self.structs.nbytes + self._logs.nbytes + sum(each.nbytes for each in others if each is not None)
 
     def run(self, function: str, *arguments: Tensor | int | None) -> None:
         """Launches a kernel with a thread for every environment."""
@@ -193,10 +197,10 @@ class DevicePart:
         """Copies the environments from the CPU's memory."""
         env = self._env
         self.structs.copy_(torch.tensor(env.structs()))
-        for array, source in zip(self._arrays, self._host_arrays(), strict=True):
+        for array, source in zip(self._all_arrays(), self._env.arrays_for_c(), strict=True):
             array.copy_(torch.from_numpy(source))
         sizes = [array.nbytes // max(len(array), 1) for array in self._arrays[:2]]
-        pointers = *self._arrays, self.finals, self._shared
+        pointers = *self._arrays, self.finals, *self._masks.values(), self._shared
         self.run("puffer_env_attach", self.structs, *pointers, len(self.structs), *sizes)
         self._names = list(env.binding.vec_log(env.handle))  # their numbers went with the structs
         if not len(self._logs):
@@ -205,7 +209,7 @@ class DevicePart:
     def download(self, steps: int) -> None:
         """Copies them back, that many steps later."""
         self._env.put_structs(self.structs.cpu().numpy(), steps)
-        for array, target in zip(self._arrays, self._host_arrays(), strict=True):
+        for array, target in zip(self._all_arrays(), self._env.arrays_for_c(), strict=True):
             target[...] = array.cpu().numpy()
 
     def report(self) -> list[dict]:
@@ -215,6 +219,5 @@ class DevicePart:
         sums = logs.cumsum(0)[-1].astype(np.float32)  # one after the other, as on a CPU
         return means_of(dict(zip(self._names, sums.tolist(), strict=True)))
 
-    def _host_arrays(self) -> list[np.ndarray]:
-        env = self._env
-        return [env.observations, env.actions, env.rewards, env.terminals, env.truncations]
+    def _all_arrays(self) -> list[Tensor]:
+        return [*self._arrays, *(array for array in self._masks.values() if array is not None)]

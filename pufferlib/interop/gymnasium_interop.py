@@ -13,11 +13,12 @@ from numpy.typing import ArrayLike
 from typing_extensions import override
 
 from pufferlib.emulation import GymnasiumPufferEnv, PettingZooPufferEnv
+from pufferlib.emulation.emulated_env import ACTION_MASK
 from pufferlib.environment import PufferEnv, fitting_actions
 from pufferlib.errors import APIUsageError
 from pufferlib.families import catalog
 from pufferlib.interop import spec_of
-from pufferlib.interop.ocean_envs import OceanInside, ShownEnv, ocean_name, write_actions
+from pufferlib.interop.ocean_envs import OceanInside, ShownEnv, mask_info, ocean_name, write_actions
 from pufferlib.ocean.environment import OceanEnv
 
 if TYPE_CHECKING:
@@ -30,6 +31,9 @@ class OceanGymnasiumEnv(ShownEnv, gymnasium.Env):
     Observations are copies, and the last one of an episode is its final one. After it nothing may be stepped
     before `reset`, which continues the environment's random stream unless it is given a seed. Rewards are floats,
     infos empty, `options` have no meaning.
+
+    Where the environment has action masks, infos have `action_mask`, int8 as `Discrete.sample` takes it, but for those
+    of an end, and there is a method `action_masks()` for Stable-Baselines3's contributions, which returns bools.
 
     For speed there is `pufferlib.make_gymnasium_vec`: a thousand environments step there while a few do here.
     """
@@ -64,6 +68,11 @@ class OceanGymnasiumEnv(ShownEnv, gymnasium.Env):
         self._elapsed = 0  # steps of the episode
         self._is_over = True  # no step is allowed
         self._has_begun = False  # C began the next episode when the last one ended
+        if self.ocean.has_action_masks:  # by its presence other libraries know that it has masks
+            self.action_masks = self._action_masks
+
+    def _action_masks(self) -> np.ndarray:
+        return self.ocean.action_masks[0].copy()
 
     @override
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict]:
@@ -73,7 +82,7 @@ class OceanGymnasiumEnv(ShownEnv, gymnasium.Env):
         self._is_over = self._has_begun = False
         self._elapsed = 0
         self._show()
-        return self.ocean.observations[0].copy(), {}
+        return self.ocean.observations[0].copy(), mask_info(self.ocean, 0)
 
     @override
     def step(self, action: ArrayLike) -> tuple[np.ndarray, float, bool, bool, dict]:
@@ -88,7 +97,8 @@ class OceanGymnasiumEnv(ShownEnv, gymnasium.Env):
         truncated = truncated or (self._elapsed == self._max_episode_steps and not terminated)
         self._is_over = terminated or truncated
         self._show()
-        return observation.copy(), float(self.ocean.rewards[0]), terminated, truncated, {}
+        info = {} if self._is_over else mask_info(self.ocean, 0)
+        return observation.copy(), float(self.ocean.rewards[0]), terminated, truncated, info
 
 
 def _checked_limit(max_episode_steps: int | None) -> int | None:
@@ -106,7 +116,9 @@ class OceanVectorEnv(OceanInside, VectorEnv):
 
     An environment whose episode ends is reset in the same step, as `AutoresetMode.SAME_STEP` says: its observation is
     the first of the next episode, and the final one is in `infos["final_obs"]`, an object array with a row for every
-    environment, None where `infos["_final_obs"]` is False. `infos` are empty in all other steps.
+    environment, None where `infos["_final_obs"]` is False. `infos` are empty in all other steps, but for `action_mask`
+    of shape `(num_envs, choices)` where the environments have action masks, and `_action_mask`, which is False at a
+    final observation.
 
     Gymnasium's own vector environments, and those of its wrappers that change observations, know
     `AutoresetMode.NEXT_STEP`: the observation is the final one, and the next step begins an episode in that
@@ -190,7 +202,7 @@ class OceanVectorEnv(OceanInside, VectorEnv):
         self._begin(mask, seeds)
         self._was_reset = True
         self._ended = self._ended & ~mask
-        return self._given(self.ocean.observations), {}
+        return self._given(self.ocean.observations), self._mask_infos()
 
     def _begin(self, mask: np.ndarray, seeds: Sequence[int | None]) -> None:
         # Without a seed C resets only where it has not begun an episode that was not shown yet.
@@ -238,6 +250,7 @@ class OceanVectorEnv(OceanInside, VectorEnv):
             observations = np.where(columns, self._final, observations)
         elif ended.any():
             infos = self._final_infos(ended)
+        infos |= self._mask_infos()
         results = (observations, ocean.rewards, ocean.terminals, ocean.truncations)
         return (*map(self._given, results), infos)
 
@@ -266,6 +279,13 @@ class OceanVectorEnv(OceanInside, VectorEnv):
         for index, row in zip(indices.tolist(), self._final[indices], strict=True):
             final[index] = row
         return {"final_obs": final, "_final_obs": ended, "final_info": {}, "_final_info": ended.copy()}
+
+    def _mask_infos(self) -> dict[str, Any]:
+        shown = ~(self._ended & self._is_next_step)  # of others the observation is the final one
+        if not self.ocean.has_action_masks or not shown.any():
+            return {}
+        masks = self.ocean.action_masks & shown[:, None]
+        return {ACTION_MASK: masks.astype(np.int8), f"_{ACTION_MASK}": shown}
 
     def _given(self, array: np.ndarray) -> np.ndarray:
         return array.copy() if self.copy else array

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from pufferlib import ocean
+from pufferlib.emulation.emulated_env import ACTION_MASK
 from pufferlib.environment import fitting_actions
 from pufferlib.errors import APIUsageError
 from pufferlib.families import catalog
@@ -44,6 +45,11 @@ def write_actions(env: OceanEnv, row: int, action: ArrayLike) -> None:
     """Writes one agent's action into the environment's own array; one that does not fit is an APIUsageError."""
     rows = env.actions[row : row + 1]
     rows[...] = fitting_actions(np.asarray(action)[np.newaxis], rows)
+
+
+def mask_info(env: OceanEnv, row: int) -> dict[str, np.ndarray]:
+    """One agent's action mask by its name, int8; nothing where the environment has none."""
+    return {ACTION_MASK: env.action_masks[row].astype(np.int8)} if env.has_action_masks else {}
 
 
 def _is_class(name: object) -> bool:

@@ -6,12 +6,15 @@ from typing import Any, ClassVar
 
 import gymnasium
 import numpy as np
+from gymnasium.spaces import Box, Dict
 from pettingzoo import ParallelEnv  # noqa: E402  # after the sentence that says how to install it
 from typing_extensions import override
 
+from pufferlib.emulation.emulated_env import ACTION_MASK
 from pufferlib.errors import APIUsageError, require_extra
-from pufferlib.interop.ocean_envs import ShownEnv, write_actions
+from pufferlib.interop.ocean_envs import ShownEnv, mask_info, write_actions
 from pufferlib.ocean.environment import OceanEnv
+from pufferlib.spaces import num_choices
 
 require_extra("pettingzoo", "pettingzoo")
 
@@ -22,6 +25,8 @@ class OceanParallelEnv(ShownEnv, ParallelEnv):
     Observations are copies, and the last one of an agent is its final one. An agent whose episode has ended
     is gone until `reset`. In C its place is taken again at once, so where agents end at different times the newcomer
     stands by, with actions of zeros, until all have ended. Infos are empty, `options` have no meaning.
+
+    Where the environment has action masks, an observation is a dict of `observation` and `action_mask`, int8.
     """
 
     metadata: ClassVar[dict[str, Any]] = {"render_modes": ["rgb_array", "human"]}
@@ -42,7 +47,11 @@ class OceanParallelEnv(ShownEnv, ParallelEnv):
         self.metadata["name"] = type(self.ocean).__name__.lower()
         self.possible_agents = [f"agent_{row}" for row in range(self.ocean.num_agents)]
         self.agents: list[str] = []
-        self.observation_spaces = dict.fromkeys(self.possible_agents, self.ocean.single_observation_space)
+        space = self.ocean.single_observation_space
+        if self.ocean.has_action_masks:
+            choices = num_choices(self.ocean.single_action_space)
+            space = Dict({"observation": space, ACTION_MASK: Box(0, 1, (choices,), np.int8)})
+        self.observation_spaces = dict.fromkeys(self.possible_agents, space)
         self.action_spaces = dict.fromkeys(self.possible_agents, self.ocean.single_action_space)
         self._rows = {agent: row for row, agent in enumerate(self.possible_agents)}
         self._has_begun = False  # C began the next episode when the last one ended, for all agents in one step
@@ -62,7 +71,7 @@ class OceanParallelEnv(ShownEnv, ParallelEnv):
         self._has_begun = False
         self.agents = list(self.possible_agents)
         self._show()
-        return self._of_agents(self.ocean.observations.copy()), {agent: {} for agent in self.agents}
+        return self._seen(self.ocean.observations.copy()), {agent: {} for agent in self.agents}
 
     @override
     def step(self, actions: dict[str, Any]) -> tuple[dict, dict, dict, dict, dict]:
@@ -83,7 +92,7 @@ class OceanParallelEnv(ShownEnv, ParallelEnv):
         ended = ocean.terminals | ocean.truncations
         columns = ended.reshape(-1, *[1] * (ocean.observations.ndim - 1))
         results = (
-            self._of_agents(np.where(columns, self._final, ocean.observations)),
+            self._seen(np.where(columns, self._final, ocean.observations)),
             self._of_agents(ocean.rewards.tolist()),
             self._of_agents(ocean.terminals.tolist()),
             self._of_agents(ocean.truncations.tolist()),
@@ -103,6 +112,12 @@ class OceanParallelEnv(ShownEnv, ParallelEnv):
         self.ocean.actions[:] = 0
         for agent in self.agents:
             write_actions(self.ocean, self._rows[agent], actions[agent])
+
+    def _seen(self, observations: np.ndarray) -> dict[str, Any]:
+        rows = self._of_agents(observations)
+        if not self.ocean.has_action_masks:
+            return rows
+        return {agent: {"observation": row, **mask_info(self.ocean, self._rows[agent])} for agent, row in rows.items()}
 
     def _of_agents(self, rows: np.ndarray | list) -> dict[str, Any]:
         return {agent: rows[self._rows[agent]] for agent in self.agents}

@@ -27,15 +27,15 @@ from torch.distributions import Normal
 
 from pufferlib import vector
 from pufferlib.emulation.gymnasium_emulation import GymnasiumPufferEnv, GymnasiumVectorPufferEnv
-from pufferlib.emulation.pettingzoo_emulation import PettingZooPufferEnv
+from pufferlib.emulation.pettingzoo_emulation import PettingZooPufferEnv, without_mask
 from pufferlib.emulation.rows import ActionLayout, row_writer
 from pufferlib.environment import PufferEnv
 from pufferlib.errors import APIUsageError
 from pufferlib.metrics.finite import require_finite_weights
 from pufferlib.policy import Logits, acting_forward
-from pufferlib.ppo.sampling import greedy_action, sample_logits
+from pufferlib.ppo.sampling import greedy_action, mask_logits, sample_logits
 from pufferlib.runs.policy_check import check_acting
-from pufferlib.spaces import Layout
+from pufferlib.spaces import Layout, action_parts
 
 
 def _own_spaces(env: PufferEnv) -> tuple[gymnasium.Space, gymnasium.Space]:
@@ -46,7 +46,8 @@ def _own_spaces(env: PufferEnv) -> tuple[gymnasium.Space, gymnasium.Space]:
     if isinstance(env, GymnasiumVectorPufferEnv):
         return env.env.single_observation_space, env.env.single_action_space
     if isinstance(env, PettingZooPufferEnv):
-        found = [(env.env.observation_space(agent), env.env.action_space(agent)) for agent in env.env.possible_agents]
+        agents, inner = env.env.possible_agents, env.env
+        found = [(without_mask(inner.observation_space(agent)), inner.action_space(agent)) for agent in agents]
         return found[0] if all(each == found[0] for each in found) else rows
     return rows
 
@@ -184,6 +185,7 @@ class Agent:
         self.observation_space, self.action_space = _own_spaces(env)
         self._observations = _ObservationForms(self.observation_space)
         self._actions = _ActionForms(self.action_space, self.action_space is env.single_action_space)
+        self._parts = action_parts(env.single_action_space)
         self._forward = acting_forward(policy)
         self._generator = torch.Generator(self.device).manual_seed(seed)
         self._is_recurrent = hasattr(policy, "initial_state")
@@ -191,7 +193,7 @@ class Agent:
         self._num_rows: int | None = None  # of the state
 
     @torch.inference_mode()
-    def act(self, observations: Any, sample: bool = False) -> Any:
+    def act(self, observations: Any, sample: bool = False, action_masks: ArrayLike | Tensor | None = None) -> Any:
         """Chooses an action for one observation, or for each of many.
 
         Args:
@@ -199,21 +201,29 @@ class Agent:
                 dimension, as vector environments return them; or rows of `single_observation_space`, as PufferLib's
                 environments return them.
             sample: sample the action from the policy instead of taking the likeliest.
+            action_masks: `(choices,)` bools for one, `(rows, choices)` for many: a column for each choice of each part
+                of an action, as the `action_masks` of environments and Gymnasium's `info["action_mask"]` have them.
+                False is not chosen. None allows everything.
 
         Returns:
             For one observation an action for `env.step`, that is an int, an array or a structure of them, inside
             `action_space`. For many the actions for a vector environment: arrays with a further first dimension.
 
         Raises:
-            APIUsageError: if the observations have another form, or a recurrent policy has state of another number.
+            APIUsageError: if the observations or the masks have another form, a part of an action has nothing allowed,
+                or a recurrent policy has state of another number.
             DivergedError: if the policy's logits are NaN and an action is sampled.
         """
         rows, is_one = self._observations.read(observations)
+        masks = None if action_masks is None else self._read_masks(action_masks, len(rows), is_one)
         state = self._state_of(len(rows))
         logits, _ = self._forward(self._tensor(rows), state)
         if self._is_recurrent:
             self._state, self._num_rows = state, len(rows)
-        chosen = sample_logits(logits, generator=self._generator)[0] if sample else greedy_action(logits)
+        if sample:
+            chosen, _, _ = sample_logits(logits, generator=self._generator, masks=masks)
+        else:
+            chosen = greedy_action(logits, masks)
         chosen = chosen.cpu().numpy()
         return self._actions.one(chosen) if is_one else self._actions.many(chosen)
 
@@ -234,11 +244,12 @@ class Agent:
         return float(values[0]) if is_one else values
 
     @torch.inference_mode()
-    def probabilities(self, observations: Any) -> Any:
+    def probabilities(self, observations: Any, action_masks: ArrayLike | Tensor | None = None) -> Any:
         """The probability of every choice; it leaves the recurrent state unchanged, as `value`.
 
         Args:
             observations: as for `act`.
+            action_masks: likewise; what they do not allow has probability 0.
 
         Returns:
             `(choices,)` float32 for one observation, `(rows, choices)` for many; a tuple of those where an action
@@ -247,7 +258,9 @@ class Agent:
         Raises:
             APIUsageError: if actions are continuous, and so have densities instead of probabilities.
         """
-        logits, _, is_one = self._forward_once(observations)
+        logits, values, is_one = self._forward_once(observations)
+        if action_masks is not None:
+            logits = mask_logits(logits, self._read_masks(action_masks, len(values), is_one))
         parts = (logits,) if isinstance(logits, Tensor | Normal) else logits
         if any(isinstance(part, Normal) for part in parts):
             raise APIUsageError(f"probabilities() needs actions that are choices, got {self.action_space}; draw some")
@@ -288,6 +301,16 @@ class Agent:
 
     def _tensor(self, rows: np.ndarray) -> Tensor:
         return torch.from_numpy(rows).to(self.device)
+
+    def _read_masks(self, masks: ArrayLike | Tensor, num_rows: int, is_one: bool) -> Tensor:
+        found = torch.as_tensor(masks, device=self.device).bool()
+        choices, first = [part.choices for part in self._parts if part.choices is not None], found.dim() - 1
+        expected = (sum(choices),) if is_one else (num_rows, sum(choices))
+        if found.shape != expected:
+            raise APIUsageError(f"action_masks must have shape {expected}, got {tuple(found.shape)}")
+        if not all(bool(part.any(first).all()) for part in found.split(choices, -1)):
+            raise APIUsageError("action_masks must allow a choice of each part in each row, got a row with none")
+        return found.view(num_rows, -1)
 
     def _state_of(self, num_rows: int) -> dict[str, Tensor]:
         if not self._is_recurrent:

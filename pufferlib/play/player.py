@@ -17,9 +17,10 @@ from pufferlib.environment import EpisodeTracker
 from pufferlib.errors import DivergedError
 from pufferlib.fast.cpu import one_thread
 from pufferlib.policy import Forward, Logits, acting_forward
-from pufferlib.ppo.sampling import greedy_action, sample_logits
+from pufferlib.ppo.sampling import greedy_action, mask_logits, sample_logits
 from pufferlib.runs.loaders import borrowed_generator
 from pufferlib.seeding import mix_seed
+from pufferlib.spaces import num_choices
 from pufferlib.vector import Vector
 
 Rows = slice | np.ndarray
@@ -41,7 +42,7 @@ class Decision:
 
     rows: Sequence[Rows]  # of the agents of every batch that steps now
     observations: np.ndarray  # (num_agents, *observation_shape), the latest of all agents
-    logits: Logits  # of all agents, as pufferlib.policy describes them
+    logits: Logits  # of all agents, as pufferlib.policy describes them; -inf for what they may not do
     values: torch.Tensor  # of all agents, one number each
     actions: np.ndarray  # (num_agents, *action_shape), the policy's
 
@@ -93,6 +94,9 @@ class Player:
         self._autocast = autocast
         space, agents = vecenv.single_observation_space, vecenv.num_agents
         self._observations = np.zeros((agents, *space.shape), space.dtype)
+        self._action_masks: np.ndarray | None = None  # (num_agents, choices) bool, where the environments have some
+        if vecenv.has_action_masks:
+            self._action_masks = np.ones((agents, num_choices(vecenv.single_action_space)), bool)
         self._episode_starts = np.ones(agents, bool)  # with the last observation, so that recurrent state is reset
         self._has_owners = vecenv.agents_per_batch == vecenv.driver_env.num_agents
         self._tracker = EpisodeTracker(agents)
@@ -174,6 +178,8 @@ class Player:
     ) -> np.ndarray:
         with self._autocast():
             logits, values = forward(torch.from_numpy(self._observations).to(self._device), state)
+        if self._action_masks is not None:
+            logits = mask_logits(logits, torch.from_numpy(self._action_masks).to(self._device))
         actions = self._choose(logits, playing)
         if decide is None:
             return actions
@@ -201,6 +207,9 @@ class Player:
         is_mixed = getattr(self.vecenv, "mixes_batches", False)
         rows = agent_ids if is_mixed else slice(int(agent_ids[0]), int(agent_ids[0]) + len(agent_ids))
         self._observations[rows] = observations
+        if self._action_masks is not None:  # an agent that waits may have no choice
+            given = self.vecenv.action_masks
+            self._action_masks[rows] = given | ~masks[:, None]
         self._episode_starts[rows] = self._tracker.step(rows, rewards, terminals | truncations, masks)
         return rows, agent_ids, infos
 

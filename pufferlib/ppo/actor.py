@@ -24,6 +24,7 @@ class Actor:
         rollout: is filled.
         states: the recurrent state of every agent, by name.
         last_observations: those of column T, which the next rollout begins with.
+        last_action_masks: likewise, `(agents, choices)`; None where everything is always allowed.
     """
 
     def __init__(
@@ -38,6 +39,9 @@ class Actor:
         self.rollout = rollout
         self.states = {name: torch.zeros_like(state[:num_agents]) for name, state in rollout.states.items()}
         self.last_observations = torch.zeros_like(rollout.by_column[0, :num_agents])
+        self.last_action_masks: Tensor | None = None
+        if rollout.action_masks is not None:
+            self.last_action_masks = torch.ones_like(rollout.action_masks[:num_agents, 0])
         self._device = rollout.values.device
         self._forward = acting_forward(policy)
         self._streams = Streams(generator, num_agents)
@@ -50,6 +54,8 @@ class Actor:
         self._streams.begin()
         group = slice(offset, offset + len(self.last_observations))
         self.rollout.by_column[0, group] = self.last_observations
+        if self.last_action_masks is not None:
+            self.rollout.action_masks[group, 0] = self.last_action_masks
         for name, state in self.states.items():
             self.rollout.states[name][group] = state
 
@@ -67,6 +73,17 @@ class Actor:
         self._stored(rows, column).copy_(torch.from_numpy(observations))
         self._clear_states(rows, episode_starts)
 
+    def store_action_masks(self, rows: slice, column: int, masks: np.ndarray) -> None:
+        """Stores what a batch may do at a column, `(rows, choices)` bool; each part of an action has a True."""
+        rollout = self.rollout
+        target = rollout.action_masks[self._segments(rows), column] if column < rollout.horizon else None
+        (self.last_action_masks[rows] if target is None else target).copy_(torch.from_numpy(masks))
+
+    def action_masks(self, rows: slice, column: int) -> Tensor | None:
+        """Returns the action masks of a batch at a column below the horizon; None where there are none."""
+        masks = self.rollout.action_masks
+        return None if masks is None else masks[self._segments(rows), column]
+
     def _clear_states(self, rows: slice, episode_starts: np.ndarray) -> None:
         if self.states and episode_starts.any():
             agents = torch.from_numpy(episode_starts.nonzero()[0] + rows.start).to(self._device)
@@ -81,7 +98,8 @@ class Actor:
         state = dict(held)
         with self._autocast():
             logits, values = self._forward(self._input(rows, column), state)
-        actions, logprobs, _ = sample_logits(logits, generator=self._streams.ready(rows))
+        masks = self.action_masks(rows, column)
+        actions, logprobs, _ = sample_logits(logits, generator=self._streams.ready(rows), masks=masks)
         actions = actions.to(rollout.actions.dtype)
         rollout.actions[segments, column] = actions
         rollout.logprobs[segments, column] = logprobs
@@ -124,12 +142,16 @@ class Actor:
     def state_dict(self) -> dict[str, Any]:
         """Copies of what another actor needs to continue."""
         states = {name: state.clone() for name, state in self.states.items()}
-        return {"last_observations": self.last_observations.clone(), "states": states}
+        found = {"last_observations": self.last_observations.clone(), "states": states}
+        masks = self.last_action_masks
+        return found if masks is None else {**found, "last_action_masks": masks.clone()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continues from what `state_dict` returned."""
         self.restart()
         self.last_observations.copy_(state["last_observations"])
+        if self.last_action_masks is not None:
+            self.last_action_masks.copy_(state["last_action_masks"])
         for name, value in state["states"].items():
             self.states[name].copy_(value)
 

@@ -121,6 +121,8 @@ class Advantages:
 
     Attributes:
         resets: `(S, T)` bool, set where an episode begins, and where an absent agent waits for its next one.
+        learned: `(S, T)` bool, the steps to learn from: those of agents that were there, but for a last own move of
+            which nothing is known that follows, see `compute_puff_advantage`. None where these are all.
     """
 
     def __init__(self, rollout: Rollout, config: ResolvedTrainConfig):
@@ -133,6 +135,8 @@ class Advantages:
         self._ends, self._cuts, self._rewards, self._bootstrapped, self._result = (
             torch.zeros_like(rollout.values) for _ in range(5)
         )
+        self.learned: Tensor | None = None
+        self._absence: tuple[Tensor, Tensor, Tensor] | None = None  # kept, as CUDA graphs read the same memory again
 
     def load(self) -> None:
         """Loads the rewards and the ends of episodes of the rollout, which was just filled."""
@@ -150,10 +154,30 @@ class Advantages:
             self._rewards[finals.segments, finals.columns] += self.config.gamma * finals.values
             self._cuts[finals.segments, finals.columns] = 0.0
 
+    def begin(self, is_full: bool) -> None:
+        """Begins to learn from the rollout that `load` loaded; says whether every agent was there at every step."""
+        if is_full:
+            self.learned = None
+            return
+        if self._absence is None:
+            zeros = torch.zeros_like(self._ends)
+            self._absence = torch.zeros_like(self.resets), zeros, zeros.long()
+        self.learned, present, acted = self._absence
+        masks = self._rollout.masks
+        present.copy_(masks)
+        columns = torch.arange(masks.shape[1], device=masks.device)
+        acted.copy_((columns * masks).cummax(1).values)
+        is_known = (present + self._ends)[:, 1:].flip(1).cumsum(1).flip(1) > 0
+        self.learned.copy_(masks[:, :-1] & is_known)
+
     def compute(self) -> Tensor:
         """Computes `(S, T)` from the values and ratios as they are now; the next call overwrites it."""
         rollout, config = self._rollout, self.config
-        rewards = bootstrap_truncations(self._rewards, rollout.values, self._cuts, config.gamma, out=self._bootstrapped)
+        values, present = rollout.values, None
+        if self.learned is not None:  # a limit that cuts an episode of a waiting agent: its last own value
+            _, present, acted = self._absence
+            values = values.gather(1, acted)
+        rewards = bootstrap_truncations(self._rewards, values, self._cuts, config.gamma, out=self._bootstrapped)
         compute_puff_advantage(
             rollout.values,
             rewards,
@@ -164,6 +188,7 @@ class Advantages:
             gae_lambda=config.gae_lambda,
             vtrace_rho_clip=config.vtrace_rho_clip,
             vtrace_c_clip=config.vtrace_c_clip,
+            present=present,
         )
         return self._result[:, :-1]
 
@@ -179,7 +204,6 @@ class SegmentMinibatches:
         self._beta = torch.zeros((), device=rollout.values.device)  # of the importance weights
         # Whether some segments are drawn more often than others, and importance weights are not all 1.
         self._is_uneven = config.prio_alpha > 0 and config.minibatch_segments < rollout.segments
-        self._is_full = True
 
     def begin(self, progress: float, is_full: bool) -> None:
         """Begins with a rollout that was just filled; arguments as for `Learner.learn`."""
@@ -188,20 +212,20 @@ class SegmentMinibatches:
         # docs/trainer/update.md has a measurement of both.
         # LaTeX: \beta = \beta_0 + (1 - \beta_0) \alpha p ; \beta = self._beta, \alpha = config.prio_alpha, p = progress
         self._beta.fill_(config.prio_beta0 + (1.0 - config.prio_beta0) * config.prio_alpha * progress)
-        self._is_full = is_full
+        self._advantages.begin(is_full)
 
     def draw(self) -> Minibatch:
         """Draws the next minibatch; each of several processes draws its part from its own rollout."""
         rollout, config = self._rollout, self._config
-        advantages = self._advantages.compute()
-        present = advantages if self._is_full else advantages * rollout.masks[:, :-1]
+        advantages, learned = self._advantages.compute(), self._advantages.learned
+        present = advantages if learned is None else advantages * learned
         probabilities = segment_probabilities(present, config.prio_alpha)
         rows = draw_segments(probabilities, config.minibatch_segments, self._generator)
         importance = None
         if self._is_uneven:
             inclusion = inclusion_probabilities(probabilities, len(rows))
             importance = importance_weights(inclusion, rows, self._beta).unsqueeze(1)
-        weights = None if self._is_full else mask_weights(rollout.masks[rows, :-1])
+        weights = None if learned is None else mask_weights(learned[rows])
         chosen, old_values = advantages[rows], rollout.values[rows, :-1]
         # LaTeX: R = A + V ; R = returns, A = chosen, V = old_values
         resets, returns = self._advantages.resets[rows], chosen + old_values
@@ -228,9 +252,11 @@ class StepMinibatches:
         """Begins with a rollout that was just filled."""
         rollout = self._rollout
         self._steps.copy_steps_from(rollout)
+        self._advantages.begin(is_full)
         advantages, values = _by_step(self._advantages.compute()), _by_step(rollout.values[:, :-1])
         self._numbers = torch.stack([advantages, values, advantages + values])  # gathered together: one call, not three
-        self._masks = None if is_full else _by_step(rollout.masks[:, :-1])
+        learned = self._advantages.learned
+        self._masks = None if learned is None else _by_step(learned)
         self._order = torch.empty(0)
         self._place = 0
 

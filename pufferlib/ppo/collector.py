@@ -9,8 +9,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from pufferlib import spaces
 from pufferlib.environment import EpisodeTracker
-from pufferlib.errors import DivergedError, PufferWarning
+from pufferlib.errors import APIUsageError, DivergedError, PufferWarning
 from pufferlib.metrics.finished_episodes import FinishedEpisodes
 from pufferlib.metrics.finite import find_first, find_layer, is_finite, require_finite
 from pufferlib.metrics.measures import Phases
@@ -114,6 +115,8 @@ class Collector:
         self._offset = 0  # first segment of the group of agents that is being filled
         self._agent_steps = 0  # of the run, before this rollout
         self._is_endless = False  # and a warning said so
+        parts = [part.choices for part in spaces.action_parts(vecenv.single_action_space) if part.choices is not None]
+        self._part_starts = np.cumsum([0, *parts[:-1]])  # of the parts of an action in action masks
 
     def reset(self, seed: int | None) -> None:
         """Begins an episode in every environment; None takes the vector's own seed."""
@@ -202,7 +205,7 @@ class Collector:
         with self._phases.phase("environment"):
             received = self.batches.receive()
         with self._phases.phase("store"):
-            rows, observations, rewards, terminals, truncations, masks, infos = received
+            rows, observations, rewards, terminals, truncations, masks, action_masks, infos = received
             segments = slice(rows.start + self._offset, rows.stop + self._offset)
             self._columns[rows] += 1
             column = int(self._columns[rows.start])
@@ -218,7 +221,25 @@ class Collector:
             if infos:
                 self._take_infos(rows, infos, column)
             self.actor.store_observations(rows, column, observations, episode_starts)
+            if action_masks is not None:
+                self.actor.store_action_masks(rows, column, self._playable(rows, action_masks, masks))
             return rows
+
+    def _playable(self, rows: slice, action_masks: np.ndarray, masks: np.ndarray) -> np.ndarray:
+        # The action masks, with everything allowed to agents that are absent and have no choice.
+        starts = self._part_starts
+        has_choice = action_masks.any(1) if len(starts) == 1 else np.logical_or.reduceat(action_masks, starts, 1).all(1)
+        if has_choice.all():
+            return action_masks
+        stuck = masks & ~has_choice
+        if stuck.any():
+            agent = rows.start + int(stuck.argmax())
+            step = self._agent_steps + int(self._columns[rows.start]) * self.vecenv.num_agents
+            raise APIUsageError(
+                f"an agent that acts must have an allowed choice in each part of its action, agent {agent} has none "
+                f"after agent step {step:,}; let its action_masks allow one, as a pass, or end the episode there"
+            )
+        return action_masks | ~has_choice[:, None]
 
     def _warn_if_endless(self) -> None:
         if not self._is_endless and self.tracker.lengths.min() >= ENDLESS_STEPS:

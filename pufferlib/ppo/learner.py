@@ -90,15 +90,16 @@ class Gradients:
         """Computes the tensors that the loss takes, in its order; writes the new values into the rollout."""
         rollout, rows, shape = self.rollout, minibatch.rows, minibatch.returns.shape
         observations, actions = self.gather_observations(rows), rollout.actions.index_select(0, rows)
-        state = {}
+        masks, state = rollout.masks_of(rows), {}
         if hasattr(self.policy, "initial_state"):
             state = {name: value.index_select(0, rows) for name, value in rollout.states.items()}
             state["resets"] = minibatch.resets
         else:
             observations, actions = observations.flatten(0, 1), actions.flatten(0, 1)
+            masks = None if masks is None else masks.flatten(0, 1)
         with self._autocast():
             logits, values = self._forward(observations, state)
-        _, logprobs, entropy = sample_logits(logits, action=actions)
+        _, logprobs, entropy = sample_logits(logits, action=actions, masks=masks)
         logprobs, values, entropy = logprobs.view(shape), values.float().view(shape), entropy.view(shape)
         rollout.values[rows, :-1] = values.detach()
         old = rollout.logprobs[rows], minibatch.old_values
@@ -291,7 +292,8 @@ class Learner:
     def _targets(self) -> tuple[Tensor, Tensor, Tensor | None]:
         # Returns minus values, returns, and the weights of the masks: (S, T) each.
         advantages, values = self._advantages.compute(), self.rollout.values[:, :-1]
-        weights = None if self._is_full else mask_weights(self.rollout.masks[:, :-1])
+        learned = self._advantages.learned
+        weights = None if learned is None else mask_weights(learned)
         returns = advantages + values
         return returns - values, returns, weights
 

@@ -102,6 +102,7 @@ class Rollout:
     pending: Tensor  # (S, T + 1) bool, True where the agent's episode ended, or all began, and it was absent since
     ratios: Tensor  # (S, T + 1) float32, probability now over probability then; 1 until trained on
     states: dict[str, Tensor]  # recurrent state before column 0, each (S, ...)
+    action_masks: Tensor | None = None  # (S, T, choices) bool, by column; None where everything is always allowed
     finals: FinalValues | None = None  # where environments returned final observations
 
     @classmethod
@@ -114,6 +115,7 @@ class Rollout:
         states: dict[str, Tensor],
         device: torch.device,
         observation_device: torch.device,
+        has_action_masks: bool = False,
     ) -> Rollout:
         """Makes zeroed storage; `states` has one row per segment and gives shapes and dtypes."""
         observations = torch.zeros(
@@ -125,10 +127,16 @@ class Rollout:
         shape, dtype = spaces.action_shape(action_space), getattr(torch, spaces.action_dtype(action_space).name)
         actions = torch.zeros(segments, horizon, *shape, dtype=dtype, device=device)
         states = {name: torch.zeros_like(state, device=device) for name, state in states.items()}
-        return cls._around(observations.transpose(0, 1), actions, states)
+        masks = None
+        if has_action_masks:
+            choices = spaces.num_choices(action_space)
+            masks = torch.ones(horizon, segments, choices, dtype=torch.bool, device=device).transpose(0, 1)
+        return cls._around(observations.transpose(0, 1), actions, states, masks)
 
     @classmethod
-    def _around(cls, observations: Tensor, actions: Tensor, states: dict[str, Tensor]) -> Rollout:
+    def _around(
+        cls, observations: Tensor, actions: Tensor, states: dict[str, Tensor], action_masks: Tensor | None
+    ) -> Rollout:
         segments, horizon = actions.shape[:2]
         floats = torch.zeros(segments, horizon + 1, device=actions.device)
         by_column = torch.zeros(horizon + 1, segments, device=actions.device)
@@ -144,6 +152,7 @@ class Rollout:
             pending=by_column.bool().T,
             ratios=torch.ones_like(floats),
             states=states,
+            action_masks=action_masks,
         )
 
     @property
@@ -169,10 +178,17 @@ class Rollout:
     def single_steps(self) -> Rollout:
         """Every step as a segment of its own, step `t` of segment `s` in row `t * S + s`.
 
-        The observations are the same memory; `copy_steps_from` copies the rest after each time it was filled.
+        The observations and the action masks are the same memory; `copy_steps_from` copies the rest after each time it
+        was filled.
         """
         actions = torch.zeros_like(self.actions).flatten(0, 1).unsqueeze(1)
-        return self._around(self.by_column.flatten(0, 1).unsqueeze(1), actions, {})
+        masks = self.action_masks
+        masks = None if masks is None else masks.transpose(0, 1).flatten(0, 1).unsqueeze(1)
+        return self._around(self.by_column.flatten(0, 1).unsqueeze(1), actions, {}, masks)
+
+    def masks_of(self, rows: Tensor) -> Tensor | None:
+        """Copies the action masks of segments `(rows,)`: `(rows, T, choices)`; None where there are none."""
+        return None if self.action_masks is None else self.action_masks[rows].contiguous()
 
     def copy_steps_from(self, rollout: Rollout) -> None:
         """Copies the actions and their log-probabilities of the rollout whose `single_steps` this is."""

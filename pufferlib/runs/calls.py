@@ -184,6 +184,7 @@ class ResolvedCall:
             policy.initial_state(config.segments, device) if hasattr(policy, "initial_state") else {},
             device,
             torch.device("cpu") if config.cpu_offload else device,
+            has_action_masks=self.vecenv.has_action_masks,
         )
 
     def make_reward_normalizer(self) -> RewardNormalizer | None:

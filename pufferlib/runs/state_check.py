@@ -29,7 +29,6 @@ from pufferlib.extensions.optimizers import Muon, Sgd
 from pufferlib.ppo.collector import BOUNDARY_COLUMNS
 from pufferlib.ppo.rollout import FinalValues, Rollout
 from pufferlib.runs.trainer_state import TrainerParts, named_parameters, rollout_state
-from pufferlib.vector.base import RESULT_ARRAYS
 
 MAX_DIRECTORY_BYTES = 4 * 2**20  # of the archive's list of parts: some 40,000 tensors
 MAX_PICKLE_BYTES = 8 * 2**20
@@ -390,7 +389,7 @@ def _expected_rank(parts: TrainerParts) -> dict[str, Any]:
     }
     of_collector = {
         "environments": [_check_bytes] * vecenv.num_envs,  # the vector checks the sizes of snapshots
-        "arrays": dict.fromkeys(RESULT_ARRAYS, _check_bytes),
+        "arrays": dict.fromkeys(vecenv.result_names, _check_bytes),
         "order": [[int] * vecenv.batch_size] * (vecenv.num_envs // vecenv.batch_size),
         "columns": {name: getattr(rollout, name)[: vecenv.num_agents, -1] for name in BOUNDARY_COLUMNS},
         "actor": collector.actor.state_dict(),

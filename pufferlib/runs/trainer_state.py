@@ -69,7 +69,10 @@ def load_collector_state(collector: Collector, state: Mapping[str, Any]) -> None
 
 def rollout_state(rollout: Rollout) -> dict[str, Any]:
     """Returns views of everything in a rollout."""
-    return {**vars(rollout), "finals": None if rollout.finals is None else rollout.finals._asdict()}
+    content = {**vars(rollout), "finals": None if rollout.finals is None else rollout.finals._asdict()}
+    if rollout.action_masks is None:
+        del content["action_masks"]
+    return content
 
 
 def _load_rollout_state(rollout: Rollout, state: Mapping[str, Any]) -> None:

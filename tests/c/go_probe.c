@@ -31,10 +31,11 @@ int probe_accepts(const Go* env) { return c_accepts(env, env); }
 
 // Begins a game against an opponent that is drawn; returns its strength.
 int probe_draw(Go* env) {
-    uint8_t observations[GO_BOARDS * GO_MAX_SIZE * GO_MAX_SIZE + 2];
+    uint8_t observations[GO_BOARDS * GO_MAX_SIZE * GO_MAX_SIZE + 2], action_masks[GO_MAX_SIZE * GO_MAX_SIZE + 1];
     env->observations = observations;
+    env->action_masks = action_masks;
     env->draws_strength = true;
     c_reset(env);
-    env->observations = NULL;
+    env->observations = env->action_masks = NULL;
     return env->strength;
 }

@@ -18,5 +18,16 @@ def random_segments(shape, seed, terminal_rate=0.2, device="cpu"):
     return tuple(tensor.to(device) for tensor in tensors)
 
 
-def truth(inputs, constants):
-    return reference_advantage(*(tensor.double() for tensor in inputs), *constants)
+def random_presence(shape, seed):
+    """1.0 where an agent acts: by turns in the first third of the rows, by chance in the second, never in the last."""
+    generator = torch.Generator().manual_seed(seed)
+    segments, columns = shape
+    present = (torch.rand(shape, generator=generator) < 0.5).float()
+    present[: segments // 3] = (torch.arange(columns) + torch.arange(segments // 3).unsqueeze(1)) % 2
+    present[segments - segments // 3 :] = 0.0
+    return present
+
+
+def truth(inputs, constants, present=None):
+    inputs = [tensor.double() for tensor in inputs]
+    return reference_advantage(*inputs, *constants, present=None if present is None else present.double())

@@ -10,5 +10,6 @@
     }
 
 EMULATED(puffer_advantage)
+EMULATED(puffer_advantage_of_absent)
 EMULATED(puffer_mingru_forward)
 EMULATED(puffer_mingru_backward)

@@ -322,6 +322,22 @@ def random_minibatch(layers, segments, count, steps, has_weights=True):
     )
 
 
+def random_masks(parts, *rows):
+    """Masks that allow about half of all choices, and in each part one at least."""
+    masks = torch.rand(*rows, sum(parts)) < 0.5
+    for part in masks.split(parts, -1):
+        part.scatter_(-1, torch.randint(0, part.shape[-1], (*rows, 1)), True)
+    return masks
+
+
+def masked(layers, minibatch):
+    """The minibatch with masks, and with actions that they allow."""
+    masks = random_masks(layers.parts, *minibatch.old_logprobs.shape)
+    drawn = [torch.rand(part.shape).mul(part).argmax(-1) for part in masks.split(layers.parts, -1)]
+    actions = torch.stack(drawn, -1).int().view(minibatch.actions.shape)
+    return dataclasses.replace(minibatch, actions=actions, masks=masks)
+
+
 def reference_lstm(inputs, hidden, memory, resets, *parameters):
     """Hidden states of all steps, and both states after the last, by torch's own cell."""
     hidden, memory, outputs = hidden.double(), memory.double(), []
@@ -501,23 +517,24 @@ class Truth:
         shares = scores.softmax(-1)
         return ((shares.nan_to_num() if layer.is_safe else shares) @ v).mT.flatten(2, 3), []
 
-    def evaluate(self, decision, actions):
-        """Log-probabilities and entropies."""
+    def evaluate(self, decision, actions, masks=None):
+        """Log-probabilities and entropies; the entropy of what is allowed by a sum over that alone."""
         if self.log_std is not None:
             normal = Normal(decision, self.log_std.exp())
             return normal.log_prob(actions.double()).sum(-1), normal.entropy().sum(-1)
         logprobs, entropy = 0.0, 0.0
-        for part, chosen in zip(decision, actions.long().unbind(-1), strict=True):
-            logs = part.log_softmax(-1)
+        allowed = [None] * len(decision) if masks is None else masks.split([part.shape[-1] for part in decision], -1)
+        for part, chosen, mask in zip(decision, actions.long().unbind(-1), allowed, strict=True):
+            logs = part - (part if mask is None else part.masked_fill(~mask, -math.inf)).logsumexp(-1, keepdim=True)
             logprobs = logprobs + logs.gather(-1, chosen.unsqueeze(-1)).squeeze(-1)
-            entropy = entropy - (logs.exp() * logs).sum(-1)
+            entropy = entropy - (logs.exp() * logs * (1 if mask is None else mask)).sum(-1)
         return logprobs, entropy
 
     def loss(self, observations, minibatch, coefficients=COEFFICIENTS):
         decision, values, _ = self.forward(
             observations[minibatch.segments].flatten(2), minibatch.states, minibatch.resets
         )
-        logprobs, entropy = self.evaluate(decision, minibatch.actions.view(*values.shape, -1))
+        logprobs, entropy = self.evaluate(decision, minibatch.actions.view(*values.shape, -1), minibatch.masks)
         names = ("old_logprobs", "old_values", "advantages", "returns", "weights")
         others = [getattr(minibatch, name) for name in names]
         others = [None if tensor is None else tensor.double() for tensor in others]

@@ -1,6 +1,6 @@
 import pytest
 import torch
-from advantage_inputs import PLAIN, random_segments, truth
+from advantage_inputs import PLAIN, random_presence, random_segments, truth
 from hypothesis import given, settings, strategies as st
 
 from pufferlib.errors import APIUsageError
@@ -46,6 +46,84 @@ def test_kernel_matches_the_loop_for_any_constants(
 ):
     tensors = random_segments((segments, columns), seed, terminal_rate)
     assert_matches_truth(tensors, (gamma, gae_lambda, rho_clip, c_clip))
+
+
+# --- absent agents
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize("terminal_rate", [0.0, 0.2])
+def test_kernel_matches_the_float64_loop_where_agents_are_absent(shape, terminal_rate, device):
+    *inputs, advantages = random_segments(shape, seed=7, terminal_rate=terminal_rate, device=device)
+    present, constants = random_presence(shape, seed=8).to(device), (0.99, 0.95, 1.1, 0.9)
+    result = compute_puff_advantage(*inputs, advantages, *constants, present=present)
+    torch.testing.assert_close(result.double(), truth(inputs, constants, present), rtol=1e-5, atol=2e-5)
+
+
+def own_moves(inputs, present, gamma):
+    """One row with the waiting steps taken out: rewards discounted to the move before, and a discount of its own each.
+
+    A plain loop over moves, which knows nothing of columns; it ends at the last own move.
+    """
+    values, rewards, terminals, ratio = (tensor[0].tolist() for tensor in inputs)
+    moves = [t for t in range(len(values)) if present[0, t]]
+    found = []
+    for move, following in zip(moves, [*moves[1:], len(values)], strict=False):
+        reward, discount = 0.0, 1.0
+        for t in range(move + 1, min(following, len(values) - 1) + 1):
+            reward += discount * rewards[t]
+            discount *= gamma * (1 - terminals[t])
+        found.append((move, values[move], reward, discount, ratio[move]))
+    return found
+
+
+@settings(deadline=None, max_examples=40)
+@given(seed=st.integers(0, 2**31), columns=st.integers(2, 30), terminal_rate=st.sampled_from([0.0, 0.1, 0.5]))
+def test_waiting_steps_count_as_if_only_own_moves_were_there(seed, columns, terminal_rate):
+    *inputs, advantages = random_segments((1, columns), seed, terminal_rate)
+    present = random_presence((1, columns), seed)
+    gamma, gae_lambda, rho_clip, c_clip = 0.9, 0.8, 1.2, 0.9
+    result = compute_puff_advantage(*inputs, advantages, gamma, gae_lambda, rho_clip, c_clip, present=present)[0]
+    moves = own_moves(inputs, present, gamma)
+    advantage, following = 0.0, None
+    for move, value, reward, discount, ratio in reversed(moves):
+        if following is None and discount:  # the last own move, after which nothing is known
+            advantage = 0.0
+        else:
+            delta = min(ratio, rho_clip) * (reward + discount * (following or 0.0) - value)
+            advantage = delta + min(ratio, c_clip) * discount * gae_lambda * advantage
+        assert result[move].item() == pytest.approx(advantage, rel=1e-4, abs=1e-5)
+        following = value
+
+
+def test_the_value_of_what_an_agent_did_not_act_on_is_not_read():
+    *inputs, advantages = random_segments((30, 20), seed=9, terminal_rate=0.1)
+    present = random_presence((30, 20), seed=10)
+    before = compute_puff_advantage(*inputs, advantages, *PLAIN, present=present).clone()
+    inputs[0][present == 0] = 1e6
+    inputs[3][present == 0] = 1e6  # nor the ratio
+    assert torch.equal(compute_puff_advantage(*inputs, advantages, *PLAIN, present=present), before)
+
+
+def test_where_every_agent_is_there_presence_changes_nothing_but_rounding():
+    *inputs, advantages = random_segments((9, 40), seed=11)
+    plain = compute_puff_advantage(*inputs, advantages, *PLAIN).clone()
+    with_presence = compute_puff_advantage(*inputs, advantages, *PLAIN, present=torch.ones(9, 40))
+    torch.testing.assert_close(with_presence, plain, rtol=1e-5, atol=1e-5)
+
+
+def test_a_game_of_turns_by_hand():
+    """A move, a wait, a move, a wait in which the game is won; gamma 0.5, lambda 0.5."""
+    values, rewards = torch.tensor([[2.0, 99.0, 4.0, 99.0, 99.0]]), torch.tensor([[0.0, 1.0, 2.0, 0.0, 8.0]])
+    terminals, ratio = torch.tensor([[0.0, 0.0, 0.0, 0.0, 1.0]]), torch.ones(1, 5)
+    present = torch.tensor([[1.0, 0.0, 1.0, 0.0, 0.0]])
+    # The second move is followed by 0 and then, after one discount, by 8: it is worth 4, as its value says. The first
+    # one by 1, then 2 after one discount, then by the value 4 after two: 1 + 0.5 * (2 + 0.5 * 4) - 2 = 1.
+    result = compute_puff_advantage(
+        values, rewards, terminals, ratio, torch.empty(1, 5), 0.5, 0.5, 1.0, 1.0, present=present
+    )
+    assert result[0, [0, 2]].tolist() == [1.0, 0.0]
 
 
 def test_a_hand_computed_example():

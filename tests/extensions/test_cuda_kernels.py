@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from advantage_inputs import PLAIN, random_segments, truth
+from advantage_inputs import PLAIN, random_presence, random_segments, truth
 from mingru_inputs import random_inputs, run_with_gradients
 
 import pufferlib.extensions
@@ -56,6 +56,9 @@ def test_advantage(shape, on_emulator):
     *inputs, advantages = random_segments(shape, seed=0)
     advantage._advantage_cuda(*inputs, advantages, *PLAIN)
     torch.testing.assert_close(advantages.double(), truth(inputs, PLAIN), rtol=1e-5, atol=2e-5)
+    present = random_presence(shape, seed=1)
+    advantage._advantage_cuda(*inputs, advantages.fill_(torch.nan), *PLAIN, present)
+    torch.testing.assert_close(advantages.double(), truth(inputs, PLAIN, present), rtol=1e-5, atol=2e-5)
 
 
 @pytest.mark.parametrize("shape", [(1, 1, 1), (3, 7, 5), (5, 20, 67), (2, 3, 256)], ids=str)

@@ -15,6 +15,7 @@ from advantage_inputs import PLAIN, random_segments, truth
 from network_truth import (
     CASES,
     assert_learns_like_the_truth,
+    masked,
     random_layers,
     random_minibatch,
     random_observations,
@@ -78,8 +79,10 @@ def test_every_instruction_set_learns_the_same(options, portable, monkeypatch):
     torch.manual_seed(0)
     for case in CASES.values():
         layers = random_layers(**case)
-        minibatch = random_minibatch(layers, 9, 7, 11)
-        assert_learns_like_the_truth(layers, random_observations(layers, 9, 11), minibatch)
+        minibatch, observations = random_minibatch(layers, 9, 7, 11), random_observations(layers, 9, 11)
+        assert_learns_like_the_truth(layers, observations, minibatch)
+        if layers.log_std is None:
+            assert_learns_like_the_truth(layers, observations, masked(layers, minibatch))
     matrices = torch.randn(2, 33, 70)
     expected = reference_orthogonalize(matrices.double())
     torch.testing.assert_close(orthogonalize(matrices).double(), expected, rtol=1e-5, atol=2e-5)

@@ -15,9 +15,11 @@ from network_truth import (
     changed,
     is_well_conditioned,
     make_categories,
+    masked,
     random_graph,
     random_layers,
     random_lstm,
+    random_masks,
     random_minibatch,
     random_normalizer,
     random_observations,
@@ -37,6 +39,50 @@ def test_the_gradients_of_the_loss_match_float64(case, steps):
     layers = random_layers(**CASES[case])
     observations = random_observations(layers, 23, steps)
     assert_learns_like_the_truth(layers, observations, random_minibatch(layers, 23, 19, steps))
+
+
+@pytest.mark.parametrize("case", [name for name, case in CASES.items() if not case.get("numbers")])
+@pytest.mark.parametrize("steps", [1, 13, 64])
+def test_the_gradients_with_masks_match_float64(case, steps):
+    torch.manual_seed(40)
+    layers = random_layers(**CASES[case])
+    observations = random_observations(layers, 23, steps)
+    minibatch = masked(layers, random_minibatch(layers, 23, 19, steps))
+    assert_learns_like_the_truth(layers, observations, minibatch)
+
+
+def masked_act(layers, rows, seed):
+    torch.manual_seed(seed)
+    observations, masks = random_observations(layers, rows, 1)[:, 0], random_masks(layers.parts, rows)
+    states = [torch.randn(rows, size) for size in layers.state_sizes()]
+    results = torch.empty(rows, len(layers.parts), dtype=torch.int32), torch.empty(rows), torch.empty(rows)
+    noise = torch.rand(rows, len(layers.parts))
+    Network(layers).act(observations, [state.clone() for state in states], noise, *results, masks=masks)
+    return observations, states, noise, masks, *results
+
+
+@pytest.mark.parametrize("case", [name for name, case in CASES.items() if not case.get("numbers")])
+@pytest.mark.parametrize("rows", [1, 64, 201])
+def test_a_step_with_masks_draws_what_they_allow_with_the_probabilities_of_that(case, rows):
+    layers = random_layers(**CASES[case])
+    observations, states, _, masks, actions, logprobs, _ = masked_act(layers, rows, 41)
+    for part, chosen in zip(masks.split(layers.parts, -1), actions.long().unbind(-1), strict=True):
+        assert part.gather(-1, chosen.unsqueeze(-1)).all()
+    truth = Truth(layers)
+    decision, _, _ = truth.forward(observations[:, None], states, torch.zeros(rows, 1, dtype=torch.bool))
+    expected, _ = truth.evaluate(decision, actions[:, None], masks[:, None])
+    torch.testing.assert_close(logprobs.double(), expected[:, 0], rtol=1e-5, atol=2e-5)
+
+
+def test_masks_must_be_for_choices_and_have_a_column_for_each():
+    layers = random_layers(**CASES["critic"] | {"numbers": 0})
+    rows, parts = 3, len(layers.parts)
+    results = torch.empty(rows, parts, dtype=torch.int32), torch.empty(rows), torch.empty(rows)
+    states = [torch.zeros(rows, size) for size in layers.state_sizes()]
+    observations = random_observations(layers, rows, 1)[:, 0]
+    with pytest.raises(APIUsageError, match="masks must be"):
+        wrong = torch.ones(rows, sum(layers.parts) + 1, dtype=torch.bool)
+        Network(layers).act(observations, states, torch.rand(rows, parts), *results, masks=wrong)
 
 
 @settings(deadline=None, max_examples=25)

@@ -6,7 +6,7 @@
 
 #include "fuzz_python.h"
 
-enum { NUM_THINGS = 32, NARROW = 2 * NUM_VIEWS, FIRST_FREE = 16, MOST_CALLS = 100, MOST_ARGUMENTS = 9 };
+enum { NUM_THINGS = 32, NARROW = 2 * NUM_VIEWS, FIRST_FREE = NARROW + 4, MOST_CALLS = 100, MOST_ARGUMENTS = 9 };
 
 static uint64_t num_calls, num_served;  // in all inputs
 
@@ -129,13 +129,40 @@ typedef struct {
     const char *name, *signature;
 } Sound;
 
+#ifdef ENV_ACTION_MASKS
+#define MASK_ARRAY "a"
+#else
+#define MASK_ARRAY ""
+#endif
+#ifdef ENV_TURNS
+#define ARRAY_LETTERS "aaaaa" MASK_ARRAY "a"
+#else
+#define ARRAY_LETTERS "aaaaa" MASK_ARRAY
+#endif
+
 static const Sound SOUND[] = {
-    {"shared", ""},        {"env_init", "aaaaan"},   {"env_reset", "hn"},       {"env_step", "h"},
-    {"env_state", "h"},    {"env_get", "h"},         {"env_put", "hs"},         {"env_close", "h"},
-    {"vectorize", "hh"},   {"vec_init", "aaaaann"},  {"vec_reset", "hn"},       {"vec_keep_final", "hf"},
-    {"vec_step", "h"},     {"vec_step_where", "hw"}, {"vec_log", "h"},          {"vec_snapshot", "h"},
-    {"vec_restore", "hs"}, {"vec_structs", "h"},     {"vec_put_structs", "hs"}, {"vec_shared", "h"},
-    {"vec_env", "hn"},     {"vec_close", "h"},
+    {"shared", ""},
+    {"env_init", ARRAY_LETTERS "n"},
+    {"env_reset", "hn"},
+    {"env_step", "h"},
+    {"env_state", "h"},
+    {"env_get", "h"},
+    {"env_put", "hs"},
+    {"env_close", "h"},
+    {"vectorize", "hh"},
+    {"vec_init", ARRAY_LETTERS "nn"},
+    {"vec_reset", "hn"},
+    {"vec_keep_final", "hf"},
+    {"vec_step", "h"},
+    {"vec_step_where", "hw"},
+    {"vec_log", "h"},
+    {"vec_snapshot", "h"},
+    {"vec_restore", "hs"},
+    {"vec_structs", "h"},
+    {"vec_put_structs", "hs"},
+    {"vec_shared", "h"},
+    {"vec_env", "hn"},
+    {"vec_close", "h"},
 };
 
 static const char* signature_of(const char* name) {

@@ -197,9 +197,10 @@ static PyObject* shared_of_env;  // held for the life of the process
 // With the table that all have in common, as another one may take milliseconds to fill.
 static PyObject* make_vec(const Rows* rows, uint64_t seed, PyObject* kwargs) {
     PyDict_SetItemString(kwargs, "shared", shared_of_env);
-    PyObject* args =
-        Py_BuildValue("(OOOOOiK)", rows->views[OBSERVATIONS], rows->views[ACTIONS], rows->views[REWARDS],
-                      rows->views[TERMINALS], rows->views[TRUNCATIONS], rows->num_envs, (unsigned long long)seed);
+    PyObject* args = PyTuple_New(NUM_ARRAYS + 2);
+    for (int i = 0; i < NUM_ARRAYS; i++) PyTuple_SET_ITEM(args, i, Py_NewRef(rows->views[i]));
+    PyTuple_SET_ITEM(args, NUM_ARRAYS, PyLong_FromLong(rows->num_envs));
+    PyTuple_SET_ITEM(args, NUM_ARRAYS + 1, PyLong_FromUnsignedLongLong(seed));
     PyObject* vec = py_vec_init(NULL, args, kwargs);
     Py_DECREF(args);
     return vec;

@@ -32,7 +32,7 @@ class Game:
         self.shared = self.binding.shared()
         self.agents = env.num_agents
         self.action_space = env.single_action_space
-        self._like = [getattr(env, array) for array in ARRAYS]
+        self._like = env.arrays_for_c()
         env.close()
 
     def arrays(self, num_envs: int = 1) -> list[np.ndarray]:

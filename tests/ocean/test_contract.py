@@ -110,7 +110,9 @@ def assert_guards_are_whole(whole):
 def test_nothing_is_written_but_the_rows_and_not_the_actions(case):
     """One environment, so that no neighbour's rows hide what lies beside its own."""
     like = case.make(1)
-    memory = {name: guarded(getattr(like, name)) for name in (*ARRAYS, "masks")}
+    memory = {
+        name: guarded(getattr(like, name)) for name in (*ARRAYS, "masks", *["action_masks"] * like.has_action_masks)
+    }
     env = case.make(1, buf=Buffers(**{name: rows for name, (_, rows) in memory.items()}), report_interval=NEVER)
     whole, final = memory["final_observations"] = guarded(env.observations)
     env.binding.vec_keep_final(env.handle, final)
@@ -123,6 +125,26 @@ def test_nothing_is_written_but_the_rows_and_not_the_actions(case):
     for whole, _ in memory.values():
         assert_guards_are_whole(whole)
     env.close()
+
+
+MASKED = [case for case in cases() if ocean.env_class(case.name).has_action_masks]
+
+
+@pytest.mark.parametrize("case", MASKED, ids=str)
+def test_action_masks_are_written_whole_and_allow_a_choice(case):
+    env, random = case.make(5), np.random.default_rng(0)
+    space = env.single_action_space
+    counts = [space.n] if hasattr(space, "n") else space.nvec.tolist()
+    env.action_masks.view(np.uint8)[:] = POISON
+    env.reset(1)
+    for step in range(300):
+        assert env.action_masks.view(np.uint8).max() <= 1, "c_reset and c_step must write every byte of the masks"
+        parts = np.split(env.action_masks, np.cumsum(counts)[:-1], axis=1)
+        assert all(part[env.masks].any(1).all() for part in parts), "an agent that acts must have a choice in each part"
+        legal = np.stack([(random.random(part.shape) * part).argmax(1) for part in parts], 1).reshape(env.actions.shape)
+        actions = legal if step % 10 else next(random_actions(env, 1, step))
+        env.action_masks.view(np.uint8)[:] = POISON
+        env.step(actions.astype(np.int32))
 
 
 @each_case

@@ -50,7 +50,7 @@ def going_on(other, collector):
 def collected(collector, rollouts):
     """Arrays of several rollouts side by side: `(agents, rollouts * groups, columns, ...)`."""
     agents = collector.vecenv.num_agents
-    names = [field.name for field in fields(Rollout) if field.name not in ("states", "finals")]
+    names = [field.name for field in fields(Rollout) if field.name not in ("states", "finals", "action_masks")]
     parts = {name: [] for name in [*names, *collector.actor.states]}
     for _ in range(rollouts):
         collector.collect()

@@ -42,6 +42,8 @@ class PlainTracker:
     def step(self, agent, reward, ended, is_present):
         if self.has_acted[agent]:
             self.running[agent].append(float(reward))
+        elif self.running[agent]:  # of an agent that waits
+            self.running[agent][-1] += float(reward)
         self.has_acted[agent] = is_present
         if ended and self.running[agent]:
             self.episodes.append((sum(self.running[agent]), len(self.running[agent])))
@@ -79,15 +81,22 @@ def test_the_last_reward_belongs_to_the_episode_that_ends_with_it():
     assert taken(tracker) == [(3.0, 2), (4.0, 1), (70.0, 3)]
 
 
-def test_steps_of_absent_agents_do_not_count():
+def test_steps_of_absent_agents_do_not_count_and_their_rewards_belong_to_the_last_own_step():
     tracker = begun(2)
     step(tracker, [1, 1], [False, False], masks=[True, False])
     step(tracker, [1, 100], [False, False], masks=[False, True])
     step(tracker, [100, 1], [True, True])
-    assert taken(tracker) == [(2.0, 2), (2.0, 2)]
+    assert taken(tracker) == [(102.0, 2), (102.0, 2)]
 
 
-def test_the_reward_that_comes_with_an_absence_is_the_last_one():
+def test_what_an_agent_gets_before_its_first_step_counts_for_nothing():
+    tracker = begun(1, masks=[False])
+    step(tracker, [100], [False], masks=[True])
+    step(tracker, [1], [True])
+    assert taken(tracker) == [(1.0, 1)]
+
+
+def test_after_an_end_an_absent_agent_gets_nothing_more():
     tracker = begun(2)
     step(tracker, [1, 1], [False, False])
     step(tracker, [8, 1], [True, False], masks=[False, True])
@@ -102,7 +111,7 @@ def test_an_end_while_an_agent_is_absent_ends_what_it_had_begun():
     step(tracker, [1, 100], [False, True], masks=[False, False])
     step(tracker, [100, 100], [True, True])
     step(tracker, [7, 7], [True, True])
-    assert taken(tracker) == [(100.0, 1), (1.0, 1), (7.0, 1), (7.0, 1)]
+    assert taken(tracker) == [(100.0, 1), (101.0, 1), (7.0, 1), (7.0, 1)]
 
 
 def test_a_restart_forgets_all_episodes():

@@ -272,9 +272,9 @@ def test_rewards_are_clipped_and_those_inside_are_not():
 def test_every_finished_episode_is_reported():
     env = EpisodeStatistics(Clock(has_absent=True))
     reports = [info for *_, infos in walk(env, 12) for info in infos if "episode_return" in info]
-    # Agent 0: 1 + 2 in each of 6 episodes; agent 1: 11 + 12 + 13 in 4; agent 2, which acts at even times: 21 + 23 in 3.
+    # Agent 0: 1 + 2 in each of 6 episodes; agent 1: 11 + 12 + 13 in 4; agent 2 at even times: 21 to 24 in 3.
     found = sorted((report["episode_return"], report["episode_length"]) for report in reports)
-    assert found == [(3.0, 2)] * 6 + [(36.0, 3)] * 4 + [(44.0, 2)] * 3
+    assert found == [(3.0, 2)] * 6 + [(36.0, 3)] * 4 + [(90.0, 2)] * 3
 
 
 def test_a_reset_begins_new_episodes():

@@ -42,6 +42,7 @@ def test_a_batch_in_the_order_of_its_workers_is_put_in_that_of_the_agents():
     class Shuffled:
         num_agents = agents_per_batch = 4
         order = np.array([2, 3, 0, 1])
+        action_masks = np.eye(4, dtype=bool)[order]
 
         def recv(self):
             numbers = 10.0 * self.order
@@ -56,6 +57,7 @@ def test_a_batch_in_the_order_of_its_workers_is_put_in_that_of_the_agents():
     received = batches.receive()
     assert received.rows == slice(0, 4) and received.observations[:, 0].tolist() == [0, 10, 20, 30]
     assert received.terminals.tolist() == [False, False, False, True] == (~received.masks).tolist()
+    assert (received.action_masks == np.eye(4, dtype=bool)).all()
     batches.send(received.rows, np.array([5, 6, 7, 8]))
     assert vecenv.sent == ([7, 8, 5, 6], [2, 3, 0, 1])
 

@@ -58,7 +58,8 @@ def episodes_of(row, count, has_absent_agents=False, action=1):
         _, rewards, _, _, _ = expected(row, times, action)
         masks = expected(row, times - 1, action)[-1]  # who was there acted, and so the step counts
         has_acted = masks if has_absent_agents else np.ones_like(masks)
-        yield float(rewards[has_acted].sum()), int(has_acted.sum())
+        has_begun = has_acted.cumsum() > 0  # what comes while it waits belongs to its last own step
+        yield float(rewards[has_begun].sum()), int(has_acted.sum())
 
 
 def played(steps):

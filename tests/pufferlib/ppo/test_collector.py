@@ -271,7 +271,8 @@ def scripted_episodes(arrays):
         for piece in range(ended.shape[1]):
             for column in range(1, ended.shape[2]):  # column 0 was received before
                 has_acted = arrays["masks"][agent, piece, column - 1]
-                total, length = total + arrays["rewards"][agent, piece, column] * has_acted, length + has_acted
+                length += has_acted
+                total += arrays["rewards"][agent, piece, column] * (length > 0)
                 if ended[agent, piece, column] and length:
                     found.append((float(total), int(length)))
                     total, length = 0.0, 0
