@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from pufferlib.config.schema import NAMES, BaseConfig, LogConfig, SweepConfig, TrainConfig, VecConfig
+from pufferlib.config.schema import NAMES, BaseConfig, SweepConfig
 from pufferlib.config.sections import (
     ARGUMENTS,
     DEFAULT_DIMENSIONS,
@@ -209,7 +209,7 @@ class FlagTable:
         base = [setting for name, setting in BaseConfig.settings().items() if name not in FIXED]
         sectioned = [
             setting
-            for section in (VecConfig.section, TrainConfig.section, LogConfig.section, "env", SweepConfig.section)
+            for section in ("vec", "train", "selfplay", "log", "env", "sweep")
             for setting in (section_settings(section, self._entry) or {}).values()
         ]
         self._known = [CONFIG_FILE, *options.settings().values(), *base, *sectioned]
@@ -352,7 +352,8 @@ def settings_text(env_name: str | None, args: Mapping[str, Any]) -> str:
     """
     entry = None if env_name is None else find(env_name)
     return "\n".join(
-        _section_text(section, entry, args) for section in ("base", "vec", *ARGUMENTS, "train", "log", "sweep")
+        _section_text(section, entry, args)
+        for section in ("base", "vec", *ARGUMENTS, "train", "selfplay", "log", "sweep")
     )
 
 

@@ -187,7 +187,9 @@ def rank_state(parts: TrainerParts, statistics: dict[str, float] | None) -> dict
     """
     collector = collector_state(parts.collector)
     rollout = {"content": rollout_state(parts.collector.rollout), "statistics": statistics}
+    pool = parts.collector.pool
     return {
+        **({} if pool is None else {"pool": pool.state_dict()}),
         "interval": parts.report.state_dict(),
         "generator": parts.generator.get_state(),
         "torch_generator": torch.get_rng_state(),
@@ -217,6 +219,11 @@ def load_trainer_state(
                 f"{path}: the environments refused their snapshots ({error}); "
                 "use the settings of the run, or another checkpoint"
             ) from error
+    collector = parts.collector
+    if own is not None and collector.pool is not None:
+        last = collector.actor.last_observations.cpu().numpy()
+        seen = {rows.start: last[rows] for rows in collector.batches.held}
+        collector.pool.load_state_dict(own["pool"], parts.policy, seen)
     progress, statistics = Progress(**{field.name: state[field.name] for field in fields(Progress)}), None
     parts.report.load_state_dict((own or state["ranks"][0])["interval"])
     if own is not None:
