@@ -260,7 +260,10 @@ class PuffeRL:
             snapshot_steps=max(1, total // 20) if steps == "auto" else steps,
             num_agents=self.vecenv.num_agents,
             agents_per_game=agents_in_one(self.vecenv),
-            fixed={name: load_rival(name, env_name, self.vecenv, self.device) for name in selfplay.member_list},
+            fixed={
+                name: load_rival(name, env_name, self.vecenv, self.device, self.config.data_dir)
+                for name in selfplay.member_list
+            },
             make_actor=partial(self._backend.make_opponent, self.vecenv),
             generator=torch.Generator(self.device).manual_seed(mix_seed(self.config.seed, _POOL_SEED)),
         )

@@ -39,6 +39,7 @@ def rate(points: np.ndarray, known: np.ndarray | None = None) -> tuple[np.ndarra
         strengths[is_free] += np.clip(step, -1.0, 1.0)
         if not len(step) or np.abs(step).max() < 1e-9:
             break
+    strengths -= strengths.mean() if is_free.all() else 0.0
     widths = np.zeros(len(points))
     widths[is_free] = _NORMAL_95 * _SCALE * np.sqrt(np.maximum(np.diag(inverse), 0.0))
     return strengths * _SCALE, np.where(is_free & is_idle, np.inf, widths)

@@ -57,6 +57,10 @@ class ScoreSheet:
                 if name not in ("n", "agent_id") and is_number(value):
                     self._reported.setdefault(name, []).append(float(value))
 
+    def numbers(self, name: str) -> list[float]:
+        """Returns what the environment reported of each episode as a statistic, such as `perf`."""
+        return list(self._reported.get(name, ()))
+
     def scores(self) -> dict[str, Score]:
         """Returns a score for every statistic; the environment's report of an episode replaces the counts of it."""
         counted = {name: numbers for name, numbers in self._counted.items() if name not in self._reported}
