@@ -163,6 +163,22 @@ class ReportOptions(Section):
 
 
 @dataclass(frozen=True)
+class MatchOptions(Section):
+    """How `puffer match` plays.
+
+    PLAYER is a run's folder, a file of weights, an environment for the agent that comes with the package, `latest` or a
+    run's id, `pretrained`, `bot` for the environment's own, or `random`. Actions are drawn. Ratings are Elo's, those
+    that explain all games best (Bradley and Terry), with intervals of 95 %; a draw more is counted for each pair.
+    """
+
+    games: int = setting(200, "Games of each pair, half of them from each side.", "[1, 1e6]")
+    env: str | None = setting(None, "The environment; None is what the first agent with a file was trained in.")
+    output: str | None = setting(None, "A picture of the tables, a .png, .svg or .pdf. Needs the extra plot.")
+    seed: int = setting(42, "Of the environments and of the actions.", "[0, inf)")
+    data_dir: str = setting("experiments", "The folder of the runs.")
+
+
+@dataclass(frozen=True)
 class NewOptions(Section):
     """How `puffer new` copies ocean/template under another name, in the checkout that it runs from.
 
