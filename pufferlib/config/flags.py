@@ -36,6 +36,11 @@ class EvalOptions(Section):
     """How `puffer eval` plays."""
 
     pretrained: bool = setting(False, PRETRAINED)
+    opponent: str | None = setting(
+        None,
+        "Who plays the other side, as puffer match names players; the scores are then those of the policy's side, with "
+        "its points of each game: 1, 0.5 or 0. None leaves it to [env] opponent.",
+    )
     episodes: int = setting(
         100,
         "Games to play before it ends by itself; of several agents each adds to the scores. In snake, where they begin "

@@ -17,7 +17,7 @@ from pufferlib.errors import APIUsageError
 from pufferlib.families.catalog import Entry
 from pufferlib.models import Default
 from pufferlib.play.agent_loading import load_agent, trained_in
-from pufferlib.play.player import Episodes
+from pufferlib.play.player import Episodes, Player
 from pufferlib.play.scores import ScoreSheet, make_environments, player_of, split_evenly
 from pufferlib.policy import Logits, acting_forward
 from pufferlib.runs.checkpoint import resolve_run
@@ -139,10 +139,41 @@ class MatchSheet(ScoreSheet):
                 lead = returns[is_first].mean() - returns[~is_first].mean()
                 self._reported.setdefault("points", []).append(0.5 * (1.0 + float(np.sign(lead))))
 
-    @property
-    def points(self) -> list[float]:
-        """Of the first side, one number for each game."""
-        return self._reported.get("points", [])
+
+def against(word: str, entry: Entry, env_kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the settings of an environment in which a policy plays against what a word means.
+
+    Raises APIUsageError if that is the bot, and the environment has none.
+    """
+    if "opponent" in entry.settings:
+        return {**env_kwargs, "opponent": word if word == BOT else "self"}
+    if word == BOT:
+        raise APIUsageError(f"{entry.name} has no bot to play against; take {RANDOM!r}, or an agent")
+    return dict(env_kwargs)
+
+
+def versus(word: str | nn.Module, env_name: str, data_dir: str, policy: nn.Module, vecenv: Vector) -> nn.Module:
+    """Returns a policy and another one, or what a word means, as a `Versus`; the policy alone against the bot.
+
+    Raises APIUsageError if the environment's games have a single agent; and as `load_rival`.
+    """
+    if word == BOT:
+        return policy
+    seats = getattr(vecenv.driver_env, "agents_per_env", 1)
+    if seats < 2:
+        raise APIUsageError(
+            f"a match needs games of 2 agents or more, got {seats} in {env_name}; take a game with an argument opponent"
+        )
+    device = next((tensor.device for tensor in policy.state_dict().values()), torch.device("cpu"))
+    rival = word if isinstance(word, nn.Module) else load_rival(word, env_name, vecenv, device, data_dir)
+    return Versus(policy, rival, seats_of(vecenv)).to(device)
+
+
+def sheet_for(player: Player) -> ScoreSheet:
+    """Makes what collects a player's episodes: games of a Versus, or else episodes of all agents."""
+    policy = player.policy
+    seats = player.vecenv.driver_env.agents_per_env if isinstance(policy, Versus) else 0
+    return MatchSheet(policy.is_first.cpu().numpy(), seats) if seats else ScoreSheet()
 
 
 def play_match(
@@ -161,20 +192,14 @@ def play_match(
     Returns:
         What the first got of each game: 1, 0.5 or 0. Against the bot, what the environment reports as `perf`.
     """
-    opponent = "bot" if second is None else "self"
-    kwargs = {**env_kwargs, **({"opponent": opponent} if "opponent" in entry.settings else {})}
+    kwargs = against(BOT if second is None else "self", entry, env_kwargs)
     with ExitStack() as undo:
         vecenv = undo.enter_context(closing(make_environments(entry, kwargs, games, seed, are_apart=False)))
-        seats = vecenv.agents_per_env
-        if seats < 2 and second is not None:
-            raise APIUsageError(
-                f"a match needs games of 2 agents or more, got {entry.name}; "
-                "take one with several, or with an argument `opponent`"
-            )
-        sheet = ScoreSheet() if second is None else MatchSheet(seats_of(vecenv), seats)
-        policy = first if second is None else Versus(first, second, seats_of(vecenv))
-        quotas = split_evenly(games, vecenv.num_envs).repeat(seats)
-        for ended in player_of(policy, vecenv, seed, undo).play(quotas, MAX_STEPS * int(quotas.max()), seed):
+        policy = first if second is None else versus(second, entry.name, "", first, vecenv)
+        quotas = split_evenly(games, vecenv.num_envs).repeat(vecenv.agents_per_env)
+        player = player_of(policy, vecenv, seed, undo)
+        sheet = sheet_for(player)
+        for ended in player.play(quotas, MAX_STEPS * int(quotas.max()), seed):
             for episodes in ended:
                 sheet.add(episodes)
-        return sheet.points if second is not None else sheet.numbers("perf")
+        return sheet.numbers("perf" if second is None else "points")

@@ -19,7 +19,7 @@ from pufferlib.errors import APIUsageError, require_extra
 from pufferlib.families import catalog
 from pufferlib.metrics.ratings import rate
 from pufferlib.play.agent_loading import trained_in
-from pufferlib.play.matches import BOT, PRETRAINED, RANDOM, load_rival, play_match
+from pufferlib.play.matches import BOT, PRETRAINED, against, load_rival, play_match
 from pufferlib.reports.figures import CYAN, SURFACE, WHITE, write_drawing
 from pufferlib.runs.making import make
 
@@ -113,12 +113,9 @@ def play_all(
             raise APIUsageError(f"a match of {', '.join(words)} does not say in what game; pass --env puffer_connect4")
         env_name = trained_in(files[0])
     entry = catalog.find(env_name)
-    arguments = load_config(env_name)["env"] | {"num_envs": 1}
-    arguments |= {"opponent": "self"} if "opponent" in entry.settings else {}
+    arguments = against("self", entry, load_config(env_name)["env"] | {"num_envs": 1})
     with closing(make(env_name, **arguments)) as env:
         players = [None if w == BOT else load_rival(w, env_name, env, torch.device("cpu"), data_dir) for w in words]
-    if None in players and "opponent" not in entry.settings:
-        raise APIUsageError(f"{env_name} has no bot to play against, got {BOT!r}; leave it out, or take {RANDOM!r}")
     points = np.zeros((len(words), len(words)))
     for row, column in itertools.combinations(range(len(words)), 2):
         first, second = (row, column) if players[row] is not None else (column, row)
