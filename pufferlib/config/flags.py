@@ -77,6 +77,10 @@ class PlayOptions(Section):
 
     speed: float = setting(1.0, "Seconds of the game in one second; each speed has scores of its own.", "[0.1, 10]")
     seed: int | None = setting(None, "Of the first game; None is another one every time.", "[0, inf)")
+    opponent: str | None = setting(
+        None, "Who plays the other side of a game of turns, as puffer match names players; None as [env] opponent says."
+    )
+    side: Literal["first", "second"] = setting("first", "Which of the agents you are, against such an opponent.")
 
 
 @dataclass(frozen=True)

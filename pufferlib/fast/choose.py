@@ -138,6 +138,7 @@ class Backend:
             states=policy.initial_state(vecenv.num_agents, self.device) if has_state else {},
             device=self.device,
             observation_device=self.device,
+            has_action_masks=vecenv.has_action_masks,
         )
         backend = choose_backend(policy, rollout, config, self.device)
         return backend.make_actor(rollout, vecenv.num_agents, generator)

@@ -219,8 +219,11 @@ class Collector:
             segments = slice(rows.start + self._offset, rows.stop + self._offset)
             self._columns[rows] += 1
             column = int(self._columns[rows.start])
+            if action_masks is not None:
+                action_masks = self._playable(rows, action_masks, masks)
             if self.pool is not None:
-                masks = self.pool.receive(rows, observations, rewards, terminals | truncations, masks)
+                ended = terminals | truncations
+                masks = self.pool.receive(rows, observations, rewards, ended, masks, action_masks)
             counted = masks
             if self._nonfinite_filter is not None:
                 rewards, _ = self._nonfinite_filter.filter(rewards, segments)
@@ -234,7 +237,7 @@ class Collector:
                 self._take_infos(rows, infos, column)
             self.actor.store_observations(rows, column, observations, episode_starts)
             if action_masks is not None:
-                self.actor.store_action_masks(rows, column, self._playable(rows, action_masks, masks))
+                self.actor.store_action_masks(rows, column, action_masks)
             return rows
 
     def _playable(self, rows: slice, action_masks: np.ndarray, masks: np.ndarray) -> np.ndarray:

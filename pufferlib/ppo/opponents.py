@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -26,6 +26,17 @@ ARRAYS = (
 """Attributes of a pool that a checkpoint holds as they are."""
 
 
+class Seen(NamedTuple):
+    """What a batch acts on: its observations, and its action masks or None, a row for each agent."""
+
+    observations: np.ndarray
+    action_masks: np.ndarray | None
+
+    def of(self, chosen: np.ndarray | slice) -> Seen:
+        """Returns some rows."""
+        return Seen(*(None if array is None else array[chosen] for array in self))
+
+
 @dataclass
 class _Member:
     name: str
@@ -33,11 +44,13 @@ class _Member:
     actor: Actor  # fills a rollout of one step, which is not learned from
     states: dict[str, Tensor]  # the recurrent state of every agent whose place it may take
 
-    def act(self, rows: slice, agents: Tensor, observations: np.ndarray, starts: np.ndarray) -> np.ndarray:
-        # Rows of the actor act for the agents; starts, (agents,) bool, tell where a game begins.
+    def act(self, rows: slice, agents: Tensor, seen: Seen, starts: np.ndarray) -> np.ndarray:
+        # Rows of the actor act for the agents, by what these see; starts, (agents,) bool, tell where a game begins.
         for name, state in self.actor.states.items():
             state[rows] = self.states[name][agents]
-        self.actor.store_observations(rows, 0, observations, starts)
+        self.actor.store_observations(rows, 0, seen.observations, starts)
+        if seen.action_masks is not None:
+            self.actor.store_action_masks(rows, 0, seen.action_masks)
         actions = self.actor.act(rows, 0)
         for name, state in self.actor.states.items():
             self.states[name][agents] = state[rows]
@@ -89,7 +102,7 @@ class Pool:
         self._players = np.full(num_agents, -1)  # the member that plays an agent
         self.opponents = np.full(num_agents // agents_per_game, -1)
         self._is_counted = np.zeros(len(self.opponents), bool)  # the opponent is still the one that it was
-        self._seen: dict[int, np.ndarray] = {}  # a batch's observations until it acts, by its first agent
+        self._seen: dict[int, Seen] = {}  # of a batch until it acts, by its first agent
         for name, policy in fixed.items():
             self._add(name, policy)
         self._chances = self.probabilities()  # of the members, for the games that begin in this rollout
@@ -117,11 +130,17 @@ class Pool:
             member.actor.start_rollout(0)
 
     def receive(
-        self, rows: slice, observations: np.ndarray, rewards: np.ndarray, ended: np.ndarray, masks: np.ndarray
+        self,
+        rows: slice,
+        observations: np.ndarray,
+        rewards: np.ndarray,
+        ended: np.ndarray,
+        masks: np.ndarray,
+        action_masks: np.ndarray | None,
     ) -> np.ndarray:
         """Follows the games of a batch by what it brought; returns its masks, `(rows,)` bool, without the opponents.
 
-        The observations may be read until the batch acts.
+        The observations and the action masks may be read until the batch acts.
         """
         self._returns[rows] += rewards
         self._has_ended[rows] |= ended
@@ -129,12 +148,12 @@ class Pool:
         if len(over):
             self._count(over)
             self._draw(over, self._streams.ready(rows))
-        self._seen[rows.start], self._masks[rows] = observations, masks
+        self._seen[rows.start], self._masks[rows] = Seen(observations, action_masks), masks
         return masks & (self._players[rows] < 0)
 
     def act(self, rows: slice, actions: np.ndarray) -> np.ndarray:
         """Returns the actions of a batch with those of the opponents in place of the policy's."""
-        observations, players = self._seen.pop(rows.start), self._players[rows]
+        seen, players = self._seen.pop(rows.start), self._players[rows]
         counts = np.bincount(players + 1, minlength=len(self.members) + 1)[1:]
         if counts.any():
             actions = actions.copy()
@@ -146,7 +165,7 @@ class Pool:
             if len(chosen):
                 places = slice(rows.start, rows.start + len(chosen))  # with random numbers of this batch's own
                 agents, starts = torch.from_numpy(chosen + rows.start), self._starts[rows][chosen]
-                actions[chosen] = member.act(places, agents, observations[chosen], starts)
+                actions[chosen] = member.act(places, agents, seen.of(chosen), starts)
         self._starts[rows] = False
         return actions
 
@@ -240,13 +259,13 @@ class Pool:
             "states": [{key: state.clone() for key, state in member.states.items()} for member in self.members],
         }
 
-    def load_state_dict(self, state: Mapping[str, Any], policy: nn.Module, seen: Mapping[int, np.ndarray]) -> None:
+    def load_state_dict(self, state: Mapping[str, Any], policy: nn.Module, seen: Mapping[int, Seen]) -> None:
         """Restores what `state_dict` returned.
 
         Args:
             state: what it returned.
             policy: of the class and sizes of the earlier ones.
-            seen: the newest observations of every batch, by its first agent.
+            seen: what every batch acts on next, by its first agent.
         """
         self.close()
         del self.members[self.num_fixed :]

@@ -17,6 +17,7 @@ from pufferlib.metrics.finished_episodes import Moments
 from pufferlib.metrics.finite import find_in_state, find_weight, is_finite
 from pufferlib.ppo.collector import BOUNDARY_COLUMNS, Collector
 from pufferlib.ppo.learner import Learner
+from pufferlib.ppo.opponents import Seen
 from pufferlib.ppo.rollout import FinalValues, RewardNormalizer, Rollout
 from pufferlib.seeding import mix_seed
 
@@ -221,8 +222,9 @@ def load_trainer_state(
             ) from error
     collector = parts.collector
     if own is not None and collector.pool is not None:
-        last = collector.actor.last_observations.cpu().numpy()
-        seen = {rows.start: last[rows] for rows in collector.batches.held}
+        arrays = (collector.actor.last_observations, collector.actor.last_action_masks)
+        last = Seen(*(None if array is None else array.cpu().numpy() for array in arrays))
+        seen = {rows.start: last.of(rows) for rows in collector.batches.held}
         collector.pool.load_state_dict(own["pool"], parts.policy, seen)
     progress, statistics = Progress(**{field.name: state[field.name] for field in fields(Progress)}), None
     parts.report.load_state_dict((own or state["ranks"][0])["interval"])
