@@ -15,8 +15,8 @@
 // loses. After 80 turns, 40 of each side, in which only kings moved and nothing was taken the game is a draw.
 // Each step but those between two jumps is a turn of the agent and one of the bot; who begins is drawn by chance.
 //
-// With two agents each step is a move of one of them; the first begins, the second sees the board turned around, so
-// that it moves up too, and the log is that of the first.
+// With two agents each step is a move of one of them, and the log has the game of each; who begins is drawn. The second
+// sees the board turned around, so that it moves up too.
 //
 // The bot looks `bot_depth` turns ahead, and on until there is nothing to jump over; it counts pieces, and men that
 // have crossed the middle. Of moves that are equally good it takes any. `bot_random` percent of its moves are drawn by
@@ -317,9 +317,8 @@ PUFFER_FN void checkers_begin_episode(Checkers* env) {
     env->board.pieces[CHECKERS_BOT] = CHECKERS_DARK & 0x0000000000FFFFFFull;
     env->quiet_turns = env->episode_length = 0;
     env->episode_return = 0.0f;
-    bool is_second = rng_below(&env->rng, 2) && env->agents == 1;
-    env->board.player = is_second ? CHECKERS_BOT : CHECKERS_AGENT;
-    if (is_second) checkers_answer(env);
+    env->board.player = rng_below(&env->rng, 2) ? CHECKERS_BOT : CHECKERS_AGENT;
+    if (env->agents == 1) checkers_answer(env);
 }
 
 PUFFER_FN void c_reset(Checkers* env) {
@@ -400,12 +399,15 @@ PUFFER_FN bool checkers_take_turn(Checkers* env, float* outcome) {
 
 // `outcome` is 1 for a win, 0 for a draw, -1 for a loss.
 PUFFER_FN void checkers_finish_episode(Checkers* env, float outcome) {
-    memset(env->terminals, 1, (size_t)env->agents);
-    env->log.perf += 0.5f * (outcome + 1.0f);
-    env->log.score += outcome;
-    env->log.episode_return += env->episode_return;
-    env->log.episode_length += (float)env->episode_length;
-    env->log.n += 1.0f;
+    for (int agent = 0; agent < env->agents; agent++) {
+        float sign = agent == CHECKERS_AGENT ? 1.0f : -1.0f;
+        env->terminals[agent] = 1;
+        env->log.perf += 0.5f * (sign * outcome + 1.0f);
+        env->log.score += sign * outcome;
+        env->log.episode_return += sign * env->episode_return;
+        env->log.episode_length += (float)env->episode_length;
+        env->log.n += 1.0f;
+    }
     keep_final(env->final_observations, env->observations, (size_t)env->agents * CHECKERS_SQUARES);
     c_reset(env);
 }

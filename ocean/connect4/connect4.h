@@ -10,7 +10,8 @@
 // looks `bot_depth` discs ahead and sees nothing but four in a line: of the moves that are equally good it takes any.
 // `bot_random` percent of its discs fall by chance.
 //
-// With two agents each step is one disc, of the first agent and the second by turns; the log is that of the first.
+// With two agents each step is one disc of one of them, by turns, and the log has the game of each; who begins is
+// drawn.
 //
 // Boards are sets of cells, the bits of a number: column * 7 + row from the bottom. The seventh row stays empty, so
 // that no line runs from one column into the next.
@@ -179,9 +180,9 @@ PUFFER_FN void connect4_write_masks(Connect4* env) {
 
 PUFFER_FN void c_reset(Connect4* env) {
     env->discs[CONNECT4_AGENT] = env->discs[CONNECT4_BOT] = 0;
-    env->mover = CONNECT4_AGENT;
     memset(env->observations, 0, (size_t)env->agents * CONNECT4_CELLS * sizeof(float));
     bool is_second = rng_below(&env->rng, 2);
+    env->mover = is_second && env->agents == 2 ? CONNECT4_BOT : CONNECT4_AGENT;
     if (is_second && env->agents == 1) connect4_answer(env);
     connect4_write_masks(env);
 }
@@ -189,14 +190,15 @@ PUFFER_FN void c_reset(Connect4* env) {
 // `outcome` is 1 for a win, 0 for a draw, -1 for a loss, and the first agent's reward.
 PUFFER_FN void connect4_finish_episode(Connect4* env, float outcome, int num_steps) {
     for (int agent = 0; agent < env->agents; agent++) {
-        env->rewards[agent] = agent == CONNECT4_AGENT ? outcome : -outcome;
+        float result = agent == CONNECT4_AGENT ? outcome : -outcome;
+        env->rewards[agent] = result;
         env->terminals[agent] = 1;
+        env->log.perf += 0.5f * (result + 1.0f);
+        env->log.score += result;
+        env->log.episode_return += result;
+        env->log.episode_length += (float)num_steps;
+        env->log.n += 1.0f;
     }
-    env->log.perf += 0.5f * (outcome + 1.0f);
-    env->log.score += outcome;
-    env->log.episode_return += outcome;
-    env->log.episode_length += (float)num_steps;
-    env->log.n += 1.0f;
     keep_final(env->final_observations, env->observations, (size_t)env->agents * CONNECT4_CELLS * sizeof(float));
     c_reset(env);
 }
@@ -229,7 +231,8 @@ PUFFER_FN bool connect4_take_turn(Connect4* env, uint64_t cell, float* outcome) 
 
 PUFFER_FN void c_step(Connect4* env) {
     uint64_t cell = connect4_agent_cell(env, env->mover);
-    int num_steps = bits_count(env->discs[CONNECT4_AGENT]) + (env->mover == CONNECT4_AGENT);
+    int num_steps = bits_count(env->discs[CONNECT4_AGENT]) + 1;
+    if (env->agents == 2) num_steps += bits_count(env->discs[CONNECT4_BOT]);
     float outcome = -1.0f;
     memset(env->rewards, 0, (size_t)env->agents * sizeof(float));
     memset(env->terminals, 0, (size_t)env->agents);

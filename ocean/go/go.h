@@ -6,8 +6,8 @@
 // (positional superko). After two passes in a row every colour counts its stones and the empty points that reach it
 // alone; white gets 7.5 more. The agent's colour is drawn for each game. A game of 3 * size * size turns is cut.
 //
-// With two agents each step is a turn of one of them; the first is black, and the log is that of the first. To the one
-// who waits no point is shown as allowed, and no last move.
+// With two agents each step is a turn of one of them, and the log has the game of each. To the one who waits no point
+// is shown as allowed, and no last move.
 //
 // The opponent by `strength`, each with what the ones before do: 0 plays anywhere but into its own eyes and where its
 // chain would have one liberty; 1 captures the largest chain that it can; 2 saves the largest that it can; 3 takes away
@@ -389,8 +389,7 @@ PUFFER_FN void c_reset(Go* env) {
     go_clear(env);
     if (env->draws_strength) go_draw_strength(env);
     env->agent_color = (uint8_t)rng_below(&env->rng, GO_COLORS);
-    if (env->agents == 2) env->agent_color = GO_BLACK;
-    if (env->agent_color == GO_WHITE) go_reply(env);
+    if (env->agent_color == GO_WHITE && env->agents == 1) go_reply(env);
     int count = go_num_points(env);
     memset(env->shown, 0, sizeof(env->shown));
     memset(env->observations, 0, (size_t)(env->agents * go_observation_size(env)));
@@ -400,16 +399,16 @@ PUFFER_FN void c_reset(Go* env) {
 }
 
 PUFFER_FN void go_finish_episode(Go* env, uint8_t* flags) {
-    float margin = go_margin(env, env->agent_color);
     for (int agent = 0; agent < env->agents; agent++) {
+        float margin = go_margin(env, go_color(env, agent));
         flags[agent] = 1;
-        if (flags == env->terminals) env->rewards[agent] = (margin > 0.0f) == (agent == 0) ? 1.0f : -1.0f;
+        if (flags == env->terminals) env->rewards[agent] = margin > 0.0f ? 1.0f : -1.0f;
+        env->log.perf += margin > 0.0f ? 1.0f : 0.0f;
+        env->log.score += margin;
+        env->log.episode_return += env->rewards[agent];
+        env->log.episode_length += (float)env->steps;
+        env->log.n += 1.0f;
     }
-    env->log.perf += margin > 0.0f ? 1.0f : 0.0f;
-    env->log.score += margin;
-    env->log.episode_return += env->rewards[0];
-    env->log.episode_length += (float)env->steps;
-    env->log.n += 1.0f;
     go_write_observations(env);
     keep_final(env->final_observations, env->observations, (size_t)(env->agents * go_observation_size(env)));
     c_reset(env);
@@ -464,8 +463,7 @@ PUFFER_FN bool go_accepts_chains(const Go* saved) {
 }
 
 PUFFER_FN bool c_accepts(const Go* env, const Go* saved) {
-    if (saved->agents != env->agents || (env->agents == 2 && saved->agent_color != GO_BLACK)) return false;
-    if (saved->size != env->size || !is_bool(&saved->draws_strength)) return false;
+    if (saved->agents != env->agents || saved->size != env->size || !is_bool(&saved->draws_strength)) return false;
     if (saved->draws_strength != env->draws_strength || !is_within(saved->strength, GO_RANDOM, GO_COUNTS)) return false;
     if (!env->draws_strength && saved->strength != env->strength) return false;
     uint64_t black = saved->stones[GO_BLACK], white = saved->stones[GO_WHITE];
