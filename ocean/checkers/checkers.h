@@ -288,12 +288,6 @@ PUFFER_FN void checkers_write_changes(Checkers* env, const CheckersBoard* before
     }
 }
 
-PUFFER_FN void checkers_write_masks(Checkers* env) {
-    CheckersMoves moves = checkers_moves(&env->board);
-    memset(env->action_masks, 0, CHECKERS_NUM_ACTIONS);
-    for (int move = 0; checkers_next(&moves, &move);) env->action_masks[move] = 1;
-}
-
 PUFFER_FN bool checkers_is_stuck(const Checkers* env) {
     CheckersMoves moves = checkers_moves(&env->board);
     return !checkers_has_moves(&moves);
@@ -327,7 +321,6 @@ PUFFER_FN void c_reset(Checkers* env) {
     memset(env->observations, CHECKERS_EMPTY, (size_t)env->agents * CHECKERS_SQUARES);
     checkers_begin_episode(env);
     checkers_write_changes(env, &empty);
-    checkers_write_masks(env);
 }
 
 // The legal move with the lowest number that is `least` or more; one lower than all if there is none.
@@ -427,11 +420,7 @@ PUFFER_FN void c_step(Checkers* env) {
     env->episode_return += env->rewards[0];
     env->episode_length += 1;
     checkers_write_changes(env, &before);
-    if (is_over) {
-        checkers_finish_episode(env, outcome);
-    } else {
-        checkers_write_masks(env);
-    }
+    if (is_over) checkers_finish_episode(env, outcome);
 }
 
 // Pieces stand apart on dark squares, men not where they are crowned, and the agent has a move.

@@ -30,7 +30,6 @@ class Checkers(OceanEnv):
     """
 
     binding = binding
-    has_action_masks = True
     has_truncations = False
     has_action_masks = True
     has_turns = True

@@ -21,7 +21,6 @@ class Connect4(OceanEnv):
     """
 
     binding = binding
-    has_action_masks = True
     has_truncations = False
     has_action_masks = True
     has_turns = True
