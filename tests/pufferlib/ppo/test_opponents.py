@@ -127,6 +127,8 @@ def test_results_are_those_of_the_games():
     iterate(trainer, 6)
     assert pool.games[0] > 20 and pool.points[0] / pool.games[0] < 0.05
     assert pool.metrics()["selfplay/elo"] < -200
+    assert pool.metrics().items() <= trainer.mean_and_log().items()
+    assert [name.partition("/")[2] for name in pool.metrics()] == ["elo", "elo_interval", "win_rate", "members"]
     trainer.close()
 
 
