@@ -253,11 +253,10 @@ class PuffeRL:
     def _make_pool(self, selfplay: SelfplayConfig) -> Pool | None:
         if not selfplay.has_pool:
             return None
-        steps = selfplay.snapshot_steps
-        env_name, total = self.env_name, self.config.total_timesteps
+        steps, env_name = selfplay.snapshot_steps, self.env_name
         return Pool(
             selfplay,
-            snapshot_steps=max(1, total // 20) if steps == "auto" else steps,
+            snapshot_steps=lambda: max(1, self.config.total_timesteps // 20) if steps == "auto" else steps,
             num_agents=self.vecenv.num_agents,
             agents_per_game=agents_in_one(self.vecenv),
             fixed={

@@ -76,7 +76,7 @@ class Pool:
     def __init__(
         self,
         config: SelfplayConfig,
-        snapshot_steps: int,
+        snapshot_steps: Callable[[], int],  # agent steps from one snapshot to the next
         num_agents: int,
         agents_per_game: int,
         fixed: Mapping[str, nn.Module],  # the agents that stay, by name
@@ -120,7 +120,7 @@ class Pool:
         rate_wanted = self._config.snapshot_win_rate
         is_better = rate_wanted is not None and games >= _LEAST_GAMES and points >= rate_wanted * games
         if self._config.pool_size and (agent_steps >= self.next_snapshot or is_better):
-            self.next_snapshot = agent_steps + self._snapshot_steps
+            self.next_snapshot = agent_steps + self._snapshot_steps()
             self._take_snapshot(policy, agent_steps)
         self.points *= _FORGETTING
         self.games *= _FORGETTING
