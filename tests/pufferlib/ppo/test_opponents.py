@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -270,6 +271,52 @@ def test_a_pool_needs_games_of_several_agents_in_one_process(monkeypatch):
         PuffeRL(Rounds(), opponent="pool", logger=NoLogger())
     with pytest.raises(ConfigError, match="pool_choice"):
         make_trainer(pool_choice="worst")
+
+
+def test_several_processes_are_refused(monkeypatch):
+    monkeypatch.setattr("pufferlib.distributed.connect", lambda: SimpleNamespace(world_size=2))
+    env = Rounds()
+    with pytest.raises(ConfigError, match="needs a single process, got 2, .* leave out pool_size"):
+        PuffeRL({"selfplay": {"pool_size": 2}}, env, Default(env))
+
+
+def connect4_trainer():
+    torch.manual_seed(1)
+    pool = {"opponent": "pool", "selfplay_share": 0.3, "pool_size": 2, "snapshot_steps": 200}
+    sizes = {"num_envs": 24, "num_workers": 1, "batch_size": 24 * 2 * 16, "num_steps": 16}
+    return PuffeRL("puffer_connect4", **sizes, **pool, total_timesteps=10**6, logger=NoLogger())
+
+
+def test_a_game_of_turns_with_masks_is_resumed_exactly_and_opponents_move_legally():
+    straight, first = connect4_trainer(), connect4_trainer()
+    assert straight.computed_by.startswith("C kernel")
+    pool, act = straight.pool, straight.pool.act
+    moves = []
+
+    def checked(rows, actions):
+        seen, is_acting = pool._seen[rows.start], pool._masks[rows] & (pool._players[rows] >= 0)
+        chosen = act(rows, actions)
+        moves.append(seen.action_masks[np.arange(len(chosen)), chosen][is_acting])
+        return chosen
+
+    pool.act = checked
+    for trainer in (straight, first):
+        iterate(trainer, 4)
+    first.save_checkpoint()
+    folder = first.run_folder
+    first.close()
+    resumed = connect4_trainer()
+    resumed.load_checkpoint(folder)
+    for trainer in (straight, resumed):
+        iterate(trainer, 3)
+    for own, other in zip(state_of(straight), state_of(resumed), strict=True):
+        assert torch.equal(own, other)
+    allowed = np.concatenate(moves)
+    assert allowed.all() and len(allowed) > 300
+    rewards, masks = straight.rollout.rewards[:, 1:], straight.rollout.masks[:, 1:]
+    assert straight.stats["perf"] == 0.5 and rewards.abs().sum() > 0 and masks.float().mean() < 0.5
+    straight.close()
+    resumed.close()
 
 
 def test_a_member_of_another_game_is_refused():
