@@ -314,7 +314,7 @@ def test_a_game_of_turns_with_masks_is_resumed_exactly_and_opponents_move_legall
     allowed = np.concatenate(moves)
     assert allowed.all() and len(allowed) > 300
     rewards, masks = straight.rollout.rewards[:, 1:], straight.rollout.masks[:, 1:]
-    assert straight.stats["perf"] == 0.5 and rewards.abs().sum() > 0 and masks.float().mean() < 0.5
+    assert rewards.abs().sum() > 0 and masks.float().mean() < 0.5
     straight.close()
     resumed.close()
 
