@@ -154,6 +154,12 @@ def _plot(*runs: str, **options: Option) -> None:
     plot_command(*runs, **options)
 
 
+def _match(*players: str, **options: Option) -> None:
+    from pufferlib.reports.matching import match_command
+
+    match_command(*players, **options)
+
+
 def _report(run: str, **options: Option) -> None:
     from pufferlib.reports.page import report_command
 
@@ -201,6 +207,7 @@ VERBS = {
     "new": Verb("begin an environment of your own in C, a copy of the template", _new, "NewOptions", argument="NAME"),
     "runs": Verb("list the runs: score, steps, state, and what they differ in", _runs, "RunsOptions", argument=""),
     "plot": Verb("draw learning curves, losses and the time split of runs", _plot, "PlotOptions", argument="RUN..."),
+    "match": Verb("let players play each other: a cross-table, and ratings", _match, "MatchOptions", "PLAYER..."),
     "report": Verb(
         "write a page about a run: curves, scores, settings, video", _report, "ReportOptions", argument="RUN"
     ),

@@ -17,6 +17,7 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, ExitStack, suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ import torch
 from torch import nn
 from typing_extensions import overload
 
-from pufferlib.config import load_config
+from pufferlib.config import SelfplayConfig, load_config
 from pufferlib.dashboard.output import say
 from pufferlib.dashboard.report import Counts, Report
 from pufferlib.dashboard.score import Score, final_metrics
@@ -36,10 +37,13 @@ from pufferlib.fast.device_collector import DeviceCollector
 from pufferlib.loggers import Logger, NeptuneLogger, WandbLogger
 from pufferlib.metrics.finite import describe_update, explaining
 from pufferlib.ocean import PREFIX
+from pufferlib.play.matches import load_rival
 from pufferlib.play.periodic_evaluation import PeriodicEvaluation
 from pufferlib.play.scores import final_episodes, play_whole_episodes
 from pufferlib.policy import NormalizedObservations
+from pufferlib.ppo.collector import agents_in_one
 from pufferlib.ppo.learner import Loss
+from pufferlib.ppo.opponents import Pool
 from pufferlib.runs.calls import AnyLogger, resolve_call
 from pufferlib.runs.checkpoint import note, save_checkpoint_file
 from pufferlib.runs.early_notes import observation_far_outside
@@ -72,6 +76,7 @@ def _of_rollout(name: str, meaning: str) -> property:
     return property(get, doc=f"`(segments, bptt_horizon{meaning}")
 
 
+_POOL_SEED = 0x706F6F6C
 _SCORE_SEED = 0x73636F7265  # no rank of a run has this number, so no training environment has such a seed
 
 
@@ -93,6 +98,7 @@ class PuffeRL:
         report: measures the training and shows it.
         final_scores: of the policy after the last epoch, where `score_finally` asked for them.
         chosen: a sentence for each fact of the environment that settings follow from; empty for a configuration's.
+        pool: the opponents of `[selfplay]`; None without any.
     """
 
     @overload
@@ -177,10 +183,12 @@ class PuffeRL:
                 trainer. None makes them as those of the training were made, with other seeds.
             loss: a function with the signature of `pufferlib.ppo.losses.ppo_loss`, the default. It gets the `[train]`
                 settings that its keywords name, runs through torch, and its metrics are logged as `losses/...`.
-            settings: every other `[train]` setting. By default the optimizer is adam (beta 0.9, eps 1e-5), the learning
-                rate is annealed only if `total_timesteps` or `num_iterations` is given, rewards are not clipped,
-                segments are drawn evenly, a minibatch is a quarter of the batch, but at most 1,024 steps, or a 128th of
-                a batch of more than 131,072, and every epoch is logged.
+            settings: every other `[train]` setting, those of `[selfplay]`, and `opponent` where the environment has a
+                choice of it: `bot`, `self`, or `pool`, which is `self` with a `pool_size` of 8. By default the
+                optimizer is adam (beta 0.9, eps 1e-5), the learning rate is annealed only if `total_timesteps` or
+                `num_iterations` is given, rewards are not clipped, segments are drawn evenly, a minibatch is a quarter
+                of the batch, but at most 1,024 steps, or a 128th of a batch of more than 131,072, and every epoch is
+                logged.
 
         These numbers are for a full vector: a PufferEnv of 64 agents or more. With fewer agents, what is not given
         follows from the spaces, the number of agents, and whether the policy is recurrent: batches of 2,048 steps or
@@ -204,7 +212,10 @@ class PuffeRL:
             self._backend = choose_backend(self.policy, self.rollout, config, device, call.loss)
             self._reward_normalizer = call.make_reward_normalizer()
             actor = self._backend.make_actor(self.rollout, self.vecenv.num_agents, self._generator)
-            self._collector = self._backend.make_collector(self.vecenv, actor, self.phases, self._reward_normalizer)
+            self.pool = self._make_pool(call.selfplay)
+            self._collector = self._backend.make_collector(
+                self.vecenv, actor, self.phases, self._reward_normalizer, self.pool
+            )
             self._learner = self._backend.make_learner(self.rollout, self._generator, self.phases, ranks)
             self._evaluation = PeriodicEvaluation(
                 config,
@@ -238,6 +249,23 @@ class PuffeRL:
             self._are_weights_compared = False  # with those of the other processes, since the run began or was loaded
             self._is_closed = False
             undo.pop_all()  # it worked: nothing is to be undone
+
+    def _make_pool(self, selfplay: SelfplayConfig) -> Pool | None:
+        if not selfplay.has_pool:
+            return None
+        steps, env_name = selfplay.snapshot_steps, self.env_name
+        return Pool(
+            selfplay,
+            snapshot_steps=lambda: max(1, self.config.total_timesteps // 20) if steps == "auto" else steps,
+            num_agents=self.vecenv.num_agents,
+            agents_per_game=agents_in_one(self.vecenv),
+            fixed={
+                name: load_rival(name, env_name, self.vecenv, self.device, self.config.data_dir)
+                for name in selfplay.member_list
+            },
+            make_actor=partial(self._backend.make_opponent, self.vecenv),
+            generator=torch.Generator(self.device).manual_seed(mix_seed(self.config.seed, _POOL_SEED)),
+        )
 
     # ------------------------------------------------------------------------------------------------ the iterations
 
@@ -585,6 +613,8 @@ class PuffeRL:
               evaluation of this epoch, if there was one. Its time counts in `sps`, not in `iteration_seconds`.
             - `final/<name>`: in the last log of `pufferl.train`, what the final policy scored in `final/n` whole
               episodes, such as `final/return_mean`, `final/length_mean` and what environments report; see `score`.
+            - `selfplay/elo, elo_interval, win_rate, members`: with a pool of opponents, the rating of the policy, 0 at
+              the start, half of its 95 % interval, its share of the points against the pool, and the members.
             - `performance/<phase>`: shares of the wall time, in all 1: `environment`, `store` and `forward` of the
               rollout, `advantage` and `learn` of the update, `evaluation`, `communicate` with other processes, and
               `other`. Waiting for a GPU to end the update is `learn`, and so is all of the update where minibatches are
@@ -598,6 +628,7 @@ class PuffeRL:
             self._agree("mean_and_log")
             episodes = self.ranks.gather(self.report.episodes.state_dict())
             played = {**self._evaluation.take(), **final_metrics(self.final_scores)}
+            played |= {} if self.pool is None else self.pool.metrics()
             metrics = self.report.log(self._counts(), played, episodes)
             with self.run.warn_on_storage_error():
                 self.run.open()
@@ -785,7 +816,8 @@ class PuffeRL:
     def release(self) -> None:
         """Closes the environments and the dashboard without saving; for a trainer that failed."""
         self._is_closed = True
-        for part in (self.report, self._learner.gradients, self._collector.actor, self._evaluation, self.vecenv):
+        parts = (self.report, self._learner.gradients, self._collector.actor, self.pool, self._evaluation, self.vecenv)
+        for part in filter(None, parts):
             part.close()
         self.run.close()
 

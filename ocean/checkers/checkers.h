@@ -1,19 +1,22 @@
 // checkers.h - English draughts on 64 squares: jump over all of the other's pieces, or leave them no move.
 //
-// Observation uint8[64], row by row from the top: 0 empty, 1 the agent's man, 2 its king, 3 the bot's man, 4 its king;
-// 5 a man and 6 a king of the agent's that may move now, 7 an empty square to which one may. The agent moves up.
+// Observation uint8[64], row by row from the top: 0 empty, 1 the agent's man, 2 its king, 3 the other's man, 4 its
+// king; 5 a man and 6 a king of the agent's that may move now, 7 an empty square to which one may. The agent moves up.
 // Action: square * 8 + direction * 2 + jump; directions 0 up left, 1 up right, 2 down left, 3 down right; jump is 1 for
-// two squares over a piece, 0 for one square. Of 512 actions about eight are legal at a time, those that the action
-// masks allow; another one stands for the next that is, counting up and from 511 on from 0. So that a person can choose
-// by number, square * 8 + 7 of a light square, where no piece stands, is legal move square / 2, modulo their count, as
-// checkers_next counts them. Reward: +1 for a win, -1 for a loss, 0 for a draw, each terminal; and in every step 0.05
-// for each piece that the agent took, less 0.05 for each that it lost. Score is 1 for a win, 0 for a draw, -1 for a
-// loss; perf is 1, 0.5 and 0.
+// two squares over a piece, 0 for one square. Of 512 actions about eight are legal at a time, which the masks allow;
+// another one stands for the next that is, counting up and from 511 on from 0. So that a person can choose by number,
+// square * 8 + 7 of a light square, where no piece stands, is legal move square / 2, modulo their count, as
+// checkers_next counts them. Reward: +1 for a win, -1 for a loss, 0 for a draw, each terminal; and against the bot in
+// every step 0.05 for each piece that the agent took, less 0.05 for each that it lost. Score is 1 for a win, 0 for a
+// draw, -1 for a loss; perf is 1, 0.5 and 0.
 //
 // Men go up, kings all four ways. Who can jump must; a piece that jumped and can jump again does so in the same turn,
 // one step each, while the bot waits. A man that reaches the last row becomes a king and its turn ends. Who has no move
 // loses. After 80 turns, 40 of each side, in which only kings moved and nothing was taken the game is a draw.
 // Each step but those between two jumps is a turn of the agent and one of the bot; who begins is drawn by chance.
+//
+// With two agents each step is a move of one of them, and the log has the game of each; who begins is drawn. The second
+// sees the board turned around, so that it moves up too.
 //
 // The bot looks `bot_depth` turns ahead, and on until there is nothing to jump over; it counts pieces, and men that
 // have crossed the middle. Of moves that are equally good it takes any. `bot_random` percent of its moves are drawn by
@@ -181,15 +184,17 @@ PUFFER_FN bool search_settles(const SearchPosition* board, int depth, SearchMove
 // ---------------------------------------------------------------------------------------------------- the environment
 
 typedef struct {
-    uint8_t* observations;        // [64]  these seven are borrowed from the caller
-    const void* actions;          // int32_t[1]
-    float* rewards;               // [1]
-    uint8_t* terminals;           // [1]
-    uint8_t* truncations;         // [1]  never set
-    uint8_t* action_masks;        // [512]
-    uint8_t* final_observations;  // [64] or NULL
+    uint8_t* observations;        // [64] an agent  these eight are borrowed from the caller
+    const void* actions;          // int32_t[1] an agent
+    float* rewards;               // [1] an agent
+    uint8_t* terminals;           // [1] an agent
+    uint8_t* truncations;         // [1] an agent, never set
+    uint8_t* action_masks;        // [512] an agent
+    uint8_t* masks;               // [1] an agent
+    uint8_t* final_observations;  // [64] an agent, or NULL
     Rng rng;
-    CheckersBoard board;  // the agent is to move
+    CheckersBoard board;  // an agent is to move: the bot's is 1, or the second agent
+    int agents;           // 1 against the bot, 2 by turns
     int quiet_turns;      // since a man moved or a piece was taken
     int bot_depth;        // turns that it looks ahead, 0 to 8
     int bot_random;       // percent of its moves
@@ -199,8 +204,27 @@ typedef struct {
 } Checkers;
 
 PUFFER_FN PufferLayout c_layout(const Checkers* env) {
-    (void)env;
-    return puffer_masked_layout(1, CHECKERS_SQUARES, PUFFER_UINT8, 1, CHECKERS_NUM_ACTIONS);
+    return puffer_masked_layout(env->agents, CHECKERS_SQUARES, PUFFER_UINT8, 1, CHECKERS_NUM_ACTIONS);
+}
+
+// -------------------------------------------------------------------------------------------------- the board of each
+
+PUFFER_FN uint64_t checkers_turned(uint64_t squares) {  // by half a turn: the last square becomes the first
+    uint64_t turned = 0;
+    for (; squares; squares &= squares - 1) turned |= 1ull << (CHECKERS_SQUARES - 1 - bits_lowest(squares));
+    return turned;
+}
+
+// The board as an agent sees it, who moves up and is CHECKERS_AGENT there.
+PUFFER_FN CheckersBoard checkers_seen_by(const CheckersBoard* board, int agent) {
+    if (agent == CHECKERS_AGENT) return *board;
+    CheckersBoard seen;
+    seen.pieces[CHECKERS_AGENT] = checkers_turned(board->pieces[CHECKERS_BOT]);
+    seen.pieces[CHECKERS_BOT] = checkers_turned(board->pieces[CHECKERS_AGENT]);
+    seen.kings = checkers_turned(board->kings);
+    seen.jumper = checkers_turned(board->jumper);
+    seen.player = !board->player;
+    return seen;
 }
 
 // What an observation shows: sets of squares.
@@ -229,20 +253,39 @@ PUFFER_FN uint8_t checkers_kind(const CheckersView* view, uint64_t square) {
     return view->reachable & square ? (uint8_t)CHECKERS_REACHABLE : (uint8_t)CHECKERS_EMPTY;
 }
 
+// Allows the legal moves of the agent to move; one that waits may do anything, which means nothing.
+PUFFER_FN void checkers_write_masks(Checkers* env, int agent, const CheckersBoard* seen) {
+    uint8_t* allowed = env->action_masks + agent * CHECKERS_NUM_ACTIONS;
+    bool is_to_move = seen->player == CHECKERS_AGENT;
+    env->masks[agent] = is_to_move;
+    memset(allowed, !is_to_move, CHECKERS_NUM_ACTIONS);
+    if (!is_to_move) return;
+    CheckersMoves moves = checkers_moves(seen);
+    for (int move = 0; checkers_next(&moves, &move);) allowed[move] = 1;
+}
+
+PUFFER_FN void checkers_write_rows(Checkers* env, int agent) {
+    CheckersBoard seen = checkers_seen_by(&env->board, agent);
+    CheckersView view = checkers_view(&seen);
+    uint8_t* observation = env->observations + agent * CHECKERS_SQUARES;
+    for (int square = 0; square < CHECKERS_SQUARES; square++)
+        observation[square] = checkers_kind(&view, 1ull << square);
+    checkers_write_masks(env, agent, &seen);
+}
+
 // Rewrites what differs from the board that was observed before.
 PUFFER_FN void checkers_write_changes(Checkers* env, const CheckersBoard* before) {
+    if (env->agents == 2) {
+        for (int agent = 0; agent < 2; agent++) checkers_write_rows(env, agent);
+        return;
+    }
+    checkers_write_masks(env, CHECKERS_AGENT, &env->board);
     CheckersView old = checkers_view(before), now = checkers_view(&env->board);
     uint64_t changed = (old.agent ^ now.agent) | (old.bot ^ now.bot) | (old.kings ^ now.kings) |
                        (old.movable ^ now.movable) | (old.reachable ^ now.reachable);
     for (; changed; changed &= changed - 1) {
         env->observations[bits_lowest(changed)] = checkers_kind(&now, changed & (0 - changed));
     }
-}
-
-PUFFER_FN void checkers_write_masks(Checkers* env) {
-    CheckersMoves moves = checkers_moves(&env->board);
-    memset(env->action_masks, 0, CHECKERS_NUM_ACTIONS);
-    for (int move = 0; checkers_next(&moves, &move);) env->action_masks[move] = 1;
 }
 
 PUFFER_FN bool checkers_is_stuck(const Checkers* env) {
@@ -269,16 +312,15 @@ PUFFER_FN void checkers_begin_episode(Checkers* env) {
     env->quiet_turns = env->episode_length = 0;
     env->episode_return = 0.0f;
     env->board.player = rng_below(&env->rng, 2) ? CHECKERS_BOT : CHECKERS_AGENT;
-    checkers_answer(env);
+    if (env->agents == 1) checkers_answer(env);
 }
 
 PUFFER_FN void c_reset(Checkers* env) {
     CheckersBoard empty;
     memset(&empty, 0, sizeof(empty));
-    memset(env->observations, CHECKERS_EMPTY, CHECKERS_SQUARES);
+    memset(env->observations, CHECKERS_EMPTY, (size_t)env->agents * CHECKERS_SQUARES);
     checkers_begin_episode(env);
     checkers_write_changes(env, &empty);
-    checkers_write_masks(env);
 }
 
 // The legal move with the lowest number that is `least` or more; one lower than all if there is none.
@@ -295,15 +337,24 @@ PUFFER_FN int checkers_next_legal(const CheckersMoves* moves, int least) {
     return square * 8 + direction * 2 + moves->is_jump;
 }
 
-// The legal move that the action stands for.
-PUFFER_FN int checkers_agent_move(const Checkers* env) {
-    int action = (int)(((const uint32_t*)env->actions)[0] % CHECKERS_NUM_ACTIONS), count = 0, move = 0;
-    CheckersMoves moves = checkers_moves(&env->board);
+// The legal move that an action stands for, on the board as who moves sees it.
+PUFFER_FN int checkers_move_of(const CheckersBoard* seen, uint32_t number) {
+    int action = (int)(number % CHECKERS_NUM_ACTIONS), count = 0, move = 0;
+    CheckersMoves moves = checkers_moves(seen);
     bool is_number = action % 8 == 7 && !((CHECKERS_DARK >> action / 8) & 1);
     if (!is_number) return checkers_next_legal(&moves, action);
     for (int i = 0; i < CHECKERS_NUM_DIRECTIONS; i++) count += bits_count(moves.origins[i]);
     for (int left = action / 16 % count; left >= 0; left--) checkers_next(&moves, &move);
     return move;
+}
+
+// The move of the agent to move, on the board as it is.
+PUFFER_FN int checkers_agent_move(const Checkers* env) {
+    int agent = env->board.player;
+    CheckersBoard seen = checkers_seen_by(&env->board, agent);
+    int move = checkers_move_of(&seen, ((const uint32_t*)env->actions)[agent]);
+    if (agent == CHECKERS_AGENT) return move;
+    return (CHECKERS_SQUARES - 1 - move / 8) * 8 + (CHECKERS_NUM_DIRECTIONS - 1 - move / 2 % 4) * 2 + move % 2;
 }
 
 // What the agent has more than the bot: men count two, kings three.
@@ -328,32 +379,48 @@ PUFFER_FN bool checkers_take_turns(Checkers* env, float* outcome) {
     return env->quiet_turns == CHECKERS_QUIET_TURNS;
 }
 
+// Plays a move of the agent to move; returns whether the game is over, and how for the first one.
+PUFFER_FN bool checkers_take_turn(Checkers* env, float* outcome) {
+    int mover = env->board.player;
+    checkers_move(env, checkers_agent_move(env));
+    *outcome = 0.0f;
+    if (env->board.player == mover) return false;  // it must jump on
+    bool is_won = checkers_is_stuck(env);
+    if (is_won) *outcome = mover == CHECKERS_AGENT ? 1.0f : -1.0f;
+    return is_won || env->quiet_turns == CHECKERS_QUIET_TURNS;
+}
+
 // `outcome` is 1 for a win, 0 for a draw, -1 for a loss.
 PUFFER_FN void checkers_finish_episode(Checkers* env, float outcome) {
-    env->terminals[0] = 1;
-    env->log.perf += 0.5f * (outcome + 1.0f);
-    env->log.score += outcome;
-    env->log.episode_return += env->episode_return;
-    env->log.episode_length += (float)env->episode_length;
-    env->log.n += 1.0f;
-    keep_final(env->final_observations, env->observations, CHECKERS_SQUARES);
+    for (int agent = 0; agent < env->agents; agent++) {
+        float sign = agent == CHECKERS_AGENT ? 1.0f : -1.0f;
+        env->terminals[agent] = 1;
+        env->log.perf += 0.5f * (sign * outcome + 1.0f);
+        env->log.score += sign * outcome;
+        env->log.episode_return += sign * env->episode_return;
+        env->log.episode_length += (float)env->episode_length;
+        env->log.n += 1.0f;
+    }
+    keep_final(env->final_observations, env->observations, (size_t)env->agents * CHECKERS_SQUARES);
     c_reset(env);
 }
 
 PUFFER_FN void c_step(Checkers* env) {
     CheckersBoard before = env->board;
     float outcome = 0.0f;
-    bool is_over = checkers_take_turns(env, &outcome);
-    env->rewards[0] = outcome + CHECKERS_CROWN_REWARD * (float)(checkers_lead(&env->board) - checkers_lead(&before));
-    env->terminals[0] = env->truncations[0] = 0;
+    bool is_over = env->agents == 2 ? checkers_take_turn(env, &outcome) : checkers_take_turns(env, &outcome);
+    memset(env->terminals, 0, (size_t)env->agents);
+    memset(env->truncations, 0, (size_t)env->agents);
+    env->rewards[0] = outcome;
+    if (env->agents == 2) {
+        env->rewards[1] = -outcome;
+    } else {
+        env->rewards[0] += CHECKERS_CROWN_REWARD * (float)(checkers_lead(&env->board) - checkers_lead(&before));
+    }
     env->episode_return += env->rewards[0];
     env->episode_length += 1;
     checkers_write_changes(env, &before);
-    if (is_over) {
-        checkers_finish_episode(env, outcome);
-    } else {
-        checkers_write_masks(env);
-    }
+    if (is_over) checkers_finish_episode(env, outcome);
 }
 
 // Pieces stand apart on dark squares, men not where they are crowned, and the agent has a move.
@@ -368,7 +435,9 @@ PUFFER_FN bool checkers_board_is_sound(const CheckersBoard* board) {
 }
 
 PUFFER_FN bool c_accepts(const Checkers* env, const Checkers* saved) {
+    if (saved->agents != env->agents || !is_within(saved->board.player, 0, env->agents - 1)) return false;
+    CheckersBoard seen = checkers_seen_by(&saved->board, saved->board.player);
     return saved->bot_depth == env->bot_depth && saved->bot_random == env->bot_random &&
            is_within(saved->quiet_turns, 0, CHECKERS_QUIET_TURNS - 1) &&
-           is_within(saved->episode_length, 0, PUFFER_MAX_STEPS) && checkers_board_is_sound(&saved->board);
+           is_within(saved->episode_length, 0, PUFFER_MAX_STEPS) && checkers_board_is_sound(&seen);
 }

@@ -1,4 +1,4 @@
-"""Checkers, which is English draughts, against a bot that looks ahead."""
+"""Checkers, which is English draughts, against a bot that looks ahead, or between two agents."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import numpy as np
 
 from pufferlib.environment import Keys
 from pufferlib.ocean.checkers import binding
-from pufferlib.ocean.environment import OceanEnv
+from pufferlib.ocean.environment import OceanEnv, agents_against
 
 # Keys for the legal moves by their numbers, which the picture shows.
 _KEYS = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "zero", *"qwertyuiop")
@@ -26,14 +26,18 @@ class Checkers(OceanEnv):
         num_envs: games stepped together, at least 1.
         bot_depth: turns that the bot looks ahead, 0 to 8; at 0 it moves by chance.
         bot_random: percent of its moves that are drawn by chance nonetheless, 0 to 100.
+        opponent: `bot`, which answers within the step, or `self`: two agents who take turns.
     """
 
     binding = binding
-    has_action_masks = True
     has_truncations = False
+    has_action_masks = True
+    has_turns = True
     keys = Keys({key: _numbered(index) for index, key in enumerate(_KEYS)}, waits=True)
 
-    def __init__(self, num_envs: int = 1024, bot_depth: int = 2, bot_random: int = 10, **kwargs):
+    def __init__(self, num_envs: int = 1024, bot_depth: int = 2, bot_random: int = 10, opponent: str = "bot", **kwargs):
         self.single_observation_space = gymnasium.spaces.Box(0, 7, (64,), np.uint8)
         self.single_action_space = gymnasium.spaces.Discrete(512)
-        super().__init__(num_envs, {"bot_depth": bot_depth, "bot_random": bot_random}, **kwargs)
+        self.agents_per_env = agents_against(opponent)
+        arguments = {"bot_depth": bot_depth, "bot_random": bot_random, "agents": self.agents_per_env}
+        super().__init__(num_envs, arguments, **kwargs)

@@ -1,4 +1,4 @@
-// checkers_render.h - the board from above: the agent's pieces cyan, the bot's red, kings with a crown. Pieces slide
+// checkers_render.h - the board from above: the agent's pieces cyan, the other's red, kings with a crown. Pieces slide
 // and jump one after the other; the squares of both last turns are tinted. Small signs beside the agent's pieces are
 // the keys for its moves.
 #pragma once
@@ -64,7 +64,8 @@ static CheckersTurns checkers_turns(const Checkers* before) {
     CheckersTurns turns = {.boards = {before->board}, .count = 0};
     checkers_add_move(&turns, &moment, checkers_agent_move(before));
     bool is_over = checkers_is_stuck(&moment) || moment.quiet_turns == CHECKERS_QUIET_TURNS;
-    while (!is_over && moment.board.player == CHECKERS_BOT && turns.count < CHECKERS_MAX_SEGMENTS) {
+    bool has_bot = before->agents == 1;
+    while (has_bot && !is_over && moment.board.player == CHECKERS_BOT && turns.count < CHECKERS_MAX_SEGMENTS) {
         checkers_add_move(&turns, &moment,
                           alphabeta_move(&moment.board, moment.bot_depth, moment.bot_random, &moment.rng));
     }

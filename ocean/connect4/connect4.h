@@ -1,14 +1,17 @@
 // connect4.h - Connect Four: drop discs into seven columns of six cells; four of your own in a line win.
 //
-// Observation float[42], row by row from the bottom: 1 the agent's disc, -1 the bot's, 0 empty.
-// Action: the column, 0 to 6 from the left. A column that is full, or a number that is none, loses. The action masks
-// allow the columns that are not full.
+// Observation float[42], row by row from the bottom: 1 the agent's disc, -1 the other's, 0 empty.
+// Action: the column, 0 to 6 from the left. Masks allow those with room; a column that is full, or a number that is
+// none, loses.
 // Reward: +1 for a win, -1 for a loss, 0 for a draw, each terminal, and 0 for all other steps.
 // Score is 1 for a win, 0 for a draw, -1 for a loss; perf is 1, 0.5 and 0.
 //
-// Each step is one disc of the agent and the answer of the bot; who begins is drawn by chance. The bot looks
-// `bot_depth` discs ahead and sees nothing but four in a line: of the moves that are equally good it takes any.
+// With one agent each step is one disc of the agent and the answer of the bot; who begins is drawn by chance. The bot
+// looks `bot_depth` discs ahead and sees nothing but four in a line: of the moves that are equally good it takes any.
 // `bot_random` percent of its discs fall by chance.
+//
+// With two agents each step is one disc of one of them, by turns, and the log has the game of each; who begins is
+// drawn.
 //
 // Boards are sets of cells, the bits of a number: column * 7 + row from the bottom. The seventh row stays empty, so
 // that no line runs from one column into the next.
@@ -18,7 +21,7 @@
 
 enum { CONNECT4_COLUMNS = 7, CONNECT4_ROWS = 6, CONNECT4_CELLS = 42, CONNECT4_STRIDE = 7, CONNECT4_NUM_DIRECTIONS = 4 };
 enum { CONNECT4_MAX_DEPTH = 8, CONNECT4_WON = 1000 };
-enum { CONNECT4_AGENT, CONNECT4_BOT };
+enum { CONNECT4_AGENT, CONNECT4_BOT };  // or the first agent and the second
 
 #define CONNECT4_BOTTOM (0x40810204081ull)          // the lowest cell of every column
 #define CONNECT4_BOARD (CONNECT4_BOTTOM * 0x3Full)  // all cells
@@ -116,29 +119,34 @@ PUFFER_FN bool search_settles(const SearchPosition* board, int depth, SearchMove
 // ---------------------------------------------------------------------------------------------------- the environment
 
 typedef struct {
-    float* observations;        // [42]  these seven are borrowed from the caller
-    const void* actions;        // int32_t[1]
-    float* rewards;             // [1]
-    uint8_t* terminals;         // [1]
-    uint8_t* truncations;       // [1]  never set
-    uint8_t* action_masks;      // [7]
-    float* final_observations;  // [42] or NULL
+    float* observations;        // [42] an agent  these eight are borrowed from the caller
+    const void* actions;        // int32_t[1] an agent
+    float* rewards;             // [1] an agent
+    uint8_t* terminals;         // [1] an agent
+    uint8_t* truncations;       // [1] an agent, never set
+    uint8_t* action_masks;      // [7] an agent
+    uint8_t* masks;             // [1] an agent
+    float* final_observations;  // [42] an agent, or NULL
     Rng rng;
-    uint64_t discs[2];  // of the agent, of the bot
+    uint64_t discs[2];  // of the agent, of the bot or the second agent
+    int agents;         // 1 against the bot, 2 by turns
+    int mover;          // the agent to move
     int bot_depth;      // discs that it looks ahead, 0 to 8
     int bot_random;     // percent of its discs
     Log log;            // summed at episode end, cleared by the reader
 } Connect4;
 
 PUFFER_FN PufferLayout c_layout(const Connect4* env) {
-    (void)env;
-    return puffer_masked_layout(1, CONNECT4_CELLS, PUFFER_FLOAT32, 1, CONNECT4_COLUMNS);
+    return puffer_masked_layout(env->agents, CONNECT4_CELLS, PUFFER_FLOAT32, 1, CONNECT4_COLUMNS);
 }
 
 PUFFER_FN void connect4_drop(Connect4* env, int player, uint64_t cell) {
     int bit = bits_lowest(cell), column = bit / CONNECT4_STRIDE, row = bit % CONNECT4_STRIDE;
     env->discs[player] |= cell;
-    env->observations[row * CONNECT4_COLUMNS + column] = player == CONNECT4_AGENT ? 1.0f : -1.0f;
+    for (int agent = 0; agent < env->agents; agent++) {
+        float* observation = env->observations + agent * CONNECT4_CELLS;
+        observation[row * CONNECT4_COLUMNS + column] = player == agent ? 1.0f : -1.0f;
+    }
 }
 
 // The bot's turn, on a board that is not full.
@@ -149,9 +157,9 @@ PUFFER_FN void connect4_answer(Connect4* env) {
     connect4_drop(env, CONNECT4_BOT, alphabeta_move(&board, env->bot_depth, env->bot_random, &env->rng));
 }
 
-// The cell that the action stands for, 0 if it is none.
-PUFFER_FN uint64_t connect4_agent_cell(const Connect4* env) {
-    int column = ((const int32_t*)env->actions)[0];
+// The cell that the action of an agent stands for, 0 if it is none.
+PUFFER_FN uint64_t connect4_agent_cell(const Connect4* env, int agent) {
+    int column = ((const int32_t*)env->actions)[agent];
     if (!is_within(column, 0, CONNECT4_COLUMNS - 1)) return 0;
     return connect4_landings(env->discs[CONNECT4_AGENT] | env->discs[CONNECT4_BOT]) & CONNECT4_COLUMN(column);
 }
@@ -162,26 +170,36 @@ PUFFER_FN bool connect4_is_full(const Connect4* env) {
 
 PUFFER_FN void connect4_write_masks(Connect4* env) {
     uint64_t landings = connect4_landings(env->discs[CONNECT4_AGENT] | env->discs[CONNECT4_BOT]);
-    for (int i = 0; i < CONNECT4_COLUMNS; i++) env->action_masks[i] = (landings & CONNECT4_COLUMN(i)) != 0;
+    for (int agent = 0; agent < env->agents; agent++) {
+        env->masks[agent] = agent == env->mover;
+        for (int column = 0; column < CONNECT4_COLUMNS; column++) {
+            env->action_masks[agent * CONNECT4_COLUMNS + column] = (landings & CONNECT4_COLUMN(column)) != 0;
+        }
+    }
 }
 
 PUFFER_FN void c_reset(Connect4* env) {
     env->discs[CONNECT4_AGENT] = env->discs[CONNECT4_BOT] = 0;
-    memset(env->observations, 0, CONNECT4_CELLS * sizeof(float));
-    if (rng_below(&env->rng, 2)) connect4_answer(env);
+    memset(env->observations, 0, (size_t)env->agents * CONNECT4_CELLS * sizeof(float));
+    bool is_second = rng_below(&env->rng, 2);
+    env->mover = is_second && env->agents == 2 ? CONNECT4_BOT : CONNECT4_AGENT;
+    if (is_second && env->agents == 1) connect4_answer(env);
     connect4_write_masks(env);
 }
 
-// `outcome` is 1 for a win, 0 for a draw, -1 for a loss, and the agent's reward.
+// `outcome` is 1 for a win, 0 for a draw, -1 for a loss, and the first agent's reward.
 PUFFER_FN void connect4_finish_episode(Connect4* env, float outcome, int num_steps) {
-    env->rewards[0] = outcome;
-    env->terminals[0] = 1;
-    env->log.perf += 0.5f * (outcome + 1.0f);
-    env->log.score += outcome;
-    env->log.episode_return += outcome;
-    env->log.episode_length += (float)num_steps;
-    env->log.n += 1.0f;
-    keep_final(env->final_observations, env->observations, CONNECT4_CELLS * sizeof(float));
+    for (int agent = 0; agent < env->agents; agent++) {
+        float result = agent == CONNECT4_AGENT ? outcome : -outcome;
+        env->rewards[agent] = result;
+        env->terminals[agent] = 1;
+        env->log.perf += 0.5f * (result + 1.0f);
+        env->log.score += result;
+        env->log.episode_return += result;
+        env->log.episode_length += (float)num_steps;
+        env->log.n += 1.0f;
+    }
+    keep_final(env->final_observations, env->observations, (size_t)env->agents * CONNECT4_CELLS * sizeof(float));
     c_reset(env);
 }
 
@@ -198,13 +216,31 @@ PUFFER_FN bool connect4_play(Connect4* env, uint64_t cell, float* outcome) {
     return is_lost || connect4_is_full(env);
 }
 
+// Plays the disc of the agent to move; returns whether the game is over, and how for the first agent.
+PUFFER_FN bool connect4_take_turn(Connect4* env, uint64_t cell, float* outcome) {
+    int mover = env->mover;
+    float won = mover == CONNECT4_AGENT ? 1.0f : -1.0f;
+    *outcome = -won;
+    if (cell == 0) return true;
+    connect4_drop(env, mover, cell);
+    env->mover = !mover;
+    bool is_won = connect4_has_four(env->discs[mover]);
+    *outcome = is_won ? won : 0.0f;
+    return is_won || connect4_is_full(env);
+}
+
 PUFFER_FN void c_step(Connect4* env) {
-    uint64_t cell = connect4_agent_cell(env);
+    uint64_t cell = connect4_agent_cell(env, env->mover);
     int num_steps = bits_count(env->discs[CONNECT4_AGENT]) + 1;
+    if (env->agents == 2) num_steps += bits_count(env->discs[CONNECT4_BOT]);
     float outcome = -1.0f;
-    env->rewards[0] = 0.0f;
-    env->terminals[0] = env->truncations[0] = 0;
-    if (cell == 0 || connect4_play(env, cell, &outcome)) {
+    memset(env->rewards, 0, (size_t)env->agents * sizeof(float));
+    memset(env->terminals, 0, (size_t)env->agents);
+    memset(env->truncations, 0, (size_t)env->agents);
+    bool is_over = env->agents == 2 ? connect4_take_turn(env, cell, &outcome)
+                   : cell == 0      ? true
+                                    : connect4_play(env, cell, &outcome);
+    if (is_over) {
         connect4_finish_episode(env, outcome, num_steps);
     } else {
         connect4_write_masks(env);
@@ -214,7 +250,8 @@ PUFFER_FN void c_step(Connect4* env) {
 // Discs lie on discs, and nobody has won.
 PUFFER_FN bool c_accepts(const Connect4* env, const Connect4* saved) {
     uint64_t agent = saved->discs[CONNECT4_AGENT], bot = saved->discs[CONNECT4_BOT], all = agent | bot;
-    return saved->bot_depth == env->bot_depth && saved->bot_random == env->bot_random && (agent & bot) == 0 &&
-           (all & ~CONNECT4_BOARD) == 0 && all != CONNECT4_BOARD && (all & ~(all << 1) & ~CONNECT4_BOTTOM) == 0 &&
-           !connect4_has_four(agent) && !connect4_has_four(bot);
+    return saved->bot_depth == env->bot_depth && saved->bot_random == env->bot_random && saved->agents == env->agents &&
+           is_within(saved->mover, 0, env->agents - 1) && (agent & bot) == 0 && (all & ~CONNECT4_BOARD) == 0 &&
+           all != CONNECT4_BOARD && (all & ~(all << 1) & ~CONNECT4_BOTTOM) == 0 && !connect4_has_four(agent) &&
+           !connect4_has_four(bot);
 }

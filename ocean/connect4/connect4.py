@@ -1,4 +1,4 @@
-"""Connect Four against a bot that looks ahead."""
+"""Connect Four against a bot that looks ahead, or between two agents."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import numpy as np
 
 from pufferlib.environment import Keys
 from pufferlib.ocean.connect4 import binding
-from pufferlib.ocean.environment import OceanEnv
+from pufferlib.ocean.environment import OceanEnv, agents_against
 
 
 class Connect4(OceanEnv):
@@ -17,14 +17,18 @@ class Connect4(OceanEnv):
         num_envs: games stepped together, at least 1.
         bot_depth: discs that the bot looks ahead, 0 to 8; at 0 all of its discs fall by chance.
         bot_random: percent of its discs that fall by chance nonetheless, 0 to 100.
+        opponent: `bot`, which answers within the step, or `self`: two agents who take turns.
     """
 
     binding = binding
-    has_action_masks = True
     has_truncations = False
+    has_action_masks = True
+    has_turns = True
     keys = Keys(dict(zip(("one", "two", "three", "four", "five", "six", "seven"), range(7), strict=True)), waits=True)
 
-    def __init__(self, num_envs: int = 1024, bot_depth: int = 4, bot_random: int = 10, **kwargs):
+    def __init__(self, num_envs: int = 1024, bot_depth: int = 4, bot_random: int = 10, opponent: str = "bot", **kwargs):
         self.single_observation_space = gymnasium.spaces.Box(-1, 1, (42,), np.float32)
         self.single_action_space = gymnasium.spaces.Discrete(7)
-        super().__init__(num_envs, {"bot_depth": bot_depth, "bot_random": bot_random}, **kwargs)
+        self.agents_per_env = agents_against(opponent)
+        arguments = {"bot_depth": bot_depth, "bot_random": bot_random, "agents": self.agents_per_env}
+        super().__init__(num_envs, arguments, **kwargs)

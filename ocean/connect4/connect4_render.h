@@ -1,5 +1,5 @@
-// connect4_render.h - the board from the front, its discs falling behind it: the agent's cyan, the bot's red, the last
-// one of each marked. Four in a line light up before the board is cleared; above it the score and the last game.
+// connect4_render.h - the board from the front, its discs falling behind it: the agent's cyan, the other's red, the
+// last one of each marked. Four in a line light up before the board is cleared; above it the score and the last game.
 #pragma once
 
 #include "connect4.h"
@@ -63,10 +63,12 @@ typedef struct {
 
 static Connect4Turn connect4_turn(const Connect4* before) {
     Connect4 moment = *before;
-    Connect4Turn turn = {.cells = {connect4_agent_cell(before), 0}};
-    if (turn.cells[CONNECT4_AGENT]) {
-        connect4_drop(&moment, CONNECT4_AGENT, turn.cells[CONNECT4_AGENT]);
-        if (!connect4_has_four(moment.discs[CONNECT4_AGENT]) && !connect4_is_full(&moment)) connect4_answer(&moment);
+    uint64_t cell = connect4_agent_cell(before, before->mover);
+    Connect4Turn turn = {.cells = {before->mover == CONNECT4_AGENT ? cell : 0, 0}};
+    if (cell) {
+        connect4_drop(&moment, before->mover, cell);
+        bool is_over = connect4_has_four(moment.discs[before->mover]) || connect4_is_full(&moment);
+        if (!is_over && before->agents == 1) connect4_answer(&moment);
     }
     turn.cells[CONNECT4_BOT] = moment.discs[CONNECT4_BOT] ^ before->discs[CONNECT4_BOT];
     turn.discs[CONNECT4_AGENT] = moment.discs[CONNECT4_AGENT];
@@ -168,10 +170,10 @@ static void connect4_draw_falling(int player, uint64_t cell, float share) {
 
 // A disc that finds no room: it waits above its column and fades.
 static void connect4_draw_refused(const Connect4* before, float progress) {
-    int column = ((const int32_t*)before->actions)[0];
+    int column = ((const int32_t*)before->actions)[before->mover];
     if (!is_within(column, 0, CONNECT4_COLUMNS - 1)) return;
     puffer_disc(connect4_middle(column * CONNECT4_STRIDE).x, CONNECT4_TOP - 0.5f * CONNECT4_ENTRY - 6.0f,
-                CONNECT4_RADIUS - 6.0f, puffer_fade(PUFFER_CYAN, 1.0f - progress));
+                CONNECT4_RADIUS - 6.0f, puffer_fade(connect4_color(before->mover), 1.0f - progress));
 }
 
 static void connect4_draw_last_game(const Client* client) {
@@ -215,7 +217,7 @@ static void connect4_draw_step(Client* client, const Connect4* before, float pro
     uint64_t lit = connect4_winning(discs[CONNECT4_AGENT]) | connect4_winning(discs[CONNECT4_BOT]);
     float since = progress - (turn.cells[CONNECT4_BOT] ? CONNECT4_BOT_FALLEN : CONNECT4_AGENT_FALLEN);
     connect4_draw_discs(discs, client->marks, lit, lit ? puffer_ease(fminf(since / 0.1f, 1.0f)) : 0.0f);
-    if (turn.cells[CONNECT4_AGENT] == 0) connect4_draw_refused(before, progress);
+    if (turn.cells[before->mover] == 0) connect4_draw_refused(before, progress);
     if (turn.cells[CONNECT4_AGENT] && !has_agent_fallen) {
         connect4_draw_falling(CONNECT4_AGENT, turn.cells[CONNECT4_AGENT], progress / CONNECT4_AGENT_FALLEN);
     } else if (turn.cells[CONNECT4_BOT] && !has_bot_fallen) {

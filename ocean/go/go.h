@@ -1,9 +1,13 @@
-// go.h - the board game on a small board, by the rules of Tromp and Taylor, against a greedy opponent.
+// go.h - the board game on a small board, by the rules of Tromp and Taylor, against a greedy opponent, or between two
+// agents.
 //
 // Rules: colours take turns, black begins; a turn is a pass, or a stone on an empty point; then the other's chains
 // without liberties are taken off the board, then one's own (suicide is allowed). No position may come again
 // (positional superko). After two passes in a row every colour counts its stones and the empty points that reach it
 // alone; white gets 7.5 more. The agent's colour is drawn for each game. A game of 3 * size * size turns is cut.
+//
+// With two agents each step is a turn of one of them, and the log has the game of each. To the one who waits no point
+// is shown as allowed, and no last move.
 //
 // The opponent by `strength`, each with what the ones before do: 0 plays anywhere but into its own eyes and where its
 // chain would have one liberty; 1 captures the largest chain that it can; 2 saves the largest that it can; 3 takes away
@@ -13,8 +17,8 @@
 // Observation uint8[6 * size * size + 2], each 0 or 1, six boards row by row from the top: the agent's stones, the
 // other's, those of them with one liberty, the other's with one, the points where the agent may play, the other's last
 // move; then whether the agent is black and whether the other has just passed.
-// Action: a point, row by row, or size * size for a pass; a point where the agent may not play, and anything else, is a
-// pass as well. The action masks allow the points where it may play, and the pass.
+// Action: a point, row by row, or size * size for a pass. Masks allow the points where the agent may play, and a pass;
+// a point where it may not, and anything else, is a pass as well.
 // Reward: +1 for a won game, -1 for a lost one; terminal. Truncation for one that was cut, without a reward.
 // score is the agent's margin in points, perf the share of games won; a game that was cut is counted as it stands.
 #pragma once
@@ -27,33 +31,35 @@ enum { GO_BLACK, GO_WHITE, GO_COLORS };
 enum { GO_TURNS_PER_POINT = 3, GO_MAX_TURNS = GO_TURNS_PER_POINT * GO_MAX_SIZE * GO_MAX_SIZE };
 enum { GO_RANDOM, GO_CAPTURES, GO_SAVES, GO_THREATENS, GO_COUNTS, GO_STRENGTHS, GO_DRAWN = GO_STRENGTHS };
 enum { GO_DRAWS = GO_STRENGTHS + 1 };  // the last one is the strongest, too: it is the hardest to learn to beat
-enum { GO_BOARDS = 6, GO_ALLOWED_BOARD = 4, GO_FILTER_WORDS = 16, GO_FILTER_BITS = 64 * GO_FILTER_WORDS };
+enum { GO_ALLOWED = 4, GO_BOARDS = 6, GO_FILTER_WORDS = 16, GO_FILTER_BITS = 64 * GO_FILTER_WORDS };
 
 #define GO_KOMI (7.5f)
 #define GO_ALL_BUT_FIRST_COLUMN (0xFEFEFEFEFEFEFEFEull)
 #define GO_ALL_BUT_LAST_COLUMN (0x7F7F7F7F7F7F7F7Full)
 
 typedef struct {
-    uint8_t* observations;        // [6 * size * size + 2]  these seven are borrowed from the caller
-    const void* actions;          // int32_t[1]
-    float* rewards;               // [1]
-    uint8_t* terminals;           // [1]
-    uint8_t* truncations;         // [1]
-    uint8_t* action_masks;        // [size * size + 1]
+    uint8_t* observations;        // [6 * size * size + 2] an agent  these eight are borrowed from the caller
+    const void* actions;          // int32_t[1] an agent
+    float* rewards;               // [1] an agent
+    uint8_t* terminals;           // [1] an agent
+    uint8_t* truncations;         // [1] an agent
+    uint8_t* action_masks;        // [size * size + 1] an agent
+    uint8_t* masks;               // [1] an agent
     uint8_t* final_observations;  // like observations, or NULL
     Rng rng;
     uint64_t stones[GO_COLORS];
     uint64_t roots;              // one point of every chain: those that are their own parents
     uint64_t chains[GO_POINTS];  // stones of the chain, at its root
     uint8_t parents[GO_POINTS];  // of every stone: union-find, the way to its root
-    uint8_t agent_color;
-    uint8_t last_move;      // the opponent's: a point or GO_PASS, which no move is as well
+    uint8_t agent_color;         // of the first agent
+    uint8_t last_move;      // the opponent's, or the last of two agents': a point or GO_PASS, which no move is as well
     bool has_passed;        // whoever had the last turn
+    int8_t agents;          // 1 against the opponent, 2 by turns
     int8_t size, strength;  // the strength is that of this game's opponent
     bool draws_strength;    // for each game
     int16_t turns;
     int16_t num_positions;
-    uint64_t shown[GO_BOARDS];             // what the observation's boards hold
+    uint64_t shown[GO_COLORS][GO_BOARDS];  // what the boards of each agent's observation hold
     uint64_t position;                     // hash of the stones
     uint64_t filter[GO_FILTER_WORDS];      // a bit for every position that there was
     uint64_t positions[GO_MAX_TURNS + 1];  // hashes of all that there were
@@ -66,7 +72,7 @@ PUFFER_FN int go_num_points(const Go* env) { return env->size * env->size; }
 PUFFER_FN int go_observation_size(const Go* env) { return GO_BOARDS * go_num_points(env) + 2; }
 
 PUFFER_FN PufferLayout c_layout(const Go* env) {
-    return puffer_masked_layout(1, go_observation_size(env), PUFFER_UINT8, 1, go_num_points(env) + 1);
+    return puffer_masked_layout(env->agents, go_observation_size(env), PUFFER_UINT8, 1, go_num_points(env) + 1);
 }
 
 // ------------------------------------------------------------------------------------------------------ sets of points
@@ -314,29 +320,45 @@ PUFFER_FN int go_choose(Go* env, int color) {
 
 // ------------------------------------------------------------------------------------------------------------ episodes
 
-// Writes one of the observation's boards: the points that are others than before.
-PUFFER_FN void go_show(Go* env, int board, uint64_t points) {
-    uint8_t* cells = env->observations + board * go_num_points(env);
-    for (uint64_t changed = points ^ env->shown[board]; changed != 0; changed &= changed - 1) {
+PUFFER_FN int go_color(const Go* env, int agent) { return agent == 0 ? env->agent_color : !env->agent_color; }
+
+// The agent to move: of two the one whose colour has the turn.
+PUFFER_FN int go_mover(const Go* env) { return env->agents == 2 && env->turns % GO_COLORS != env->agent_color; }
+
+// Writes points that are others than before.
+PUFFER_FN void go_write_points(const Go* env, uint8_t* cells, uint64_t points, uint64_t changed) {
+    for (; changed != 0; changed &= changed - 1) {
         int point = bits_lowest(changed);
         cells[point / GO_ROW * env->size + point % GO_ROW] = (uint8_t)(points >> point & 1);
     }
-    env->shown[board] = points;
+}
+
+// Writes one of the boards of an agent's observation, and of those where it may play its action masks, too.
+PUFFER_FN void go_show(Go* env, int agent, int board, uint64_t points) {
+    int count = go_num_points(env);
+    uint64_t changed = points ^ env->shown[agent][board];
+    go_write_points(env, env->observations + agent * go_observation_size(env) + board * count, points, changed);
+    if (board == GO_ALLOWED) go_write_points(env, env->action_masks + agent * (count + 1), points, changed);
+    env->shown[agent][board] = points;
+}
+
+PUFFER_FN void go_write_observation(Go* env, int agent) {
+    int own = go_color(env, agent), other = !own;
+    bool is_to_move = agent == go_mover(env);
+    env->masks[agent] = is_to_move;
+    go_show(env, agent, 0, env->stones[own]);
+    go_show(env, agent, 1, env->stones[other]);
+    go_show(env, agent, 2, go_threatened(env, own));
+    go_show(env, agent, 3, go_threatened(env, other));
+    go_show(env, agent, GO_ALLOWED, is_to_move ? go_allowed(env, own) : 0);
+    go_show(env, agent, 5, env->last_move == GO_PASS || !is_to_move ? 0 : go_bit(env->last_move));
+    uint8_t* flags = env->observations + agent * go_observation_size(env) + GO_BOARDS * go_num_points(env);
+    flags[0] = own == GO_BLACK;
+    flags[1] = env->has_passed;
 }
 
 PUFFER_FN void go_write_observations(Go* env) {
-    int own = env->agent_color, other = !own;
-    go_show(env, 0, env->stones[own]);
-    go_show(env, 1, env->stones[other]);
-    go_show(env, 2, go_threatened(env, own));
-    go_show(env, 3, go_threatened(env, other));
-    go_show(env, GO_ALLOWED_BOARD, go_allowed(env, own));
-    go_show(env, 5, env->last_move == GO_PASS ? 0 : go_bit(env->last_move));
-    uint8_t* flags = env->observations + GO_BOARDS * go_num_points(env);
-    flags[0] = env->agent_color == GO_BLACK;
-    flags[1] = env->has_passed;
-    memcpy(env->action_masks, env->observations + GO_ALLOWED_BOARD * go_num_points(env), (size_t)go_num_points(env));
-    env->action_masks[go_num_points(env)] = 1;
+    for (int agent = 0; agent < env->agents; agent++) go_write_observation(env, agent);
 }
 
 PUFFER_FN bool go_reply(Go* env) {
@@ -367,42 +389,53 @@ PUFFER_FN void c_reset(Go* env) {
     go_clear(env);
     if (env->draws_strength) go_draw_strength(env);
     env->agent_color = (uint8_t)rng_below(&env->rng, GO_COLORS);
-    if (env->agent_color == GO_WHITE) go_reply(env);
+    if (env->agent_color == GO_WHITE && env->agents == 1) go_reply(env);
+    int count = go_num_points(env);
     memset(env->shown, 0, sizeof(env->shown));
-    memset(env->observations, 0, (size_t)go_observation_size(env));
+    memset(env->observations, 0, (size_t)(env->agents * go_observation_size(env)));
+    memset(env->action_masks, 0, (size_t)(env->agents * (count + 1)));
+    for (int agent = 0; agent < env->agents; agent++) env->action_masks[agent * (count + 1) + count] = 1;
     go_write_observations(env);
 }
 
-PUFFER_FN void go_finish_episode(Go* env, uint8_t* flag) {
-    float margin = go_margin(env, env->agent_color);
-    *flag = 1;
-    if (flag == env->terminals) env->rewards[0] = margin > 0.0f ? 1.0f : -1.0f;
-    env->log.perf += margin > 0.0f ? 1.0f : 0.0f;
-    env->log.score += margin;
-    env->log.episode_return += env->rewards[0];
-    env->log.episode_length += (float)env->steps;
-    env->log.n += 1.0f;
+PUFFER_FN void go_finish_episode(Go* env, uint8_t* flags) {
+    for (int agent = 0; agent < env->agents; agent++) {
+        float margin = go_margin(env, go_color(env, agent));
+        flags[agent] = 1;
+        if (flags == env->terminals) env->rewards[agent] = margin > 0.0f ? 1.0f : -1.0f;
+        env->log.perf += margin > 0.0f ? 1.0f : 0.0f;
+        env->log.score += margin;
+        env->log.episode_return += env->rewards[agent];
+        env->log.episode_length += (float)env->steps;
+        env->log.n += 1.0f;
+    }
     go_write_observations(env);
-    keep_final(env->final_observations, env->observations, (size_t)go_observation_size(env));
+    keep_final(env->final_observations, env->observations, (size_t)(env->agents * go_observation_size(env)));
     c_reset(env);
 }
 
-// The point of the agent's action, or GO_PASS.
+// The point of the action of the agent to move, or GO_PASS.
 PUFFER_FN int go_action(Go* env) {
-    int action = ((const int32_t*)env->actions)[0];
+    int agent = go_mover(env), action = ((const int32_t*)env->actions)[agent];
     if (action < 0 || action >= go_num_points(env)) return GO_PASS;
     int point = GO_ROW * (action / env->size) + action % env->size;
-    return go_may_play(env, env->agent_color, point) ? point : GO_PASS;
+    return go_may_play(env, go_color(env, agent), point) ? point : GO_PASS;
 }
 
 PUFFER_FN bool go_is_cut(const Go* env) { return env->turns >= GO_TURNS_PER_POINT * go_num_points(env); }
 
 PUFFER_FN void c_step(Go* env) {
-    env->rewards[0] = 0.0f;
-    env->terminals[0] = env->truncations[0] = 0;
+    memset(env->rewards, 0, (size_t)env->agents * sizeof(float));
+    memset(env->terminals, 0, (size_t)env->agents);
+    memset(env->truncations, 0, (size_t)env->agents);
     env->steps += 1;
-    bool is_over = go_take_turn(env, env->agent_color, go_action(env));
-    if (!is_over && !go_is_cut(env)) is_over = go_reply(env);
+    int point = go_action(env);
+    bool is_over = go_take_turn(env, go_color(env, go_mover(env)), point);
+    if (env->agents == 2) {
+        env->last_move = (uint8_t)point;
+    } else if (!is_over && !go_is_cut(env)) {
+        is_over = go_reply(env);
+    }
     if (is_over) {
         go_finish_episode(env, env->terminals);
     } else if (go_is_cut(env)) {
@@ -430,12 +463,12 @@ PUFFER_FN bool go_accepts_chains(const Go* saved) {
 }
 
 PUFFER_FN bool c_accepts(const Go* env, const Go* saved) {
-    if (saved->size != env->size || !is_bool(&saved->draws_strength)) return false;
+    if (saved->agents != env->agents || saved->size != env->size || !is_bool(&saved->draws_strength)) return false;
     if (saved->draws_strength != env->draws_strength || !is_within(saved->strength, GO_RANDOM, GO_COUNTS)) return false;
     if (!env->draws_strength && saved->strength != env->strength) return false;
     uint64_t black = saved->stones[GO_BLACK], white = saved->stones[GO_WHITE];
     for (int i = 0; i < GO_BOARDS; i++) {
-        if ((saved->shown[i] & ~go_board(env)) != 0) return false;
+        if (((saved->shown[0][i] | saved->shown[1][i]) & ~go_board(env)) != 0) return false;
     }
     int most_turns = GO_TURNS_PER_POINT * go_num_points(env);
     return (black & white) == 0 && ((black | white) & ~go_board(env)) == 0 && go_accepts_chains(saved) &&

@@ -1,4 +1,4 @@
-"""Go: surround more of a small board than a greedy opponent."""
+"""Go: surround more of a small board than a greedy opponent, or than another agent."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import gymnasium
 import numpy as np
 
 from pufferlib.environment import Keys
-from pufferlib.ocean.environment import OceanEnv
+from pufferlib.ocean.environment import OceanEnv, agents_against
 from pufferlib.ocean.go import binding
 
 DIGITS = ("one", "two", "three", "four", "five", "six", "seven", "eight")  # keys, as raylib calls them
@@ -20,13 +20,15 @@ class Go(OceanEnv):
     Args:
         num_envs: games played together, at least 1.
         size: points along one side, 2 to 8.
-        strength: of the opponent, 0 to 4; 5 draws one for each game, the strongest twice as often as any other.
+        strength: of the bot, 0 to 4; 5 draws one for each game, the strongest twice as often as any other.
+        opponent: `bot`, which answers within the step, or `self`: two agents who take turns.
     """
 
     binding = binding
     has_action_masks = True
+    has_turns = True
 
-    def __init__(self, num_envs: int = 1024, size: int = 7, strength: int = 5, **kwargs):
+    def __init__(self, num_envs: int = 1024, size: int = 7, strength: int = 5, opponent: str = "bot", **kwargs):
         # Any other size is refused by the C side, before it could ask for a huge or senseless array here.
         side = int(size) if size in range(2, 9) else 1
         self.single_observation_space = gymnasium.spaces.Box(0, 1, (6 * side * side + 2,), np.uint8)
@@ -37,4 +39,6 @@ class Go(OceanEnv):
             for row, digit in enumerate(DIGITS[:side])
         }
         self.keys = Keys({**points, "space": side * side}, waits=True)
-        super().__init__(num_envs, {"size": size, "strength": strength}, **kwargs)
+        self.agents_per_env = agents_against(opponent)
+        arguments = {"size": size, "strength": strength, "agents": self.agents_per_env}
+        super().__init__(num_envs, arguments, **kwargs)

@@ -140,27 +140,29 @@ static void go_draw_turn(const Go* from, const Go* to, int color, float share) {
 
 static void go_draw_position(const Client* client, const Go* env) {
     for (int color = 0; color < GO_COLORS; color++) go_draw_stones(env, color, env->stones[color], 1.0f, 1.0f);
-    go_draw_last(env, !env->agent_color, env->last_move);
+    go_draw_last(env, !go_color(env, go_mover(env)), env->last_move);
     if (env->has_passed) go_draw_area(env, 1.0f);
     go_draw_footer(client, env, false);
 }
 
-// Plays the step again: the agent's turn in its first half, the opponent's in its second.
+// Plays the step again: the agent's turn in its first half, the bot's in its second; or one turn of two agents.
 static void go_draw_step(Client* client, const Go* before, const Go* now, float progress) {
     Go first = *before;
-    bool is_over = go_take_turn(&first, before->agent_color, go_action(&first));
+    int color = go_color(before, go_mover(before));
+    bool has_bot = before->agents == 1, is_over = go_take_turn(&first, color, go_action(&first));
     Go second = first;
-    if (!is_over && !go_is_cut(&first)) go_reply(&second);
-    bool is_second = progress >= 0.5f;
-    float share = puffer_ease(is_second ? 2.0f * progress - 1.0f : 2.0f * progress);
+    if (has_bot && !is_over && !go_is_cut(&first)) go_reply(&second);
+    bool is_second = has_bot && progress >= 0.5f;
+    float share = puffer_ease(!has_bot ? progress : is_second ? 2.0f * progress - 1.0f : 2.0f * progress);
     if (is_second)
-        go_draw_turn(&first, &second, !before->agent_color, share);
+        go_draw_turn(&first, &second, !color, share);
     else
-        go_draw_turn(before, &first, before->agent_color, share);
+        go_draw_turn(before, &first, color, share);
     bool has_ended = now->terminals[0] || now->truncations[0];
     if (has_ended) client->has_ended = true, client->margin = go_margin(&second, before->agent_color);
-    if (has_ended && is_second) go_draw_area(&second, share);
-    go_draw_footer(client, is_second ? &second : &first, has_ended && is_second);
+    bool is_last = is_second || !has_bot;
+    if (has_ended && is_last) go_draw_area(&second, share);
+    go_draw_footer(client, is_second ? &second : &first, has_ended && is_last);
 }
 
 static void c_render(Client* client, const Go* before, const Go* now, float progress) {

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from pufferlib.config.flags import CONFIG_FILE, FIXED
-from pufferlib.config.schema import BaseConfig, LogConfig, SweepConfig, TrainConfig, VecConfig
+from pufferlib.config.schema import BaseConfig, LogConfig, SelfplayConfig, SweepConfig, TrainConfig, VecConfig
 from pufferlib.config.sections import ARGUMENTS
 from pufferlib.errors import APIUsageError, PufferError, nearest
 from pufferlib.families.catalog import families
@@ -82,7 +82,7 @@ Flags = dict[
     str, tuple[str, list[str]]
 ]  # by flag: its meaning and its values, none where it takes a number or any text
 
-_SECTIONS = (BaseConfig, VecConfig, TrainConfig, LogConfig, SweepConfig)
+_SECTIONS = (BaseConfig, VecConfig, TrainConfig, SelfplayConfig, LogConfig, SweepConfig)
 _TEXTS = {
     "device": ("auto", "cpu", "cuda", "mps"),
     "rnn_name": ("MinGRU", "LSTM", "None"),

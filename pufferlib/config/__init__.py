@@ -4,7 +4,15 @@
 """
 
 from pufferlib.config.configuration import check_config, load_config, policy_arguments, policy_classes, settings_taken
-from pufferlib.config.schema import BaseConfig, LogConfig, SolveConfig, SweepConfig, TrainConfig, VecConfig
+from pufferlib.config.schema import (
+    BaseConfig,
+    LogConfig,
+    SelfplayConfig,
+    SolveConfig,
+    SweepConfig,
+    TrainConfig,
+    VecConfig,
+)
 from pufferlib.config.sections import check_env, env_settings, require_sections
 from pufferlib.config.sizes import ResolvedTrainConfig, resolve_env_count, resolve_sizes
 
@@ -12,6 +20,7 @@ __all__ = [
     "BaseConfig",
     "LogConfig",
     "ResolvedTrainConfig",
+    "SelfplayConfig",
     "SolveConfig",
     "SweepConfig",
     "TrainConfig",

@@ -15,7 +15,15 @@ from types import ModuleType
 from typing import Any
 
 from pufferlib.config.flags import CONFIG_FILE, FIXED, FlagTable, Found, apply_flags, merge
-from pufferlib.config.schema import AUTO_SINGLE_ENVS, BaseConfig, LogConfig, SweepConfig, TrainConfig, VecConfig
+from pufferlib.config.schema import (
+    AUTO_SINGLE_ENVS,
+    BaseConfig,
+    LogConfig,
+    SelfplayConfig,
+    SweepConfig,
+    TrainConfig,
+    VecConfig,
+)
 from pufferlib.config.sections import (
     ARGUMENTS,
     DEFAULT_DIMENSIONS,
@@ -49,9 +57,9 @@ def load_config(env_name: str, argv: Sequence[str] | None = None, config: str | 
 
     Returns:
         A dict of its own for each call. Keys `package`, `env_name`, `policy_name`, `rnn_name`, `load_model_path`,
-        `resume`, and the dicts `vec`, `env`, `policy`, `rnn`, `train`, `log` and `sweep`, which also holds what a sweep
-        varies as `args["sweep"]["train"]["learning_rate"] = {"distribution": ..., "min": ..., "max": ...}`; also
-        `solve` (`metric`, `threshold`) where the environment names its learning threshold.
+        `resume`, and the dicts `vec`, `env`, `policy`, `rnn`, `train`, `selfplay`, `log` and `sweep`, which also holds
+        what a sweep varies as `args["sweep"]["train"]["learning_rate"] = {"distribution": ..., "min": ..., "max":
+        ...}`; also `solve` (`metric`, `threshold`) where the environment names its learning threshold.
 
     Raises:
         UnknownEnvironmentError: if there is no such environment.
@@ -60,8 +68,8 @@ def load_config(env_name: str, argv: Sequence[str] | None = None, config: str | 
         APIUsageError: if `argv` is no list of texts.
     """
     entry = find(env_name)
-    args: dict[str, Any] = {name: {} for name in ("vec", *ARGUMENTS, "train", "log", "sweep")}
-    for config_class in (BaseConfig, VecConfig, TrainConfig, LogConfig, SweepConfig):
+    args: dict[str, Any] = {name: {} for name in ("vec", *ARGUMENTS, "train", "selfplay", "log", "sweep")}
+    for config_class in (BaseConfig, VecConfig, TrainConfig, SelfplayConfig, LogConfig, SweepConfig):
         merge(args, config_class.section, dataclasses.asdict(config_class()))
     for name, given in DEFAULT_DIMENSIONS.items():
         merge(args, f"{PREFIX}{name}", given)
@@ -286,6 +294,7 @@ def check_config(args: Mapping[str, Any]) -> None:
     BaseConfig.from_dict({name: value for name, value in args.items() if not isinstance(value, Mapping)})
     VecConfig.from_dict(args["vec"])
     TrainConfig.from_dict(args["train"])
+    SelfplayConfig.from_dict(args.get("selfplay", {}))
     LogConfig.from_dict(args.get("log", {}))
     SweepConfig.from_dict(args.get("sweep", {}))
     entry = find(args["env_name"])

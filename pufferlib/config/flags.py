@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from pufferlib.config.schema import NAMES, BaseConfig, LogConfig, SweepConfig, TrainConfig, VecConfig
+from pufferlib.config.schema import NAMES, BaseConfig, SweepConfig
 from pufferlib.config.sections import (
     ARGUMENTS,
     DEFAULT_DIMENSIONS,
@@ -36,6 +36,11 @@ class EvalOptions(Section):
     """How `puffer eval` plays."""
 
     pretrained: bool = setting(False, PRETRAINED)
+    opponent: str | None = setting(
+        None,
+        "Who plays the other side, as puffer match names players; the scores are then those of the policy's side, with "
+        "its points of each game: 1, 0.5 or 0. None leaves it to [env] opponent.",
+    )
     episodes: int = setting(
         100,
         "Games to play before it ends by itself; of several agents each adds to the scores. In snake, where they begin "
@@ -72,6 +77,10 @@ class PlayOptions(Section):
 
     speed: float = setting(1.0, "Seconds of the game in one second; each speed has scores of its own.", "[0.1, 10]")
     seed: int | None = setting(None, "Of the first game; None is another one every time.", "[0, inf)")
+    opponent: str | None = setting(
+        None, "Who plays the other side of a game of turns, as puffer match names players; None as [env] opponent says."
+    )
+    side: Literal["first", "second"] = setting("first", "Which of the agents you are, against such an opponent.")
 
 
 @dataclass(frozen=True)
@@ -163,6 +172,22 @@ class ReportOptions(Section):
 
 
 @dataclass(frozen=True)
+class MatchOptions(Section):
+    """How `puffer match` plays.
+
+    PLAYER is a run's folder, a file of weights, an environment for the agent that comes with the package, `latest` or a
+    run's id, `pretrained`, `bot` for the environment's own, or `random`. Actions are drawn. Ratings are Elo's, those
+    that explain all games best (Bradley and Terry), with intervals of 95 %; a draw more is counted for each pair.
+    """
+
+    games: int = setting(200, "Games of each pair, half of them from each side.", "[1, 1e6]")
+    env: str | None = setting(None, "The environment; None is what the first agent with a file was trained in.")
+    output: str | None = setting(None, "A picture of the tables, a .png, .svg or .pdf. Needs the extra plot.")
+    seed: int = setting(42, "Of the environments and of the actions.", "[0, inf)")
+    data_dir: str = setting("experiments", "The folder of the runs.")
+
+
+@dataclass(frozen=True)
 class NewOptions(Section):
     """How `puffer new` copies ocean/template under another name, in the checkout that it runs from.
 
@@ -209,7 +234,7 @@ class FlagTable:
         base = [setting for name, setting in BaseConfig.settings().items() if name not in FIXED]
         sectioned = [
             setting
-            for section in (VecConfig.section, TrainConfig.section, LogConfig.section, "env", SweepConfig.section)
+            for section in ("vec", "train", "selfplay", "log", "env", "sweep")
             for setting in (section_settings(section, self._entry) or {}).values()
         ]
         self._known = [CONFIG_FILE, *options.settings().values(), *base, *sectioned]
@@ -352,7 +377,8 @@ def settings_text(env_name: str | None, args: Mapping[str, Any]) -> str:
     """
     entry = None if env_name is None else find(env_name)
     return "\n".join(
-        _section_text(section, entry, args) for section in ("base", "vec", *ARGUMENTS, "train", "log", "sweep")
+        _section_text(section, entry, args)
+        for section in ("base", "vec", *ARGUMENTS, "train", "selfplay", "log", "sweep")
     )
 
 

@@ -1,4 +1,4 @@
-"""Every setting of the base, vec, train, log, solve and sweep sections: type, default, bounds and help, written once.
+"""Every setting of the sections but env, policy and rnn: type, default, bounds and help, written once.
 
 The command line's help is made from this file.
 """
@@ -65,6 +65,11 @@ NAMES = {  # names that other trainers give to settings, and where those are her
 def remedy(name: str, known: Iterable[str]) -> str:
     """Ends an error message about an unknown setting: with its hint, the nearest settings, or nothing."""
     return f"; {NAMES[name]}" if name in NAMES else nearest(name, known)
+
+
+def _words(given: list[str] | str | None) -> list[str]:
+    words = given.split(",") if isinstance(given, str) else given or ()
+    return [word.strip() for word in words if word.strip()]
 
 
 Auto = Literal["auto"]
@@ -169,8 +174,7 @@ class LogConfig(ConfigSection):
     @property
     def tag_list(self) -> list[str]:
         """The tags one by one."""
-        words = self.tags.split(",") if isinstance(self.tags, str) else self.tags or ()
-        return [word.strip() for word in words if word.strip()]
+        return _words(self.tags)
 
     @property
     def neptune_project(self) -> str:
@@ -186,6 +190,46 @@ class SolveConfig(ConfigSection):
 
     metric: str = setting("perf", "The statistic that says so.")
     threshold: float = setting(1.0, "The mean over finished episodes at which the environment is solved.")
+
+
+@dataclass(frozen=True)
+class SelfplayConfig(ConfigSection):
+    """Against whom the policy plays in games of several agents; each setting is also a keyword of `PuffeRL`."""
+
+    section: ClassVar[str] = "selfplay"
+
+    pool_size: int = setting(
+        0, "Earlier policies that are kept as opponents, the newest ones; 0 for none.", "[0, 1000]"
+    )
+    selfplay_share: float = setting(
+        0.5, "Share of the games that the policy plays against itself; the others are against the pool.", "[0, 1]"
+    )
+    pool_choice: Literal["prioritized", "uniform"] = setting(
+        "prioritized",
+        "How the opponent of a game is drawn from the pool: more often the more it wins, by (1 - win rate)^2 of the "
+        "policy against it, or each alike.",
+    )
+    pool_members: list[str] | str | None = setting(
+        None,
+        "Agents that are in the pool from the start to the end, as load_agent takes them: a list, or words with commas "
+        "between.",
+    )
+    snapshot_steps: int | Auto = setting(
+        "auto", "Agent steps after which the policy enters the pool; auto is a 20th of total_timesteps.", "[1, inf)"
+    )
+    snapshot_win_rate: float | None = setting(
+        None, "Win rate over 100 games against the pool, a draw being half, at which it enters earlier.", "(0, 1]"
+    )
+
+    @property
+    def member_list(self) -> list[str]:
+        """The agents of `pool_members` one by one."""
+        return _words(self.pool_members)
+
+    @property
+    def has_pool(self) -> bool:
+        """Whether there are opponents beside the policy itself."""
+        return self.pool_size > 0 or bool(self.member_list)
 
 
 @dataclass(frozen=True)
@@ -389,8 +433,8 @@ class TrainConfig(ConfigSection):
     @classmethod
     @override
     def from_dict(cls, given: Mapping[str, Any]) -> Self:
-        """Makes the section from a dict that may also hold the environment's name under `env`.
+        """Makes the section from a dict that may also hold the environment's name under `env`, and `selfplay`.
 
         Raises ConfigError if a key is unknown or a value does not fit.
         """
-        return super().from_dict({name: value for name, value in given.items() if name != "env"})
+        return super().from_dict({name: value for name, value in given.items() if name not in ("env", "selfplay")})

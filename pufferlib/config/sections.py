@@ -11,14 +11,24 @@ from typing import Any, ClassVar, Literal
 
 from typing_extensions import override
 
-from pufferlib.config.schema import BaseConfig, LogConfig, SolveConfig, SweepConfig, TrainConfig, VecConfig, remedy
+from pufferlib.config.schema import (
+    BaseConfig,
+    LogConfig,
+    SelfplayConfig,
+    SolveConfig,
+    SweepConfig,
+    TrainConfig,
+    VecConfig,
+    remedy,
+)
 from pufferlib.config.sizes import AUTO_AGENTS, AUTO_AGENTS_CPU
 from pufferlib.errors import ConfigError, nearest
 from pufferlib.families.catalog import Entry, find
 from pufferlib.setting import Section, Setting, require_known, setting, shown
 
 SECTIONS = {
-    config.section: config for config in (BaseConfig, VecConfig, TrainConfig, LogConfig, SolveConfig, SweepConfig)
+    config.section: config
+    for config in (BaseConfig, VecConfig, TrainConfig, SelfplayConfig, LogConfig, SolveConfig, SweepConfig)
 }
 ARGUMENTS = ("env", "policy", "rnn")  # sections whose keys are the keyword arguments of a class
 PREFIX = "sweep."  # of the sections of dimensions

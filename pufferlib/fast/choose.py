@@ -16,7 +16,8 @@ Results are those of ppo/, as far as sums of floats in another order are the sam
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 
 import torch
 from torch import nn
@@ -50,6 +51,7 @@ from pufferlib.ppo.actor import Actor
 from pufferlib.ppo.collector import Collector
 from pufferlib.ppo.learner import Gradients, Learner, Loss
 from pufferlib.ppo.losses import ppo_loss
+from pufferlib.ppo.opponents import Pool
 from pufferlib.ppo.rollout import RewardNormalizer, Rollout
 from pufferlib.vector.base import Vector
 
@@ -125,12 +127,33 @@ class Backend:
         rounds = self.config.precision == "bfloat16"
         return DeviceNetwork(layers, rounds) if can_be_in_a_rollout(layers, observations) else None
 
+    def make_opponent(self, vecenv: Vector, policy: nn.Module, generator: torch.Generator) -> Actor:
+        """Makes what acts for a policy that is not trained, in a rollout of its own that has a single step."""
+        has_state, config = hasattr(policy, "initial_state"), replace(self.config, cuda_graphs=False)
+        rollout = Rollout.allocate(
+            vecenv.single_observation_space,
+            vecenv.single_action_space,
+            segments=vecenv.num_agents,
+            horizon=1,
+            states=policy.initial_state(vecenv.num_agents, self.device) if has_state else {},
+            device=self.device,
+            observation_device=self.device,
+            has_action_masks=vecenv.has_action_masks,
+        )
+        backend = choose_backend(policy, rollout, config, self.device)
+        return backend.make_actor(rollout, vecenv.num_agents, generator)
+
     def make_collector(
-        self, vecenv: Vector, actor: Actor, phases: Phases, reward_normalizer: RewardNormalizer | None
+        self,
+        vecenv: Vector,
+        actor: Actor,
+        phases: Phases,
+        reward_normalizer: RewardNormalizer | None,
+        pool: Pool | None = None,
     ) -> Collector:
-        """Makes what steps the environments with the actor."""
-        is_on_device = can_be_on_the_device(vecenv, actor, self.config.skip_nonfinite)
-        kind = DeviceCollector if is_on_device else Collector
+        """Makes what steps the environments with the actor, and with the pool of opponents if there is one."""
+        is_on_device = pool is None and can_be_on_the_device(vecenv, actor, self.config.skip_nonfinite)
+        kind = DeviceCollector if is_on_device else partial(Collector, pool=pool)
         return kind(
             vecenv,
             actor,

@@ -63,7 +63,7 @@ def load_agent(
         ConfigError: if the settings do not fit this version of PufferLib.
         MissingExtraError: if the environment needs a package that is not installed.
     """
-    path = pretrained_path(source) if source in ocean.names() else _find_weights(Path(source))
+    path = _path_of(source)
     described = _description(path)
     own_class = described["policy_class"]
     if own_class is not None and policy is None:
@@ -82,6 +82,15 @@ def load_agent(
         agent = Agent(policy, shown, {**settings, "load_model_path": str(path)}, seed)
     agent.env = _as_recorded(env, settings)
     return agent
+
+
+def trained_in(source: str | Path) -> str:
+    """Returns the name of the environment that an agent was trained in; the source is as for `load_agent`."""
+    return _description(_path_of(source))["settings"]["env_name"]
+
+
+def _path_of(source: str | Path) -> Path:
+    return pretrained_path(source) if source in ocean.names() else _find_weights(Path(source))
 
 
 def _find_weights(path: Path) -> Path:

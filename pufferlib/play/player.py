@@ -65,6 +65,7 @@ class Player:
 
     Attributes:
         vecenv: the vector to play in.
+        policy: that plays.
         remaining: `(num_agents,)` int64, the episodes that each agent still has to play.
     """
 
@@ -87,7 +88,7 @@ class Player:
         """
         self.vecenv = vecenv
         self.remaining = np.zeros(vecenv.num_agents, np.int64)
-        self._policy = policy
+        self.policy = policy
         self._device = device
         self._generator = generator
         self._seed = None if generator is None else generator.initial_seed()
@@ -126,10 +127,10 @@ class Player:
         """
         vecenv = self.vecenv
         self.remaining[:] = quotas
-        forward = acting_forward(self._policy)  # every time, as its parts may have been replaced
+        forward = acting_forward(self.policy)  # every time, as its parts may have been replaced
         self._tracker.restart()
-        has_state = hasattr(self._policy, "initial_state")
-        state = dict(self._policy.initial_state(vecenv.num_agents, self._device)) if has_state else {}
+        has_state = hasattr(self.policy, "initial_state")
+        state = dict(self.policy.initial_state(vecenv.num_agents, self._device)) if has_state else {}
         vecenv.async_reset(seed)
         waiting = deque(_Running(*self._receive()[:2]) for _ in range(vecenv.num_agents // vecenv.agents_per_batch))
         side_by_side = side_by_side or len(waiting)

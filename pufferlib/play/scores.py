@@ -57,6 +57,10 @@ class ScoreSheet:
                 if name not in ("n", "agent_id") and is_number(value):
                     self._reported.setdefault(name, []).append(float(value))
 
+    def numbers(self, name: str) -> list[float]:
+        """Returns what the environment reported of each episode as a statistic, such as `perf`."""
+        return list(self._reported.get(name, ()))
+
     def scores(self) -> dict[str, Score]:
         """Returns a score for every statistic; the environment's report of an episode replaces the counts of it."""
         counted = {name: numbers for name, numbers in self._counted.items() if name not in self._reported}
@@ -349,11 +353,12 @@ def prepare_players(
     is_greedy: bool,
     seed: int,
     shown_with: Mapping[str, Any] | None = None,
+    adapt: Callable[[nn.Module, Vector], nn.Module] = lambda policy, vecenv: policy,
 ) -> Iterator[Callable[[], Player]]:
     """Makes environments for some episodes, and the policy of `args`; closes the environments in the end.
 
     `shown_with` are further keyword arguments of environments that are shown, each of which is a batch that may play or
-    wait; None where they are not shown.
+    wait; None where they are not shown. `adapt` gives the policy that plays in place of that of `args`.
 
     Yields:
         A function that makes players; all of them play the same.
@@ -362,7 +367,7 @@ def prepare_players(
     env_kwargs = {**args["env"], **(shown_with or {})}
     vecenv = make_environments(entry, env_kwargs, episodes, seed, are_apart=shown_with is not None)
     try:
-        policy = load_policy(args, vecenv, env_name).eval()
+        policy = adapt(load_policy(args, vecenv, env_name), vecenv).eval()
         device = resolve_device(args["train"]["device"])
 
         def make_player() -> Player:

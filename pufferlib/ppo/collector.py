@@ -17,6 +17,7 @@ from pufferlib.metrics.finite import find_first, find_layer, is_finite, require_
 from pufferlib.metrics.measures import Phases
 from pufferlib.policy import acting_forward
 from pufferlib.ppo.actor import Actor
+from pufferlib.ppo.opponents import Pool
 from pufferlib.ppo.rollout import FinalValues, RewardNormalizer
 from pufferlib.vector.base import Vector
 from pufferlib.vector.ordered import OrderedVector
@@ -74,6 +75,7 @@ class Collector:
         vecenv: the environments.
         actor: acts for all agents and fills its rollout; may be replaced between two rollouts.
         reward_normalizer: scales the rewards before they are clipped; None leaves them.
+        pool: plays some of the agents, which are then absent in the rollout; None for none.
         statistics: of the episodes that ended.
         batches: of the vector; all of them are held between two rollouts.
         tracker: follows the running episodes.
@@ -93,11 +95,13 @@ class Collector:
         reward_clip: float = 0.0,  # the limit of rewards, 0 for none
         reward_normalizer: RewardNormalizer | None = None,
         skips_nonfinite: bool = False,  # `[train] skip_nonfinite`: see NonFiniteFilter; otherwise such a number raises
+        pool: Pool | None = None,
     ):
         self.vecenv = vecenv
         self.actor = actor
         self.rollout = actor.rollout
         self.reward_normalizer = reward_normalizer
+        self.pool = pool
         self.statistics = FinishedEpisodes()
         self.batches = OrderedVector(vecenv)
         self.tracker = EpisodeTracker(vecenv.num_agents)
@@ -138,6 +142,8 @@ class Collector:
         self.statistics.take()
         self.tracker.restart()
         self.actor.restart()
+        if self.pool is not None:
+            self.pool.restart()
         if self.reward_normalizer is not None:
             self.reward_normalizer.sums[:] = 0.0
         if self._nonfinite_filter is not None:
@@ -155,6 +161,8 @@ class Collector:
         self._agent_steps = agent_steps
         agents, segments = self.vecenv.num_agents, self.rollout.segments
         self.rollout.ratios.fill_(1.0)
+        if self.pool is not None:
+            self.pool.begin_rollout(self.actor.policy, agent_steps)
         source = slice(segments - agents, segments)  # where the previous rollout ended
         for offset in range(0, segments, agents):
             self._offset = offset
@@ -195,6 +203,8 @@ class Collector:
     def _act(self, rows: slice) -> None:
         with self._phases.phase("forward"):
             actions = self.actor.act(rows, int(self._columns[rows.start]))
+            if self.pool is not None:
+                actions = self.pool.act(rows, actions)
             if actions.dtype.kind == "f" and not np.isfinite(actions).all():
                 raise DivergedError("the policy's actions are not finite")
         with self._phases.phase("environment"):
@@ -209,6 +219,11 @@ class Collector:
             segments = slice(rows.start + self._offset, rows.stop + self._offset)
             self._columns[rows] += 1
             column = int(self._columns[rows.start])
+            if action_masks is not None:
+                action_masks = self._playable(rows, action_masks, masks)
+            if self.pool is not None:
+                ended = terminals | truncations
+                masks = self.pool.receive(rows, observations, rewards, ended, masks, action_masks)
             counted = masks
             if self._nonfinite_filter is not None:
                 rewards, _ = self._nonfinite_filter.filter(rewards, segments)
@@ -222,7 +237,7 @@ class Collector:
                 self._take_infos(rows, infos, column)
             self.actor.store_observations(rows, column, observations, episode_starts)
             if action_masks is not None:
-                self.actor.store_action_masks(rows, column, self._playable(rows, action_masks, masks))
+                self.actor.store_action_masks(rows, column, action_masks)
             return rows
 
     def _playable(self, rows: slice, action_masks: np.ndarray, masks: np.ndarray) -> np.ndarray:

@@ -6,7 +6,7 @@ import io
 import itertools
 import math
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -70,15 +70,24 @@ _MOST_MARKED = 25  # logs of a curve that are marked one by one
 
 def write_figure(panels: Sequence[Panel | Split], title: str, path: Path) -> None:
     """Draws plots beside each other into one file."""
+    write_drawing(lambda: _figure(panels, title), path)
+
+
+def write_drawing(draw: Callable[[], Figure], path: Path) -> None:
+    """Writes the figure that a function draws in the style of all pictures.
+
+    Raises:
+        ConfigError: if the file has another ending than those of FORMATS.
+        MissingExtraError: if matplotlib is not installed.
+    """
     require_extra("matplotlib", "plot")
     if path.suffix.lower() not in FORMATS:
         raise ConfigError(f"the output must end in {', '.join(FORMATS)}, got {str(path)!r}")
     from matplotlib import rc_context
 
     with rc_context(_STYLE):
-        drawn = _figure(panels, title)
         buffer = io.BytesIO()
-        drawn.savefig(buffer, format=path.suffix[1:].lower(), dpi=_DOTS_PER_INCH)
+        draw().savefig(buffer, format=path.suffix[1:].lower(), dpi=_DOTS_PER_INCH)
     write_atomically(path, buffer.getvalue())
 
 

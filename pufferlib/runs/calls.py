@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -19,6 +20,7 @@ from torch import nn
 from pufferlib import distributed, models, vector
 from pufferlib.config import (
     ResolvedTrainConfig,
+    SelfplayConfig,
     TrainConfig,
     env_settings,
     load_config,
@@ -66,6 +68,7 @@ DEFAULTS = {**PPO_DEFAULTS, "log_interval": 1}  # users call `train` in loops of
 
 _LEAST_STEPS = 16  # a batch that could only be cut into shorter segments is taken for a mistake
 _MINIBATCHES = 4
+_POOL_SIZE = 8  # of opponent="pool"
 _MOST_MINIBATCHES = 128  # of a full vector's batch in a pass
 
 
@@ -171,6 +174,7 @@ class ResolvedCall:
     ranks: Ranks
     device: torch.device
     make_evaluation_vecenv: Callable[[int], vector.Vector] | None  # from a seed; None where there is none
+    selfplay: SelfplayConfig
     chosen: Sequence[str] = ()  # a sentence for each thing that was seen of the environment
 
     def allocate_rollout(self) -> Rollout:
@@ -220,6 +224,12 @@ def _resolve(
     if loss is not None and not callable(loss):
         raise APIUsageError(f"loss must be a function such as pufferlib.ppo.losses.ppo_loss, got {_name(loss)}")
     given, ranks = TrainConfig.from_dict(settings), distributed.connect()
+    selfplay = SelfplayConfig.from_dict(settings.get("selfplay") or {})
+    if selfplay.has_pool and ranks.world_size > 1:
+        raise ConfigError(
+            f"[selfplay] needs a single process, got {ranks.world_size}, whose pools would differ; start one, or leave "
+            "out pool_size and pool_members"
+        )
     device = resolve_device(given.device)
     if device.type == "cuda":
         torch.backends.cudnn.deterministic = given.torch_deterministic
@@ -239,6 +249,7 @@ def _resolve(
         ranks=ranks,
         device=device,
         make_evaluation_vecenv=_evaluation_maker(eval_env, vecenv, config),
+        selfplay=selfplay,
         chosen=chosen,
     )
 
@@ -344,16 +355,26 @@ def _from_keywords(
     num_workers: int | str = "auto",
     eval_env: object = None,
     loss: Loss | None = None,
+    opponent: str | None = None,
     **settings: Any,
 ) -> ResolvedCall:
     _check_keyword_call(env, policy, logger, settings)
+    selfplay = {name: settings.pop(name) for name in SelfplayConfig.settings() if name in settings}
+    if opponent == "pool":
+        selfplay.setdefault("pool_size", _POOL_SIZE)
+    played = {} if opponent is None else {"opponent": "self" if opponent == "pool" else opponent}
     seed = TrainConfig.settings()["seed"].check(settings.get("seed", TrainConfig.seed))
     ready = vector.as_puffer_env(env)
     if is_to_be_made(ready):
         if num_envs == "auto" and isinstance(ready, partial):
             num_envs = ready.keywords.get("num_envs", num_envs)
-        ready = _make(ready, num_envs, num_workers, seed)
+        ready = _make(ready, num_envs, num_workers, seed, played)
         undo.callback(ready.close)
+    elif played:
+        raise APIUsageError(
+            f"opponent={opponent!r} is for an environment that is made here, got a ready one; make it with "
+            f"opponent={played['opponent']!r}, and pass pool_size for a pool"
+        )
     else:
         if not is_vector(ready):
             vector.check_env(ready)
@@ -364,6 +385,7 @@ def _from_keywords(
     config = settings_from_keywords(given, choice)
     if not is_vector(ready):
         ready = _adopt(ready, num_workers, TrainConfig.from_dict(config), undo)
+    config["selfplay"] = selfplay
     config["env"] = catalog.find(env).name if isinstance(env, str) else environment_name(ready)
     policy = _default_policy(env, ready, seed, choice) if policy is None else policy
     chosen = _chosen_texts(choice, config, given, policy)
@@ -371,7 +393,7 @@ def _from_keywords(
 
 
 def _check_keyword_call(env: object, policy: nn.Module | None, logger: AnyLogger, settings: Mapping[str, Any]) -> None:
-    known = [*TrainConfig.settings(), *ALIASES, "num_envs", "num_workers"]
+    known = [*TrainConfig.settings(), *SelfplayConfig.settings(), *ALIASES, "num_envs", "num_workers", "opponent"]
     for name in settings.keys() - known:
         remedy = schema.remedy(name, [*known, "env", "policy", "logger"])
         raise APIUsageError(
@@ -393,19 +415,26 @@ def _check_keyword_call(env: object, policy: nn.Module | None, logger: AnyLogger
     _check_parts(policy, logger)
 
 
-def _make(env: str | Callable, num_envs: int | str, num_workers: int | str, seed: int) -> PufferEnv | vector.Vector:
+def _make(
+    env: str | Callable,
+    num_envs: int | str,
+    num_workers: int | str,
+    seed: int,
+    arguments: Mapping[str, Any] = MappingProxyType({}),
+) -> PufferEnv | vector.Vector:
     counts = "num_envs" in env_settings(env) if isinstance(env, str) else has_num_envs(env)
     if num_envs == "auto":
         num_envs = NUM_ENVS if counts else AUTO_SINGLE_ENVS
     if counts:
-        return make(env, num_envs=num_envs)
+        return make(env, num_envs=num_envs, **arguments)
     sizes = {"num_envs": num_envs, "num_workers": num_workers, "seed": seed}
     if isinstance(env, str):
-        entry, arguments = catalog.find(env), env_arguments(env, {})
+        entry, arguments = catalog.find(env), env_arguments(env, dict(arguments))
         vecenv = entry.make_vector(arguments, **sizes)
         vecenv.made_from = Origin(entry.name, arguments, {"num_envs": num_envs, "num_workers": num_workers})
         return vecenv
     is_free = num_workers == "auto" and num_envs > 1
+    env = partial(env, **arguments) if arguments else env
     vecenv = vector.make(env, backend="Serial" if is_free and is_quick(env, {}, seed) else "auto", **sizes)
     vecenv.made_from = origin_of_call(env, {}, {"num_envs": num_envs, "num_workers": num_workers})
     return vecenv

@@ -26,7 +26,8 @@ from torch import Tensor
 from pufferlib import spaces
 from pufferlib.errors import APIUsageError, CheckpointError
 from pufferlib.extensions.optimizers import Muon, Sgd
-from pufferlib.ppo.collector import BOUNDARY_COLUMNS
+from pufferlib.ppo.collector import BOUNDARY_COLUMNS, Collector
+from pufferlib.ppo.opponents import ARRAYS
 from pufferlib.ppo.rollout import FinalValues, Rollout
 from pufferlib.runs.trainer_state import TrainerParts, named_parameters, rollout_state
 
@@ -398,12 +399,30 @@ def _expected_rank(parts: TrainerParts) -> dict[str, Any]:
         "statistics": _check_statistics,
     }
     return {
+        **({} if collector.pool is None else {"pool": partial(_check_pool, collector)}),
         "interval": _INTERVAL,
         "generator": partial(_check_generator, parts.generator.device),
         "torch_generator": partial(_check_generator, torch.device("cpu")),
         "collector": (None, of_collector),
         "rollout": (None, {"content": content, "statistics": dict}),
     }
+
+
+def _check_pool(collector: Collector, found: object, place: str) -> None:
+    pool, policy, states = collector.pool, collector.actor.policy, collector.actor.states
+    expected = {name: torch.from_numpy(getattr(pool, name)) for name in ARRAYS}
+    _require(type(found) is dict and type(found.get("names")) is list, place, "a pool of opponents", found)
+    count = len(found["names"])
+    _require(count <= pool.capacity - pool.num_fixed, place, f"of a pool_size of {count} or more", found["names"])
+    of_fixed = [member.states for member in pool.members[: pool.num_fixed]]
+    expected |= {
+        **{"generator": partial(_check_generator, pool.generator.device), "next_snapshot": int, "names": [str] * count},
+        **{"weights": [dict(policy.state_dict())] * count, "states": [*of_fixed, *[states] * count]},
+    }
+    compare(found, expected, place)
+    for name in ("opponents", "_players"):  # which are read as indices
+        is_member = (found[name] >= -1) & (found[name] < pool.num_fixed + count)
+        _require(bool(is_member.all()), place, "of members", found[name])
 
 
 def _check_actions(rollout: Rollout, space: gymnasium.Space, found: object, place: str) -> None:

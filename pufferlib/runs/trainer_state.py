@@ -17,6 +17,7 @@ from pufferlib.metrics.finished_episodes import Moments
 from pufferlib.metrics.finite import find_in_state, find_weight, is_finite
 from pufferlib.ppo.collector import BOUNDARY_COLUMNS, Collector
 from pufferlib.ppo.learner import Learner
+from pufferlib.ppo.opponents import Seen
 from pufferlib.ppo.rollout import FinalValues, RewardNormalizer, Rollout
 from pufferlib.seeding import mix_seed
 
@@ -187,7 +188,9 @@ def rank_state(parts: TrainerParts, statistics: dict[str, float] | None) -> dict
     """
     collector = collector_state(parts.collector)
     rollout = {"content": rollout_state(parts.collector.rollout), "statistics": statistics}
+    pool = parts.collector.pool
     return {
+        **({} if pool is None else {"pool": pool.state_dict()}),
         "interval": parts.report.state_dict(),
         "generator": parts.generator.get_state(),
         "torch_generator": torch.get_rng_state(),
@@ -217,6 +220,12 @@ def load_trainer_state(
                 f"{path}: the environments refused their snapshots ({error}); "
                 "use the settings of the run, or another checkpoint"
             ) from error
+    collector = parts.collector
+    if own is not None and collector.pool is not None:
+        arrays = (collector.actor.last_observations, collector.actor.last_action_masks)
+        last = Seen(*(None if array is None else array.cpu().numpy() for array in arrays))
+        seen = {rows.start: last.of(rows) for rows in collector.batches.held}
+        collector.pool.load_state_dict(own["pool"], parts.policy, seen)
     progress, statistics = Progress(**{field.name: state[field.name] for field in fields(Progress)}), None
     parts.report.load_state_dict((own or state["ranks"][0])["interval"])
     if own is not None:

@@ -204,7 +204,9 @@ def train_run(
         if policy is None:
             weights = None if folder is None else ranks.from_first(lambda: find_weights(folder, env_name))
             policy = load_policy(args, vecenv, env_name, weights)
-        trainer = make_trainer({**args["train"], "env": env_name}, vecenv, policy, logger)
+        trainer = make_trainer(
+            {**args["train"], "env": env_name, "selfplay": args.get("selfplay")}, vecenv, policy, logger
+        )
         trainer.run.settings = args
         if not is_from_settings:
             trainer.run.settings = settings_of(env_name, args["train"], vecenv, policy, args)

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -22,6 +23,7 @@ from pufferlib.dashboard.output import Output, printable
 from pufferlib.errors import APIUsageError, DisplayError
 from pufferlib.families.catalog import Entry, find, slug
 from pufferlib.ocean.screen import display_trouble, has_display
+from pufferlib.play.matches import against, sheet_for, versus
 from pufferlib.play.player import Player
 from pufferlib.play.scores import (
     ScoreSheet,
@@ -154,7 +156,11 @@ def evaluate_command(env_name: str, args: dict[str, Any], options: EvalOptions) 
     seed = args["train"]["seed"] if options.seed is None else options.seed
     needs = {} if entry.family == "ocean" else array_settings(entry)
     drawn_with = needs if display.is_drawn else None
-    with prepare_players(env_name, args, options.episodes, options.is_greedy, seed, drawn_with) as make_player:
+    adapt = {}
+    if options.opponent is not None:
+        args = {**args, "env": against(options.opponent, entry, args["env"])}
+        adapt = {"adapt": partial(versus, options.opponent, entry.name, args["train"]["data_dir"])}
+    with prepare_players(env_name, args, options.episodes, options.is_greedy, seed, drawn_with, **adapt) as make_player:
         _print_agents(make_player().vecenv, options.episodes)
         if display.is_drawn:
             _show(make_player, options, display, seed, slug(entry.name))
@@ -214,7 +220,8 @@ def _print_agents(vecenv: Vector, episodes: int) -> None:
 
 
 def _score(make_player: Callable[[], Player], options: EvalOptions, seed: int) -> None:
-    player, sheet = make_player(), ScoreSheet()
+    player = make_player()
+    sheet = sheet_for(player)
     with StopRequest() as stop:
         for ended in player.play(*_quotas(player, options), seed):
             for episodes in ended:

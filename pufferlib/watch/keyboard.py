@@ -153,12 +153,12 @@ class Keyboard:
 def keyboard_for(env: PufferEnv) -> Keyboard | None:
     """Returns the keyboard of an environment: by its `keys`, or for one of Gymnasium by a table.
 
-    None where no keys are known, several agents act at a time, or actions mix choices and numbers. APIUsageError if an
-    action of its `keys` is none of its space.
+    None where no keys are known, several agents act at a time and not by turns, or actions mix choices and numbers.
+    APIUsageError if an action of its `keys` is none of its space.
     """
     agents = env.num_agents // getattr(env, "num_envs", 1)
     space = env.single_action_space
-    if agents != 1 or isinstance(space, Tuple):
+    if (agents != 1 and not getattr(env, "has_turns", False)) or isinstance(space, Tuple):
         return None
     keys = getattr(env, "keys", None)
     if keys is not None:

@@ -20,12 +20,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import platformdirs
+import torch
 
 from pufferlib.dashboard.output import printable
 from pufferlib.environment import PufferEnv
 from pufferlib.errors import APIUsageError, DisplayError, StorageError
 from pufferlib.families.catalog import find, slug
 from pufferlib.ocean.screen import Screen, display_trouble, has_display, open_window, raylib
+from pufferlib.play.agent import Agent
+from pufferlib.play.matches import against, load_rival
 from pufferlib.runs.folder import write_atomically
 from pufferlib.watch.controls import PATIENCE_SECONDS, Mode, Playback
 from pufferlib.watch.keyboard import Keyboard, KeyState, keyboard_for
@@ -187,11 +190,19 @@ def _draw_frame(screen: Screen, x: float, y: float, width: float, height: float)
 
 
 class HumanEpisodes:
-    """Plays one episode after another in an environment of one agent; the score is the sum of the rewards."""
+    """Plays one episode after another; the score is the sum of the person's rewards.
 
-    def __init__(self, env: PufferEnv, keyboard: Keyboard, seed: int):
+    Args:
+        env: of one agent, or of agents who take turns.
+        keyboard: the person's.
+        seed: of the first episode.
+        side: the person's agent.
+        rival: acts for the other agents.
+    """
+
+    def __init__(self, env: PufferEnv, keyboard: Keyboard, seed: int, side: int = 0, rival: Agent | None = None):
         self.keyboard = keyboard
-        self._env = env
+        self._env, self._side, self._rival = env, side, rival
         self._seed = seed
         self._action: np.ndarray | None = None
         env.reset(seed)
@@ -207,17 +218,32 @@ class HumanEpisodes:
         self._clear()
 
     def step(self, held: Collection[str]) -> None:
-        """Steps with the keys that are held; a game that waits makes no step while none of them means anything."""
-        action = self.keyboard.action(held, self._action)
-        if action is None:
-            return
-        self._action = action
-        _, rewards, terminals, truncations, _ = self._env.step(action[None])
-        self.score += float(rewards[0])
+        """Steps with the keys that are held; a game that waits makes no step while none of them means anything.
+
+        Where it is the rival's turn, the keys mean nothing and the rival acts.
+        """
+        if self.is_rivals_turn:
+            allowed = None if self._env.action_masks is None else self._env.action_masks | ~self._env.masks[:, None]
+            actions = self._rival.act(self._env.observations, sample=True, action_masks=allowed)
+        else:
+            action = self.keyboard.action(held, self._action)
+            if action is None:
+                return
+            self._action = action
+            actions = np.repeat(action[None], self._env.num_agents, 0)
+        _, rewards, terminals, truncations, _ = self._env.step(actions)
+        self.score += float(rewards[self._side])
         self.steps += 1
-        self.is_over = bool(terminals[0] or truncations[0])
+        self.is_over = bool(terminals[self._side] or truncations[self._side])
+
+    @property
+    def is_rivals_turn(self) -> bool:
+        """Whether the next step is another's."""
+        return self._rival is not None and not self.is_over and not self._env.masks[self._side]
 
     def _clear(self) -> None:
+        if self._rival is not None:
+            self._rival.reset()
         self.score, self.steps, self.is_over = 0.0, 0, False
         self._action = None
 
@@ -312,10 +338,13 @@ class Game:
     def _make_due_steps(self, keys: KeyState) -> None:
         begin, episodes = time.perf_counter(), self._episodes
         while episodes.steps < self._playback.steps_due and not episodes.is_over:
-            if self._keyboard.waits and not self._turns:
+            is_rivals = episodes.is_rivals_turn
+            if self._keyboard.waits and not self._turns and not is_rivals:
                 return
             self._scene.remember()
-            episodes.step(self._turns.popleft() if self._keyboard.waits else keys.take())
+            episodes.step(set() if is_rivals else self._turns.popleft() if self._keyboard.waits else keys.take())
+            if episodes.is_rivals_turn:
+                self._playback.step()
             if episodes.is_over:
                 self._playback.end_at(episodes.steps)
                 self._playback.mode = Mode.RUNNING  # to the end of the last step, and a moment longer
@@ -360,6 +389,8 @@ class Game:
         self._playback.restart()
         if self._keyboard.waits:
             self._playback.mode = Mode.PAUSED  # but for the step of each key
+            if self._episodes.is_rivals_turn:
+                self._playback.step()
             self.phase = GamePhase.PLAYING
         else:
             self.phase, self._countdown = GamePhase.COUNTDOWN, COUNTDOWN_SECONDS
@@ -397,7 +428,14 @@ class Game:
         ]
 
 
-def play_command(env_name: str, args: Mapping[str, Any], speed: float = 1.0, seed: int | None = None) -> None:
+def play_command(
+    env_name: str,
+    args: Mapping[str, Any],
+    speed: float = 1.0,
+    seed: int | None = None,
+    opponent: str | None = None,
+    side: str = "first",
+) -> None:
     """`puffer play`: opens a window for a person to play in; prints the score of every game that was finished."""
     if not has_display():
         raise _no_display(env_name)
@@ -405,7 +443,8 @@ def play_command(env_name: str, args: Mapping[str, Any], speed: float = 1.0, see
     # One environment, of whole games with their true scores.
     alone = {"num_envs": 1, "report_interval": 1, "episodic_life": False, "clip_rewards": False}
     known = {name: value for name, value in alone.items() if name in entry.settings}
-    env = entry.creator(**{**args["env"], **known, **array_settings(entry)})
+    env_kwargs = args["env"] if opponent is None else against(opponent, entry, args["env"])
+    env = entry.creator(**{**env_kwargs, **known, **array_settings(entry)})
     try:
         keyboard = keyboard_for(env)
         if keyboard is None:
@@ -414,13 +453,21 @@ def play_command(env_name: str, args: Mapping[str, Any], speed: float = 1.0, see
             if agents == 1:
                 why = "it does not say which keys mean which action; an environment says it by its attribute `keys`"
             raise APIUsageError(f"{entry.name} cannot be played: {why}")
-        episodes = HumanEpisodes(env, keyboard, secrets.randbelow(2**31) if seed is None else seed)
+        if opponent is None and env.num_agents > 1:
+            raise APIUsageError(f"{entry.name} needs somebody for the other side; pass --opponent, such as random")
+        rival = None
+        if env.num_agents > 1:
+            device = torch.device("cpu")
+            rival = Agent(load_rival(opponent, entry.name, env, device, args["train"]["data_dir"]), env)
+        first_seed = secrets.randbelow(2**31) if seed is None else seed
+        episodes = HumanEpisodes(env, keyboard, first_seed, 0 if rival is None or side == "first" else 1, rival)
         changed = {  # games with other settings do not compare
             name: value
             for name, value in args["env"].items()
             if name not in (*alone, "render_mode")
             and (name not in entry.settings or value != entry.settings[name].default)
         }
+        changed |= {} if rival is None else {"--opponent": opponent, "--side": side}
         high_scores = HighScores(entry.name, changed if speed == 1.0 else {**changed, "--speed": speed})
         described = f"playing {entry.name} by {keyboard.description}; the best scores are kept in {high_scores.path}"
         print(printable(described), flush=True)

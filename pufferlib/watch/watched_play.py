@@ -13,8 +13,8 @@ import torch
 from torch.distributions import Normal
 
 from pufferlib import spaces
+from pufferlib.play.matches import sheet_for
 from pufferlib.play.player import Decision, Episodes, Player
-from pufferlib.play.scores import ScoreSheet
 from pufferlib.watch.scene import Scene
 
 
@@ -123,11 +123,11 @@ class WatchedPlay:
     def restart(self) -> None:
         """Starts the same play over, with empty scores."""
         self.close()
-        self.sheet = ScoreSheet()
         self.traces: deque[PolicyTrace] = deque(maxlen=MAX_TRACES)
         self.steps = 0
         self.is_helped = False
         self.player = self._make_player()
+        self.sheet = sheet_for(self.player)
         self._play: Iterator[list[Episodes]] = self.player.play(
             self._quotas, self._max_steps, self._seed, self.side_by_side, self._decide
         )

@@ -11,7 +11,8 @@ import pytest
 from pufferlib import PuffeRL
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "metrics.md"
-ELSEWHERE = {  # what a single process on a CPU does not log
+ELSEWHERE = {  # what a single process on a CPU, without opponents, does not log
+    *(f"selfplay/{name}" for name in ("elo", "elo_interval", "win_rate", "members")),
     "performance/communicate",
     "device/<phase>",
     "hardware/gpu",

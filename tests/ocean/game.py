@@ -10,7 +10,7 @@ import numpy as np
 from pufferlib import ocean
 
 SNAPSHOT_HEADER_BYTES = 104  # of what env_get returns: SnapshotHeader in puffer_snapshot.h, then the struct
-ARRAYS = ("observations", "actions", "rewards", "terminals", "truncations")
+ARRAYS = ("observations", "actions", "rewards", "terminals", "truncations")  # of every environment
 
 
 class Game:

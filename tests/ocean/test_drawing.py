@@ -147,7 +147,9 @@ def begin_another_episode(env):
     """Puts another first state in place of the one that the last step led to, whose rewards and flags stay."""
     after = env.snapshot()
     env.reset(seed=99)
-    tail = (4 + 1 + 1) * env.num_agents  # bytes of the rewards and of both flags, which a snapshot ends with
+    # Bytes of the rewards, of both flags, and of the masks where there are some, which a snapshot ends with.
+    masks = (env.action_masks.shape[1] if env.has_action_masks else 0) + env.has_turns
+    tail = (4 + 1 + 1 + masks) * env.num_agents
     env.restore(sealed(after, content_of(env.snapshot())[:-tail] + content_of(after)[-tail:]))
 
 

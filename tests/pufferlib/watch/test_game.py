@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
+import torch
 from gymnasium.spaces import Box, Discrete
 
 import pufferlib
 from pufferlib.environment import Keys
+from pufferlib.ocean.connect4.connect4 import Connect4
+from pufferlib.play.agent import Agent
+from pufferlib.play.matches import load_rival
 from pufferlib.watch.keyboard import keyboard_for
 from pufferlib.watch.playing import HumanEpisodes
 
@@ -89,4 +94,26 @@ def test_an_ocean_game_is_played_alone():
         game.step({"left"})
     assert game.steps == 5
     assert not np.array_equal(before, env.observations)
+    env.close()
+
+
+@pytest.mark.parametrize("side", [0, 1])
+def test_a_rival_plays_the_other_side_when_it_is_its_turn(side):
+    env = Connect4(num_envs=1, opponent="self")
+    rival = Agent(load_rival("random", "puffer_connect4", env, torch.device("cpu"), ""), env)
+    game = HumanEpisodes(env, keyboard_for(env), seed=3, side=side, rival=rival)
+    ends = 0
+    while ends < 3:
+        turn, steps, mover = game.is_rivals_turn, game.steps, int(env.masks.argmax())
+        assert turn == (mover != side)
+        column = int(env.action_masks[side].argmax())
+        game.step(() if turn else {("one", "two", "three", "four", "five", "six", "seven")[column]})
+        assert game.steps == steps + 1
+        if game.is_over:
+            assert not game.is_rivals_turn and game.score in (-1, 0, 1)
+            ends += 1
+            game.begin()
+    if not game.is_rivals_turn:
+        game.step({"escape"})
+        assert game.steps == 0  # a key that means nothing is no turn
     env.close()

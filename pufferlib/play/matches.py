@@ -1,0 +1,205 @@
+"""Games between two sides, each played by a policy of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import ExitStack, closing
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.distributions import Normal
+
+from pufferlib import ocean
+from pufferlib.errors import APIUsageError
+from pufferlib.families.catalog import Entry
+from pufferlib.models import Default
+from pufferlib.play.agent_loading import load_agent, trained_in
+from pufferlib.play.player import Episodes, Player
+from pufferlib.play.scores import ScoreSheet, make_environments, player_of, split_evenly
+from pufferlib.policy import Logits, acting_forward
+from pufferlib.runs.checkpoint import resolve_run
+from pufferlib.vector import Vector
+
+BOT, RANDOM, PRETRAINED = "bot", "random", "pretrained"  # players that are no files
+MAX_STEPS = 20_000  # of a game, on average
+
+
+def load_rival(word: str, env_name: str, env: Any, device: torch.device, data_dir: str) -> nn.Module:
+    """Loads a policy to play against.
+
+    Args:
+        word: what `load_agent` takes; `pretrained`; a run as `puffer train --resume` names it; or `random`.
+        env_name: the environment that it must have been trained in.
+        env: such an environment or a vector, whose spaces are used.
+        device: of the policy.
+        data_dir: the folder of the runs.
+
+    Raises:
+        APIUsageError: if it was trained in another environment, or with other settings of it.
+        CheckpointError: if there is none.
+    """
+    if word == RANDOM:
+        policy = Default(env, hidden_size=8).to(device)
+        with torch.no_grad():
+            for parameter in policy.parameters():
+                parameter.zero_()  # all choices are equally likely then
+        return policy
+    source: str | Path = env_name if word == PRETRAINED else word
+    if source not in ocean.names() and not Path(source).exists():
+        source = resolve_run(data_dir, env_name, word)
+    found = trained_in(source)
+    if found != env_name:
+        raise APIUsageError(
+            f"an opponent must have been trained in {env_name}, got {word} of {found}; take another one"
+        )
+    return load_agent(source, env, str(device)).policy
+
+
+class Versus(nn.Module):
+    """Two policies as one: each acts for the agents of its side.
+
+    Args:
+        first: acts where `is_first` says so, the other one elsewhere.
+        second: may have another architecture.
+        is_first: `(agents,)` bool; it is called with observations of all of these agents.
+    """
+
+    def __init__(self, first: nn.Module, second: nn.Module, is_first: np.ndarray):
+        super().__init__()
+        self.sides = nn.ModuleList([first, second])
+        self.register_buffer("is_first", torch.from_numpy(is_first), persistent=False)
+
+    def initial_state(self, num_agents: int, device: torch.device) -> dict[str, Tensor]:
+        """The states of both, by names with the side before them."""
+        return {
+            f"{side}.{name}": state
+            for side, policy in enumerate(self.sides)
+            if hasattr(policy, "initial_state")
+            for name, state in policy.initial_state(num_agents, device).items()
+        }
+
+    def forward(self, observations: Tensor, state: dict[str, Tensor]) -> tuple[Logits, Tensor]:
+        """The results of each side for its agents; `state` is updated."""
+        found = []
+        for side, policy in enumerate(self.sides):
+            prefix = f"{side}."
+            own = {name.removeprefix(prefix): state[name] for name in state if name.startswith(prefix)}
+            logits, values = acting_forward(policy)(observations, own)
+            state.update((f"{prefix}{name}", value) for name, value in own.items())
+            found.append((logits, values.view(len(observations), -1)))
+        (first, first_values), (second, second_values) = found
+        is_first = self.is_first if len(observations) == len(self.is_first) else self.is_first[: len(observations)]
+        return _choose(is_first, first, second), _choose(is_first, first_values, second_values)
+
+
+def _choose(is_first: Tensor, first: Any, second: Any) -> Any:
+    if isinstance(first, tuple):
+        return tuple(_choose(is_first, *parts) for parts in zip(first, second, strict=True))
+    if isinstance(first, Normal):
+        parts = ((first.loc, second.loc), (first.scale, second.scale))
+        return Normal(*(_choose(is_first, *part) for part in parts))
+    return torch.where(is_first.view(-1, *[1] * (first.dim() - 1)), first, second)
+
+
+def seats_of(vecenv: Vector) -> np.ndarray:
+    """The agents of the first side, `(num_agents,)` bool: by turns the first half of a game's seats and the other."""
+    seats = vecenv.driver_env.agents_per_env
+    is_first = np.arange(vecenv.num_agents).reshape(-1, seats) % seats < seats // 2
+    is_first[1::2] = ~is_first[1::2]
+    return is_first.reshape(-1)
+
+
+class MatchSheet(ScoreSheet):
+    """Collects the games of a Versus: whose side had the larger return, 1, 0.5 or 0 to the first.
+
+    Args:
+        is_first: `(agents,)` bool.
+        seats: agents of one game.
+    """
+
+    def __init__(self, is_first: np.ndarray, seats: int):
+        super().__init__()
+        self._is_first, self._seats = is_first, seats
+        self._returns: list[list[float]] = [[] for _ in is_first]
+
+    def add(self, episodes: Episodes) -> None:
+        """Adds episodes that ended; the environment's reports, which are of no side, are left out."""
+        own = self._is_first[episodes.agents]
+        super().add(Episodes(episodes.agents[own], episodes.returns[own], episodes.lengths[own]))
+        for agent, found in zip(episodes.agents, episodes.returns, strict=True):
+            self._returns[agent].append(float(found))
+        first = np.unique(episodes.agents // self._seats) * self._seats
+        for agents in (slice(agent, agent + self._seats) for agent in first):
+            played, is_first = self._returns[agents], self._is_first[agents]
+            if all(played):
+                returns = np.array([each.pop(0) for each in played])
+                lead = returns[is_first].mean() - returns[~is_first].mean()
+                self._reported.setdefault("points", []).append(0.5 * (1.0 + float(np.sign(lead))))
+
+
+def against(word: str, entry: Entry, env_kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the settings of an environment in which a policy plays against what a word means.
+
+    Raises APIUsageError if that is the bot, and the environment has none.
+    """
+    if "opponent" in entry.settings:
+        return {**env_kwargs, "opponent": word if word == BOT else "self"}
+    if word == BOT:
+        raise APIUsageError(f"{entry.name} has no bot to play against; take {RANDOM!r}, or an agent")
+    return dict(env_kwargs)
+
+
+def versus(word: str | nn.Module, env_name: str, data_dir: str, policy: nn.Module, vecenv: Vector) -> nn.Module:
+    """Returns a policy and another one, or what a word means, as a `Versus`; the policy alone against the bot.
+
+    Raises APIUsageError if the environment's games have a single agent; and as `load_rival`.
+    """
+    if word == BOT:
+        return policy
+    seats = getattr(vecenv.driver_env, "agents_per_env", 1)
+    if seats < 2:
+        raise APIUsageError(
+            f"a match needs games of 2 agents or more, got {seats} in {env_name}; take a game with an argument opponent"
+        )
+    device = next((tensor.device for tensor in policy.state_dict().values()), torch.device("cpu"))
+    rival = word if isinstance(word, nn.Module) else load_rival(word, env_name, vecenv, device, data_dir)
+    return Versus(policy, rival, seats_of(vecenv)).to(device)
+
+
+def sheet_for(player: Player) -> ScoreSheet:
+    """Makes what collects a player's episodes: games of a Versus, or else episodes of all agents."""
+    policy = player.policy
+    seats = player.vecenv.driver_env.agents_per_env if isinstance(policy, Versus) else 0
+    return MatchSheet(policy.is_first.cpu().numpy(), seats) if seats else ScoreSheet()
+
+
+def play_match(
+    first: nn.Module, second: nn.Module | None, entry: Entry, env_kwargs: Mapping[str, Any], games: int, seed: int
+) -> list[float]:
+    """Plays games between two policies, by actions that are drawn, half of them from each side.
+
+    Args:
+        first: a policy.
+        second: another one; None is the environment's own bot.
+        entry: of the environment.
+        env_kwargs: its settings.
+        games: how many.
+        seed: of the environments and of the actions.
+
+    Returns:
+        What the first got of each game: 1, 0.5 or 0. Against the bot, what the environment reports as `perf`.
+    """
+    kwargs = against(BOT if second is None else "self", entry, env_kwargs)
+    with ExitStack() as undo:
+        vecenv = undo.enter_context(closing(make_environments(entry, kwargs, games, seed, are_apart=False)))
+        policy = first if second is None else versus(second, entry.name, "", first, vecenv)
+        quotas = split_evenly(games, vecenv.num_envs).repeat(vecenv.agents_per_env)
+        player = player_of(policy, vecenv, seed, undo)
+        sheet = sheet_for(player)
+        for ended in player.play(quotas, MAX_STEPS * int(quotas.max()), seed):
+            for episodes in ended:
+                sheet.add(episodes)
+        return sheet.numbers("perf" if second is None else "points")

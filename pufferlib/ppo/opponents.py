@@ -1,0 +1,281 @@
+"""The pool of opponents: earlier policies, and agents that stay as they are, play some sides of the games."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from pufferlib.config import SelfplayConfig
+from pufferlib.errors import APIUsageError
+from pufferlib.metrics.ratings import rate
+from pufferlib.ppo.actor import Actor
+from pufferlib.seeding import Streams
+
+_FORGETTING = 0.95  # of the results so far, with each rollout: the policy is another one then
+_LEAST_GAMES = 100  # by which a win rate is known
+ARRAYS = (
+    *("points", "games", "elos", "opponents", "_recent", "_returns"),
+    *("_has_ended", "_starts", "_masks", "_players", "_is_counted"),
+)
+"""Attributes of a pool that a checkpoint holds as they are."""
+
+
+class Seen(NamedTuple):
+    """What a batch acts on: its observations, and its action masks or None, a row for each agent."""
+
+    observations: np.ndarray
+    action_masks: np.ndarray | None
+
+    def of(self, chosen: np.ndarray | slice) -> Seen:
+        """Returns some rows."""
+        return Seen(*(None if array is None else array[chosen] for array in self))
+
+
+@dataclass
+class _Member:
+    name: str
+    policy: nn.Module
+    actor: Actor  # fills a rollout of one step, which is not learned from
+    states: dict[str, Tensor]  # the recurrent state of every agent whose place it may take
+
+    def act(self, rows: slice, agents: Tensor, seen: Seen, starts: np.ndarray) -> np.ndarray:
+        # Rows of the actor act for the agents, by what these see; starts, (agents,) bool, tell where a game begins.
+        for name, state in self.actor.states.items():
+            state[rows] = self.states[name][agents]
+        self.actor.store_observations(rows, 0, seen.observations, starts)
+        if seen.action_masks is not None:
+            self.actor.store_action_masks(rows, 0, seen.action_masks)
+        actions = self.actor.act(rows, 0)
+        for name, state in self.actor.states.items():
+            self.states[name][agents] = state[rows]
+        return actions
+
+
+class Pool:
+    """Decides who plays whom, and acts for the opponents.
+
+    A game is one environment of several agents. When it begins, it is drawn whether the policy plays against itself or
+    against a member of the pool, which then has half of the seats, drawn too. What opponents do is not learned from:
+    their agents are absent in the rollout. A game is over once each of its agents has ended; its result is by the
+    returns of both sides.
+
+    Attributes:
+        members: the agents that stay, then the earlier policies, oldest first.
+        opponents: `(games,)` int64, the member in each game; -1 where the policy plays itself.
+        points: `(capacity,)` what the policy scored against each member: 1 for a win, 0.5 for a draw, old ones less.
+        games: `(capacity,)` those that it played, weighed likewise.
+        elos: `(capacity,)` ratings of the members; that of the policy at the start is 0.
+    """
+
+    def __init__(
+        self,
+        config: SelfplayConfig,
+        snapshot_steps: Callable[[], int],  # agent steps from one snapshot to the next
+        num_agents: int,
+        agents_per_game: int,
+        fixed: Mapping[str, nn.Module],  # the agents that stay, by name
+        make_actor: Callable[[nn.Module, torch.Generator], Actor],
+        generator: torch.Generator,  # draws opponents and their actions, and nothing else draws from it
+    ):
+        if agents_per_game < 2:
+            raise APIUsageError(
+                f"a pool of opponents needs games of 2 agents or more, got {agents_per_game} in each environment; "
+                "pass opponent='self' where the environment has it, as puffer_connect4"
+            )
+        self._config, self._snapshot_steps, self._seats = config, snapshot_steps, agents_per_game
+        self._make_actor, self.generator, self._streams = make_actor, generator, Streams(generator, num_agents)
+        self.members: list[_Member] = []
+        self.num_fixed, self.capacity = len(fixed), len(fixed) + config.pool_size
+        self.points, self.games, self.elos = np.zeros((3, self.capacity))
+        self.next_snapshot = 0
+        self._recent = np.zeros(2)  # points and games against the pool since the last snapshot
+        self._returns = np.zeros(num_agents)
+        self._has_ended, self._starts, self._masks = np.zeros(
+            (3, num_agents), bool
+        )  # starts: by the newest observation
+        self._players = np.full(num_agents, -1)  # the member that plays an agent
+        self.opponents = np.full(num_agents // agents_per_game, -1)
+        self._is_counted = np.zeros(len(self.opponents), bool)  # the opponent is still the one that it was
+        self._seen: dict[int, Seen] = {}  # of a batch until it acts, by its first agent
+        for name, policy in fixed.items():
+            self._add(name, policy)
+        self._chances = self.probabilities()  # of the members, for the games that begin in this rollout
+
+    # ------------------------------------------------------------------------------------------------------- the games
+
+    def restart(self) -> None:
+        """Begins all games anew."""
+        self._seen.clear()
+        self._draw(np.arange(len(self.opponents)), self.generator)
+
+    def begin_rollout(self, policy: nn.Module, agent_steps: int) -> None:
+        """Takes a snapshot of the policy where one is due; no agent acts meanwhile."""
+        points, games = self._recent
+        rate_wanted = self._config.snapshot_win_rate
+        is_better = rate_wanted is not None and games >= _LEAST_GAMES and points >= rate_wanted * games
+        if self._config.pool_size and (agent_steps >= self.next_snapshot or is_better):
+            self.next_snapshot = agent_steps + self._snapshot_steps()
+            self._take_snapshot(policy, agent_steps)
+        self.points *= _FORGETTING
+        self.games *= _FORGETTING
+        self._chances = self.probabilities()
+        self._streams.begin()
+        for member in self.members:
+            member.actor.start_rollout(0)
+
+    def receive(
+        self,
+        rows: slice,
+        observations: np.ndarray,
+        rewards: np.ndarray,
+        ended: np.ndarray,
+        masks: np.ndarray,
+        action_masks: np.ndarray | None,
+    ) -> np.ndarray:
+        """Follows the games of a batch by what it brought; returns its masks, `(rows,)` bool, without the opponents.
+
+        The observations and the action masks may be read until the batch acts.
+        """
+        self._returns[rows] += rewards
+        self._has_ended[rows] |= ended
+        over = self._has_ended[rows].reshape(-1, self._seats).all(1).nonzero()[0] + rows.start // self._seats
+        if len(over):
+            self._count(over)
+            self._draw(over, self._streams.ready(rows))
+        self._seen[rows.start], self._masks[rows] = Seen(observations, action_masks), masks
+        return masks & (self._players[rows] < 0)
+
+    def act(self, rows: slice, actions: np.ndarray) -> np.ndarray:
+        """Returns the actions of a batch with those of the opponents in place of the policy's."""
+        seen, players = self._seen.pop(rows.start), self._players[rows]
+        counts = np.bincount(players + 1, minlength=len(self.members) + 1)[1:]
+        if counts.any():
+            actions = actions.copy()
+        for index in counts.nonzero()[0]:
+            member, is_acting = self.members[index], players == index
+            if not member.states:
+                is_acting &= self._masks[rows]  # an agent that waits has nothing to remember
+            (chosen,) = is_acting.nonzero()
+            if len(chosen):
+                places = slice(rows.start, rows.start + len(chosen))  # with random numbers of this batch's own
+                agents, starts = torch.from_numpy(chosen + rows.start), self._starts[rows][chosen]
+                actions[chosen] = member.act(places, agents, seen.of(chosen), starts)
+        self._starts[rows] = False
+        return actions
+
+    def _count(self, games: np.ndarray) -> None:
+        rated = games[(self.opponents[games] >= 0) & self._is_counted[games]]
+        returns, is_other = (each.reshape(-1, self._seats)[rated] for each in (self._returns, self._players >= 0))
+        own, other = ((returns * side).sum(1) / side.sum(1) for side in (~is_other, is_other))
+        points = 0.5 * (1.0 + np.sign(own - other))
+        np.add.at(self.points, self.opponents[rated], points)
+        np.add.at(self.games, self.opponents[rated], 1.0)
+        self._recent += points.sum(), len(points)
+
+    def _draw(self, games: np.ndarray, generator: torch.Generator) -> None:
+        # Opponents and their seats for games that begin.
+        numbers = torch.rand(len(games), 2 + self._seats, generator=generator, dtype=torch.float64).numpy()
+        self.opponents[games] = -1
+        if len(self._chances):
+            bounds = self._chances.cumsum()
+            drawn = np.searchsorted(bounds, numbers[:, 1] * bounds[-1], "right").clip(max=len(bounds) - 1)
+            self.opponents[games] = np.where(numbers[:, 0] < self._config.selfplay_share, -1, drawn)
+        has_seat = numbers[:, 2:].argsort(1).argsort(1) < self._seats // 2
+        players = np.where(has_seat, self.opponents[games][:, None], -1)
+        arrays = (self._players, self._starts, self._has_ended, self._returns)
+        for array, values in zip(arrays, (players, True, False, 0.0), strict=True):
+            array.reshape(-1, self._seats)[games] = values
+        self._is_counted[games] = True
+
+    def probabilities(self) -> np.ndarray:
+        """The chances of the members to be the opponent of a game against the pool: `(members,)`, in all 1."""
+        count = len(self.members)
+        # LaTeX: P_i \propto (1 - w_i)^2 ; P = probabilities, w = the policy's win rate
+        weights = (1.0 - (self.points[:count] + 0.5) / (self.games[:count] + 1.0)) ** 2
+        weights = np.ones(count) if self._config.pool_choice == "uniform" else weights
+        return weights / max(weights.sum(), 1e-300)
+
+    # ----------------------------------------------------------------------------------------------------- the members
+
+    def _take_snapshot(self, policy: nn.Module, agent_steps: int) -> None:
+        rating, _ = self.rating()
+        if len(self.members) == self.capacity:
+            oldest = self.num_fixed
+            self.members.pop(oldest).actor.close()
+            for array in (self.points, self.games, self.elos):
+                array[oldest:] = np.append(array[oldest + 1 :], 0.0)
+            self._is_counted &= self.opponents != oldest
+            for players in (self.opponents, self._players):
+                players[players == oldest] = self.capacity  # the new one takes over its games
+                players[players > oldest] -= 1
+        self.elos[len(self.members)] = rating
+        self._recent[:] = 0.0
+        self._add(f"after {agent_steps} steps", copy.deepcopy(policy))
+
+    def _add(self, name: str, policy: nn.Module) -> None:
+        actor = self._make_actor(policy.eval(), self.generator)
+        states = {key: torch.zeros_like(state) for key, state in actor.states.items()}
+        self.members.append(_Member(name, policy, actor, states))
+
+    def rating(self) -> tuple[float, float]:
+        """The policy's rating against the pool, and half the width of its 95 % confidence interval."""
+        if not self.games.any():
+            return float(self.elos[max(len(self.members) - 1, 0)]), np.inf
+        points = np.zeros((self.capacity + 1, self.capacity + 1))
+        points[-1, :-1], points[:-1, -1] = self.points, self.games - self.points
+        elos, widths = rate(points, np.append(self.elos, np.nan))
+        return float(elos[-1]), float(widths[-1])
+
+    def metrics(self) -> dict[str, float]:
+        """Returns the rating and its interval, the win rate against the pool, and its members, by `selfplay/...`."""
+        if not self.games.any():
+            return {}
+        rating, width = self.rating()
+        found = {"elo": rating, "elo_interval": width, "win_rate": self.points.sum() / self.games.sum()}
+        return {f"selfplay/{name}": float(value) for name, value in {**found, "members": len(self.members)}.items()}
+
+    def close(self) -> None:
+        """Releases what the members hold; may be called twice."""
+        for member in self.members:
+            member.actor.close()
+
+    # -------------------------------------------------------------------------------------------------- its checkpoint
+
+    def state_dict(self) -> dict[str, Any]:
+        """Returns everything that a later process needs to continue exactly, between two rollouts."""
+        snapshots = self.members[self.num_fixed :]
+        return {
+            **{name: torch.from_numpy(getattr(self, name).copy()) for name in ARRAYS},
+            "generator": self.generator.get_state(),
+            "next_snapshot": self.next_snapshot,
+            "names": [member.name for member in snapshots],
+            "weights": [dict(member.policy.state_dict()) for member in snapshots],
+            "states": [{key: state.clone() for key, state in member.states.items()} for member in self.members],
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any], policy: nn.Module, seen: Mapping[int, Seen]) -> None:
+        """Restores what `state_dict` returned.
+
+        Args:
+            state: what it returned.
+            policy: of the class and sizes of the earlier ones.
+            seen: what every batch acts on next, by its first agent.
+        """
+        self.close()
+        del self.members[self.num_fixed :]
+        for name, weights in zip(state["names"], state["weights"], strict=True):
+            self._add(name, copy.deepcopy(policy))
+            self.members[-1].policy.load_state_dict(weights)
+        for member, states in zip(self.members, state["states"], strict=True):
+            for key, kept in member.states.items():
+                kept.copy_(states[key])
+        for name in ARRAYS:
+            getattr(self, name)[...] = state[name].numpy()
+        self.next_snapshot, self._seen = state["next_snapshot"], dict(seen)
+        self.generator.set_state(state["generator"])

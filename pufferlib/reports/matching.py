@@ -1,0 +1,136 @@
+"""`puffer match`: every player against every other one, a cross-table with intervals, and ratings."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from pufferlib import ocean
+from pufferlib.config import load_config
+from pufferlib.dashboard.output import plain_table, printable
+from pufferlib.errors import APIUsageError, require_extra
+from pufferlib.families import catalog
+from pufferlib.metrics.ratings import rate
+from pufferlib.play.agent_loading import trained_in
+from pufferlib.play.matches import BOT, PRETRAINED, against, load_rival, play_match
+from pufferlib.reports.figures import CYAN, SURFACE, WHITE, write_drawing
+from pufferlib.runs.making import make
+
+
+@dataclass(frozen=True)
+class Match:
+    """The results of a match.
+
+    Attributes:
+        env_name: the game.
+        players: their names.
+        points: `(players, players)`, what the row's player scored against the column's.
+    """
+
+    env_name: str
+    players: Sequence[str]
+    points: np.ndarray
+
+    def share(self, row: int, column: int) -> tuple[float, float] | None:
+        """Returns a share of the points, and half of its 95 % interval by Wilson's score; None without games."""
+        won, games = self.points[row, column], self.points[row, column] + self.points[column, row]
+        if not games:
+            return None
+        share, z = won / games, 1.96
+        width = z * math.sqrt(share * (1 - share) / games + (z / (2 * games)) ** 2) / (1 + z * z / games)
+        return share, width
+
+    def ratings(self) -> list[tuple[int, float, float]]:
+        """Returns the players by rating, the best first: index, rating, and half of its 95 % interval."""
+        elos, widths = rate(self.points)
+        return [(int(each), float(elos[each]), float(widths[each])) for each in np.argsort(-elos, kind="stable")]
+
+    def text(self) -> str:
+        """Returns the ratings and the cross-table, the best player first."""
+        ranked = self.ratings()
+        rows = []
+        for index, elo, width in ranked:
+            shares = [self.share(index, other) for other, _, _ in ranked]
+            cells = ["-" if each is None else f"{100 * each[0]:.0f} ± {100 * each[1]:.0f} %" for each in shares]
+            rows.append((self.players[index], f"{elo:+.0f} ± {width:.0f}", *cells))
+        return plain_table(("player", "rating", *(self.players[index] for index, _, _ in ranked)), rows)
+
+    def draw(self, path: Path) -> None:
+        """Draws the cross-table and the ratings with their intervals into one picture."""
+        require_extra("matplotlib", "plot")
+        from matplotlib.colors import LinearSegmentedColormap
+        from matplotlib.figure import Figure
+
+        def drawn() -> Figure:
+            ranked, count = self.ratings(), len(self.players)
+            names = [printable(self.players[index]) for index, _, _ in ranked]
+            figure = Figure(figsize=(7 + 0.9 * count, 2 + 0.6 * count), layout="constrained")
+            figure.suptitle(self.env_name, x=0.008, ha="left", fontsize=13)
+            table, ratings = figure.subplots(1, 2, width_ratios=(count, 4), sharey=True)
+            shares = [[self.share(row, column) for column, _, _ in ranked] for row, _, _ in ranked]
+            means = [[np.nan if each is None else each[0] for each in row] for row in shares]
+            table.imshow(
+                means, cmap=LinearSegmentedColormap.from_list("points", (SURFACE, CYAN)), vmin=0, vmax=1, aspect="auto"
+            )
+            for (row, line), column in itertools.product(enumerate(shares), range(count)):
+                if line[column] is not None:
+                    mean, width = line[column]
+                    color = "black" if mean > 0.6 else WHITE
+                    words = f"{100 * mean:.0f}\n± {100 * width:.0f}"
+                    table.text(column, row, words, ha="center", va="center", color=color, fontsize=8)
+            table.set_xticks(range(count), names, rotation=30, ha="right")
+            table.set_yticks(range(count), names)
+            table.set_title("points of 100")
+            table.grid(visible=False)
+            elos, widths = zip(*((elo, width) for _, elo, width in ranked), strict=True)
+            ratings.errorbar(elos, range(count), xerr=widths, fmt="o", color=CYAN, capsize=4)
+            ratings.set_title("rating, 95 % interval")
+            return figure
+
+        write_drawing(drawn, path)
+
+
+def play_all(
+    words: Sequence[str], games: int, env_name: str | None = None, seed: int = 42, data_dir: str = "experiments"
+) -> Match:
+    """Plays every pair of players; see `puffer match`, whose options these are.
+
+    Raises:
+        APIUsageError: if there are not two players, they play different games, or the game cannot be played by two.
+    """
+    if len(words) < 2 or len({*words}) < len(words):
+        raise APIUsageError(f"a match needs 2 different players or more, got {' '.join(words) or 'none'}; name others")
+    if env_name is None:
+        files = [word for word in words if word in ocean.names() or Path(word).exists()]
+        if not files:
+            raise APIUsageError(f"a match of {', '.join(words)} does not say in what game; pass --env puffer_connect4")
+        env_name = trained_in(files[0])
+    entry = catalog.find(env_name)
+    arguments = against("self", entry, load_config(env_name)["env"] | {"num_envs": 1})
+    with closing(make(env_name, **arguments)) as env:
+        players = [None if w == BOT else load_rival(w, env_name, env, torch.device("cpu"), data_dir) for w in words]
+    points = np.zeros((len(words), len(words)))
+    for row, column in itertools.combinations(range(len(words)), 2):
+        first, second = (row, column) if players[row] is not None else (column, row)
+        won = play_match(players[first], players[second], entry, arguments, games, seed)
+        points[first, second], points[second, first] = sum(won), len(won) - sum(won)
+    return Match(env_name, [PRETRAINED if word in ocean.names() else word for word in words], points)
+
+
+def match_command(
+    *words: str, games: int, env: str | None, output: str | None, seed: int, data_dir: str = "experiments"
+) -> None:
+    """Plays the match, and prints its tables."""
+    match = play_all(words, games, env, seed, data_dir)
+    print(printable(f"{match.env_name}: {len(words)} players, {games} games of each pair, half of them from each side"))
+    print(match.text())
+    if output is not None:
+        match.draw(Path(output))
+        print(printable(f"drawn to {output}"))

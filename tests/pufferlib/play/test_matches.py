@@ -1,0 +1,142 @@
+"""Matches: two policies in one game, who won, balanced sides; and the command that prints them."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+
+import numpy as np
+import pytest
+import torch
+from rivals_game import Rounds
+from torch import nn
+
+import pufferlib
+from pufferlib import vector
+from pufferlib.cli import main
+from pufferlib.errors import APIUsageError
+from pufferlib.families import catalog
+from pufferlib.models import Default, MinGRUWrapper
+from pufferlib.play.matches import MatchSheet, Versus, against, load_rival, play_match, seats_of, versus
+from pufferlib.play.player import Episodes
+from pufferlib.reports.matching import Match, play_all
+
+
+class Fixed(nn.Module):
+    """Always makes the same choice."""
+
+    def __init__(self, choice):
+        super().__init__()
+        self.logits = nn.Parameter(50.0 * nn.functional.one_hot(torch.tensor(choice), 3).float())
+
+    def forward(self, observations, state=None):
+        return self.logits.expand(len(observations), 3), self.logits[:1].expand(len(observations), 1)
+
+
+def test_each_policy_acts_for_its_side_with_a_state_of_its_own():
+    env = Rounds(num_envs=2)
+    torch.manual_seed(0)
+    first = MinGRUWrapper(env, Default(env, hidden_size=8), 8, 8)
+    second = Default(env, hidden_size=16)
+    is_first = np.array([True, False, False, True])
+    both = Versus(first, second, is_first).eval()
+    observations = torch.rand(4, 3)
+    state, own = both.initial_state(4, torch.device("cpu")), first.initial_state(4, torch.device("cpu"))
+    assert list(state) == [f"0.{name}" for name in own]
+    for _ in range(2):
+        logits, values = both(observations, state)
+        alone, alone_values = first.forward_eval(observations, own)
+        other, other_values = second(observations)
+        rows = torch.from_numpy(is_first)
+        assert torch.equal(logits[rows], alone[rows]) and torch.equal(logits[~rows], other[~rows])
+        assert torch.equal(values[rows].view(-1), alone_values[rows].view(-1))
+        assert torch.equal(values[~rows].view(-1), other_values[~rows].view(-1))
+        for name, value in own.items():
+            assert torch.equal(state[f"0.{name}"], value)
+
+
+def test_the_points_of_a_game_are_by_the_returns_of_its_sides():
+    sheet = MatchSheet(np.array([True, False, False, True]), 2)
+    sheet.add(Episodes(np.array([0, 1, 2]), np.array([2.0, -2.0, 0.5]), np.array([3, 3, 1])))
+    assert sheet.numbers("points") == [1.0]  # the second game has one side yet
+    sheet.add(Episodes(np.array([3]), np.array([0.5]), np.array([2])))
+    sheet.add(Episodes(np.array([0, 1, 2, 3]), np.array([0.0, 1.0, -1.0, 1.0]), np.array([1, 1, 1, 1])))
+    assert sheet.numbers("points") == [1.0, 0.5, 0.0, 1.0]
+    assert sheet.scores()["episode_return"].episodes == 4  # of the first side alone
+
+
+def test_sides_are_balanced():
+    with ExitStack() as undo:
+        vecenv = undo.enter_context(vector.make(Rounds, env_kwargs={"num_envs": 1}, num_envs=6, backend="Serial"))
+        assert seats_of(vecenv).tolist() == [True, False, False, True] * 3
+
+
+@pytest.mark.parametrize(("choices", "expected"), [((1, 0), 1.0), ((0, 1), 0.0), ((2, 2), 0.5)])
+def test_paper_beats_rock_from_both_sides(choices, expected):
+    first, second = map(Fixed, choices)
+    points = play_match(first, second, catalog.find(Rounds), {}, games=10, seed=1)
+    assert points == [expected] * 10
+
+
+def test_a_strong_agent_beats_a_weak_one_and_the_bot_is_between():
+    match = play_all(["puffer_connect4", "bot", "random"], games=40)
+    assert match.env_name == "puffer_connect4" and match.players == ["pretrained", "bot", "random"]
+    assert match.share(0, 2)[0] > 0.95 and match.share(0, 1)[0] > 0.6 and match.share(1, 2)[0] > 0.9
+    assert match.points[0, 1] + match.points[1, 0] == 40
+    assert [index for index, _, _ in match.ratings()] == [0, 1, 2]
+    again = play_all(["puffer_connect4", "bot", "random"], games=40)
+    assert np.array_equal(again.points, match.points)  # the same seed
+
+
+def test_the_table_has_shares_with_intervals_the_best_player_first(tmp_path):
+    match = Match("puffer_x", ["weak", "strong", "absent"], np.array([[0, 25.0, 0], [75, 0, 0], [0, 0, 0]]))
+    first, second = match.text().splitlines()[1:3]
+    assert first.split()[0] == "strong" and "75 ± 8 %" in first and "25 ± 8 %" not in first
+    assert second.split()[0] in ("weak", "absent") and "25 ± 8 %" in match.text()
+    assert match.share(0, 2) is None
+    share, width = match.share(0, 1)
+    z = 1.96  # half of the interval that Wilson (1927) solves for
+    ends = np.roots([1 + z * z / 100, -(2 * share + z * z / 100), share * share])
+    assert width == pytest.approx(abs(ends[0] - ends[1]) / 2)
+
+
+def test_the_picture_is_written(tmp_path):
+    pytest.importorskip("matplotlib")
+    match = Match("puffer_x", ["weak", "strong"], np.array([[0, 25.0], [75, 0]]))
+    match.draw(tmp_path / "match.png")
+    assert (tmp_path / "match.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_commands_print_the_points(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(["match", "bot", "random", "--env", "puffer_connect4", "--games", "6"]) == 0
+    output = capsys.readouterr().out
+    assert "2 players, 6 games of each pair" in output and "±" in output
+    flags = ["--pretrained", "--opponent", "random", "--sample", "--episodes", "6", "--headless"]
+    assert main(["eval", "puffer_connect4", *flags]) == 0
+    assert "points" in capsys.readouterr().out
+
+
+def test_what_does_not_fit_is_refused():
+    with pytest.raises(APIUsageError, match="2 different players"):
+        play_all(["bot"], 1)
+    with pytest.raises(APIUsageError, match="2 different players"):
+        play_all(["bot", "bot"], 1)
+    with pytest.raises(APIUsageError, match="pass --env"):
+        play_all(["bot", "random"], 1)
+    with pytest.raises(
+        APIUsageError, match=r"trained in puffer_connect4, got puffer_pong of puffer_pong; take another"
+    ):
+        play_all(["puffer_connect4", "puffer_pong"], 1)
+    with pytest.raises(APIUsageError, match="no bot"):
+        against("bot", catalog.find("puffer_target"), {})
+    env = pufferlib.make("puffer_squared", num_envs=1)
+    with pytest.raises(APIUsageError, match="2 agents or more, got 1"):
+        versus("random", "puffer_squared", "", Default(env), vector.adopt(env))
+    env.close()
+
+
+def test_a_random_player_takes_all_choices_alike():
+    env = Rounds()
+    policy = load_rival("random", "any", env, torch.device("cpu"), "")
+    logits, _ = policy(torch.rand(5, 3))
+    assert torch.equal(logits, torch.zeros(5, 3))
