@@ -30,9 +30,7 @@ class Chess(OceanEnv):
     has_turns = True
     keys = Keys({chord: 1792 + index for index, chord in enumerate(_CHORDS)}, waits=True)
 
-    def __init__(
-        self, num_envs: int = 1024, opponent: str = "bot", bot_depth: int = 1, bot_random: int = 10, **kwargs
-    ):
+    def __init__(self, num_envs: int = 1024, opponent: str = "bot", bot_depth: int = 1, bot_random: int = 10, **kwargs):
         self.single_observation_space = gymnasium.spaces.Box(0, 15, (66,), np.uint8)
         self.single_action_space = gymnasium.spaces.Discrete(1858)
         self.agents_per_env = agents_against(opponent)

@@ -207,10 +207,11 @@ PUFFER_FN HexSet hex_sooner(HexSet set, int count) {
 
 // The set and all neighbours of it.
 PUFFER_FN HexSet hex_grown(HexSet set) {
-    // A cell of the last column has none to its right, and the same row's end is the next one's beginning.
+    // A row's end lies beside the beginning of the next one, where no neighbour is; nor is there one past the last
+    // cell.
     HexSet right = hex_later(set, 1),
            left = hex_sooner(hex_set(set.low & ~HEX_FIRST_COLUMN_LOW, set.high & ~HEX_FIRST_COLUMN_HIGH), 1);
-    right = hex_set(right.low & ~HEX_FIRST_COLUMN_LOW, right.high & ~HEX_FIRST_COLUMN_HIGH);
+    right = hex_set(right.low & ~HEX_FIRST_COLUMN_LOW, right.high & ~HEX_FIRST_COLUMN_HIGH & HEX_BOARD_HIGH);
     HexSet up = hex_sooner(hex_set(set.low | right.low, set.high | right.high), HEX_SIDE);
     HexSet down = hex_later(hex_set(set.low | left.low, set.high | left.high), HEX_SIDE);
     return hex_set(set.low | right.low | left.low | up.low | down.low,

@@ -31,9 +31,7 @@ class Othello(OceanEnv):
     has_turns = True
     keys = Keys({**_CELLS, "space": 64}, waits=True)
 
-    def __init__(
-        self, num_envs: int = 1024, opponent: str = "bot", bot_depth: int = 2, bot_random: int = 10, **kwargs
-    ):
+    def __init__(self, num_envs: int = 1024, opponent: str = "bot", bot_depth: int = 2, bot_random: int = 10, **kwargs):
         self.single_observation_space = gymnasium.spaces.Box(0, 3, (64,), np.uint8)
         self.single_action_space = gymnasium.spaces.Discrete(65)
         self.agents_per_env = agents_against(opponent)

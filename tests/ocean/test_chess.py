@@ -54,7 +54,10 @@ def board_of(fen):
     names = ("white", "black", "pawns", "straight", "slanted", "kings")
     numbers, rights = [sets[name] for name in names], sum(1 << "KQkq".index(sign) for sign in castling.strip("-"))
     if player == "b":
-        numbers, rights = [flipped(sets[name]) for name in ("black", "white", *names[2:])], rights >> 2 | (rights & 3) << 2
+        numbers, rights = (
+            [flipped(sets[name]) for name in ("black", "white", *names[2:])],
+            rights >> 2 | (rights & 3) << 2,
+        )
     return Board(*numbers, rights, 0)
 
 
@@ -88,9 +91,7 @@ def is_reached(origin, target):
 
 
 MOVES = [(origin, target, "q") for origin in range(64) for target in range(64) if is_reached(origin, target)]
-MOVES += [
-    (48 + file, 56 + to, kind) for file in range(8) for to in range(8) if abs(file - to) < 2 for kind in "nbr"
-]
+MOVES += [(48 + file, 56 + to, kind) for file in range(8) for to in range(8) if abs(file - to) < 2 for kind in "nbr"]
 NUMBERS = {move: number for number, move in enumerate(MOVES)}
 
 
@@ -193,13 +194,33 @@ def test_the_fools_mate_is_one():
 
 def test_the_shortest_stalemate_is_a_draw():
     """Sam Loyd's, ten moves of each side."""
-    moves = "e2e3 a7a5 d1h5 a8a6 h5a5 h7h5 h2h4 a6h6 a5c7 f7f6 c7d7 e8f7 d7b7 d8d3 b7b8 d3h7 b8c8 f7g6 c8e6".split()
+    moves = [
+        "e2e3",
+        "a7a5",
+        "d1h5",
+        "a8a6",
+        "h5a5",
+        "h7h5",
+        "h2h4",
+        "a6h6",
+        "a5c7",
+        "f7f6",
+        "c7d7",
+        "e8f7",
+        "d7b7",
+        "d8d3",
+        "b7b8",
+        "d3h7",
+        "b8c8",
+        "f7g6",
+        "c8e6",
+    ]
     env, _, rewards = play(*moves)
     assert rewards == [0.0, 0.0] and env.terminals.all()
 
 
 def test_a_position_that_comes_for_the_third_time_is_a_draw():
-    circle = "g1f3 g8f6 f3g1 f6g8".split()
+    circle = ["g1f3", "g8f6", "f3g1", "f6g8"]
     env, *_ = play(*circle, *circle[:3])
     assert not env.terminals.any() and env.observations[:, 65].all(), "all positions of the second circle were there"
     env, _, rewards = play(*circle, *circle)
@@ -209,15 +230,15 @@ def test_a_position_that_comes_for_the_third_time_is_a_draw():
 def test_a_right_that_is_lost_makes_another_position():
     """The rook's way and back costs the right to castle, so that the first position does not count."""
     begin = ["h2h4", "h7h5"]
-    circle = "h1h2 h8h7 h2h1 h7h8".split()
+    circle = ["h1h2", "h8h7", "h2h1", "h7h8"]
     env, *_ = play(*begin, *circle, *circle)
     assert not env.terminals.any()
-    env, *_ = play(*begin, *circle, *circle, circle[0])
+    env, *_ = play(*begin, *circle, *circle, *circle[:2])
     assert env.terminals.all()
 
 
 def test_pawns_are_taken_en_passant_at_once_or_never():
-    begin = "e2e4 a7a6 e4e5 d7d5".split()
+    begin = ["e2e4", "a7a6", "e4e5", "d7d5"]
     env, *_ = play(*begin)
     row = int(env.masks.argmax())
     assert env.action_masks[row, NUMBERS[36, 43, "q"]] and env.observations[row, 43] == 15
@@ -251,7 +272,7 @@ def test_other_actions_stand_for_a_legal_move():
             twins.append(twin.observations[row].tolist())
         index = twins.index(after.tolist())
         if action in (0, 500):
-            assert legal[index] == min(legal[legal >= action])
+            assert legal[index] == min(legal, key=lambda number: (number - action) % NUM_MOVES)
         found.add((action % NUM_MOVES, index))
     by_key = {index for action, index in found if 1792 <= action <= 1811}
     assert len(by_key) == 3
@@ -270,7 +291,11 @@ def test_the_bot_takes_what_is_free_and_mates_where_it_can(game, depth):
 
 @pytest.mark.parametrize(
     ("fen", "depth", "sign"),
-    [("6k1/5ppp/8/8/8/8/5PPP/R5K1 w - -", 2, 1), ("7k/8/5K2/8/8/8/8/6Q1 b - -", 3, -1), ("k7/8/8/8/8/8/8/KB6 w - -", 3, 0)],
+    [
+        ("6k1/5ppp/8/8/8/8/5PPP/R5K1 w - -", 2, 1),
+        ("7k/8/5K2/8/8/8/8/6Q1 b - -", 3, -1),
+        ("k7/8/8/8/8/8/8/KB6 w - -", 3, 0),
+    ],
 )
 def test_values_have_their_sign(game, fen, depth, sign):
     assert np.sign(game.value(board_of(fen), depth)) == sign
@@ -304,4 +329,4 @@ def test_rollout_is_the_golden_one():
     env.reset(42)
     rows = np.arange(32)
     observed = [env.step((rows * 37 + i * i) % NUM_MOVES)[0].copy() for i in range(256)]
-    assert checksum(observed) == 0  # printed by the lines above; changes when rules or random streams do
+    assert checksum(observed) == 2199129861  # printed by the lines above; changes when rules or random streams do

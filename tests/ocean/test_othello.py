@@ -99,7 +99,7 @@ def test_moves_are_those_of_the_second_implementation(game):
 
 def test_the_last_moves_are_those_of_perfect_play(game):
     generator, signs = np.random.default_rng(1), set()
-    for empty in (3, 4, 5, 6) * 5:
+    for empty in (1, 2, 3, 4) * 8:
         own, other = random_board(generator, empty)
         lead = lead_at_the_end(own, other)
         assert game.value(Board(own, other), 8) == 1000 * lead
@@ -202,4 +202,4 @@ def test_rollout_is_the_golden_one():
     env.reset(42)
     rows = np.arange(32)
     observed = [env.step((rows * 7 + i * i) % 65)[0].copy() for i in range(256)]
-    assert checksum(observed) == 0  # printed by the lines above; changes when rules or random streams do
+    assert checksum(observed) == 221831523  # printed by the lines above; changes when rules or random streams do
