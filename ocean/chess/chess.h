@@ -433,8 +433,8 @@ typedef struct {
     uint8_t* masks;               // [1] an agent
     Rng rng;
     ChessBoard board;
-    uint64_t hashes[CHESS_QUIET_TURNS];  // of the positions since the last capture or move of a pawn, this one the last
-    int quiet_turns;                     // since then
+    uint64_t hashes[CHESS_QUIET_TURNS + 1];  // of the positions since quiet_turns was 0, this one the last
+    int quiet_turns;                         // since a capture or a move of a pawn
     bool has_bot;
     int first;  // the seat that is white
     int num_turns, num_steps;
@@ -464,7 +464,6 @@ PUFFER_FN uint64_t chess_hash(const ChessBoard* board) {
 // How often the position has been there before, with the same player to move.
 PUFFER_FN int chess_repetitions(const Chess* env) {
     int count = 0;
-    if (env->quiet_turns == CHESS_QUIET_TURNS) return 0;  // drawn in any case
     for (int i = env->quiet_turns - 4; i >= 0; i -= 2) count += env->hashes[i] == env->hashes[env->quiet_turns];
     return count;
 }
@@ -480,7 +479,7 @@ PUFFER_FN void chess_move(Chess* env, ChessMove move) {
     bool is_quiet = !(env->board.pawns & from) && !(env->board.other & to);
     env->board = chess_play(&env->board, move);
     env->quiet_turns = is_quiet ? env->quiet_turns + 1 : 0;
-    if (env->quiet_turns < CHESS_QUIET_TURNS) env->hashes[env->quiet_turns] = chess_hash(&env->board);
+    env->hashes[env->quiet_turns] = chess_hash(&env->board);
 }
 
 // Where a queen or a knight could go on an empty board.
