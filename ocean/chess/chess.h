@@ -54,8 +54,8 @@ enum { CHESS_VALUE_WON = 100000 };
 typedef struct {
     uint64_t own, other;
     uint64_t pawns, straight, slanted, kings;  // of both; a queen goes straight and slanted
-    uint8_t castling;                          // rights
-    uint8_t passed;  // the square behind a pawn that can be taken en passant, legally; 0 for none
+    int castling;                              // rights
+    int passed;  // the square behind a pawn that can be taken en passant, legally; 0 for none
 } ChessBoard;
 
 typedef uint16_t ChessMove;  // from + 64 * to + 4096 * what a pawn becomes, 0 for a queen or where it becomes nothing
@@ -82,8 +82,8 @@ PUFFER_FN ChessBoard chess_turned(const ChessBoard* board) {
     turned.straight = chess_flip(board->straight);
     turned.slanted = chess_flip(board->slanted);
     turned.kings = chess_flip(board->kings);
-    turned.castling = (uint8_t)((board->castling >> 2) | ((board->castling & CHESS_BOTH_SIDES) << 2));
-    turned.passed = (uint8_t)(board->passed ? board->passed ^ 56 : 0);
+    turned.castling = (board->castling >> 2) | ((board->castling & CHESS_BOTH_SIDES) << 2);
+    turned.passed = board->passed ? board->passed ^ 56 : 0;
     return turned;
 }
 
@@ -332,7 +332,7 @@ PUFFER_FN ChessBoard chess_play(const ChessBoard* board, ChessMove move) {
     next.straight = chess_moved(board->straight, from, to);
     next.slanted = chess_moved(board->slanted, from, to);
     next.kings = chess_moved(board->kings, from, to);
-    next.castling = (uint8_t)(board->castling & ~chess_rights_lost(from | to));
+    next.castling = board->castling & ~chess_rights_lost(from | to);
     next.passed = 0;
     if (is_pawn && (to & CHESS_LAST_RANK)) chess_promote(&next, to, move >> 12);
     if (is_pawn && to_square == board->passed && board->passed) {
@@ -346,7 +346,7 @@ PUFFER_FN ChessBoard chess_play(const ChessBoard* board, ChessMove move) {
     }
     ChessBoard turned = chess_turned(&next);
     if (is_pawn && to_square - from_square == 16) {
-        turned.passed = (uint8_t)((from_square + 8) ^ 56);
+        turned.passed = (from_square + 8) ^ 56;
         if (chess_passers(&turned) == 0) turned.passed = 0;
     }
     return turned;
@@ -458,7 +458,7 @@ PUFFER_FN uint64_t chess_hash(const ChessBoard* board) {
     hash = rng_mix(hash ^ board->straight);
     hash = rng_mix(hash ^ board->slanted);
     hash = rng_mix(hash ^ board->kings);
-    return rng_mix(hash ^ ((uint64_t)board->castling << 8 | board->passed));
+    return rng_mix(hash ^ ((uint64_t)board->castling << 8 | (uint64_t)board->passed));
 }
 
 // How often the position has been there before, with the same player to move.
@@ -602,8 +602,8 @@ PUFFER_FN void turns_write(Chess* env, int seat, bool is_to_move) {
 PUFFER_FN bool chess_castling_is_sound(const ChessBoard* board) {
     uint64_t own = chess_castling_rooks(board->castling), others = chess_castling_rooks(board->castling >> 2) << 56;
     uint64_t rooks = board->straight & ~board->slanted;
-    return board->castling < 16 && (own & ~(rooks & board->own)) == 0 && (others & ~(rooks & board->other)) == 0 &&
-           (own == 0 || (board->own & board->kings & 0x10ull)) &&
+    return is_within(board->castling, 0, 15) && (own & ~(rooks & board->own)) == 0 &&
+           (others & ~(rooks & board->other)) == 0 && (own == 0 || (board->own & board->kings & 0x10ull)) &&
            (others == 0 || (board->other & board->kings & 0x10ull << 56));
 }
 

@@ -20,8 +20,8 @@ NUM_MOVES = 1858
 class Board(ctypes.Structure):
     _fields_ = [
         *((name, ctypes.c_uint64) for name in ("own", "other", "pawns", "straight", "slanted", "kings")),
-        ("castling", ctypes.c_uint8),
-        ("passed", ctypes.c_uint8),
+        ("castling", ctypes.c_int),
+        ("passed", ctypes.c_int),
     ]
 
 
