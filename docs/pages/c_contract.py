@@ -12,7 +12,14 @@ from .filling import fill
 
 PAGE = Path("reference/c_contract.md")
 INCLUDE = Path(__file__).parents[2] / "ocean" / "include"
-HELPERS = ("puffer_window.h", "puffer_paths.h", "puffer_alphabeta.h", "puffer_bits.h", "puffer_lights.h")
+HELPERS = (
+    "puffer_window.h",
+    "puffer_paths.h",
+    "puffer_alphabeta.h",
+    "puffer_turns.h",
+    "puffer_bits.h",
+    "puffer_lights.h",
+)
 DRAWING = ("puffer_render.h", "puffer_shapes.h")
 COLOURS = ("puffer_raylib.h", "puffer_render.h")
 _FUNCTION = re.compile(r"^(?:PUFFER_FN|static inline) (?P<head>[^;{]+?\))\s*\{", re.MULTILINE)

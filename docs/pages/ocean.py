@@ -174,11 +174,12 @@ def manual_of(one: Facts) -> tuple[str, str]:
 
 
 def moving_picture(one: Facts, folder: Path) -> str:
-    """A clip of its agent, laid beside the page."""
+    """A clip of its agent, or of actions by chance where it has none, laid beside the page."""
     from .clips import clip
 
     shutil.copyfile(clip(one.name).moving, folder / f"{one.folder}-moving.webp")
-    return f"```{{image}} {one.folder}-moving.webp\n:alt: its trained agent plays {one.title}\n```\n"
+    player = "its trained agent plays" if pretrained_file(one.name) else "moves by chance in"
+    return f"```{{image}} {one.folder}-moving.webp\n:alt: {player} {one.title}\n```\n"
 
 
 def commands(one: Facts) -> str:
@@ -189,7 +190,22 @@ def commands(one: Facts) -> str:
 puffer train {one.name}
 ```
 
-trains an agent and leaves it in `experiments/`. The one that comes with the package plays in a window, or without one
+trains an agent and leaves it in `experiments/`. {watching(one)}
+
+{play}"""
+
+
+def watching(one: Facts) -> str:
+    """How to see an agent play, the one that comes with the package where there is one."""
+    window = "<!-- not run: it opens a window -->"
+    if pretrained_file(one.name) is None:
+        return f"""No trained agent comes with it yet; the newest of your own plays in a window:
+
+<!-- not run: it needs a training, and opens a window -->
+```bash
+puffer eval {one.name} --load-model-path latest
+```"""
+    return f"""The one that comes with the package plays in a window, or without one
 prints its scores alone:
 
 {window}
@@ -201,9 +217,7 @@ puffer eval {one.name} --pretrained
 puffer eval {one.name} --pretrained --headless --episodes 20
 ```
 
-{trained_agent(one)}
-
-{play}"""
+{trained_agent(one)}"""
 
 
 def keys_told(one: Facts) -> str:
@@ -223,7 +237,7 @@ def action_text(action: Any) -> str:
 
 def trained_agent(one: Facts) -> str:
     """How good the one of the package is."""
-    found = pretrained(one.name)
+    found = json.loads(pretrained_file(one.name).read_text())
     metric = one.config["solve"]["metric"]
     parts = []
     for kind, words in (("greedy", "likeliest actions"), ("sampled", "drawn actions")):
@@ -235,10 +249,10 @@ def trained_agent(one: Facts) -> str:
     return f"It was trained for {count(found['steps'])} steps from seed {found['seed']} and reaches {', '.join(parts)}."
 
 
-def pretrained(name: str) -> Mapping[str, Any]:
-    """What is known of the agent that comes with it."""
-    folder = name.removeprefix(ocean.PREFIX)
-    return json.loads((OCEAN / folder / "pretrained.json").read_text())
+def pretrained_file(name: str) -> Path | None:
+    """Where it is said what is known of the agent that comes with it; None where none does."""
+    path = OCEAN / name.removeprefix(ocean.PREFIX) / "pretrained.json"
+    return path if path.exists() else None
 
 
 def spaces(one: Facts) -> str:
@@ -303,6 +317,8 @@ def range_of(one: Facts, setting: Setting) -> str:
         ocean.env_class(one.name)(**{**one.config["env"], "num_envs": 1, setting.name: -1}).close()
     except APIUsageError as error:
         found = RANGE.search(str(error))
+        if setting.kind is str:
+            return re.search(r"must be (.+), got", str(error))[1].replace("'", "`")
         if found:
             return found[3] or f"{found[1]} to {found[2]}"
         if "at least 1" in str(error):

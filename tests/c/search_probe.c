@@ -2,6 +2,7 @@
 // included before this file, on the command line of the compiler.
 
 int position_size(void);
+int most_moves(void);
 int list_moves(const SearchPosition* position, SearchMove* moves);
 void play(const SearchPosition* position, SearchMove move, SearchPosition* next);
 uint64_t perft(const SearchPosition* position, int depth);
@@ -9,6 +10,8 @@ int value(const SearchPosition* position, int depth);
 SearchMove best(const SearchPosition* position, int depth, uint64_t seed);
 
 int position_size(void) { return (int)sizeof(SearchPosition); }
+
+int most_moves(void) { return SEARCH_MAX_MOVES; }
 
 int list_moves(const SearchPosition* position, SearchMove* moves) { return alphabeta_list(position, moves); }
 

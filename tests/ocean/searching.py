@@ -35,7 +35,7 @@ class Searcher:
 
     def moves(self, position: ctypes.Structure) -> list[int]:
         """All moves, in the game's order."""
-        found = (self._move * 64)()
+        found = (self._move * self.library.most_moves())()
         return list(found[: self.library.list_moves(ctypes.byref(position), found)])
 
     def play(self, position: ctypes.Structure, move: int) -> Any:

@@ -147,10 +147,11 @@ def begin_another_episode(env):
     """Puts another first state in place of the one that the last step led to, whose rewards and flags stay."""
     after = env.snapshot()
     env.reset(seed=99)
-    # Bytes of the rewards, of both flags, and of the masks where there are some, which a snapshot ends with.
-    masks = (env.action_masks.shape[1] if env.has_action_masks else 0) + env.has_turns
-    tail = (4 + 1 + 1 + masks) * env.num_agents
-    env.restore(sealed(after, content_of(env.snapshot())[:-tail] + content_of(after)[-tail:]))
+    before, kept = content_of(env.snapshot()), content_of(after)
+    masks = env.action_masks.nbytes if env.has_action_masks else 0
+    end = len(kept) - masks - env.has_turns * env.masks.nbytes  # a snapshot of one ends with its masks
+    begin = end - (4 + 1 + 1) * env.num_agents  # before which stand the rewards and both flags
+    env.restore(sealed(after, before[:begin] + kept[begin:end] + before[end:]))
 
 
 @every_drawn

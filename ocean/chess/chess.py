@@ -1,0 +1,38 @@
+"""Chess against a bot that looks ahead, or between two agents."""
+
+from __future__ import annotations
+
+import gymnasium
+import numpy as np
+
+from pufferlib.environment import Keys
+from pufferlib.ocean.chess import binding
+from pufferlib.ocean.environment import OceanEnv, agents_against
+
+# Keys for the legal moves by their numbers, which the picture shows: with space held for those after the first 36.
+_KEYS = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "zero", *"qwertyuiopasdfghjklzxcvbnm")
+_CHORDS = (*_KEYS, *(f"space+{key}" for key in _KEYS[:30]))
+
+
+class Chess(OceanEnv):
+    """The complete rules on 64 squares; see chess.h for them and for the numbers of the moves.
+
+    Args:
+        num_envs: games stepped together, at least 1.
+        opponent: `bot`, which answers within the step, or `self`: two agents who take turns.
+        bot_depth: turns that the bot looks ahead, 0 to 4; at 0 it moves by chance.
+        bot_random: percent of its moves that are drawn by chance nonetheless, 0 to 100.
+    """
+
+    binding = binding
+    has_truncations = False
+    has_action_masks = True
+    has_turns = True
+    keys = Keys({chord: 1792 + index for index, chord in enumerate(_CHORDS)}, waits=True)
+
+    def __init__(self, num_envs: int = 1024, opponent: str = "bot", bot_depth: int = 1, bot_random: int = 10, **kwargs):
+        self.single_observation_space = gymnasium.spaces.Box(0, 15, (66,), np.uint8)
+        self.single_action_space = gymnasium.spaces.Discrete(1858)
+        self.agents_per_env = agents_against(opponent)
+        arguments = {"bot_depth": bot_depth, "bot_random": bot_random, "agents": self.agents_per_env}
+        super().__init__(num_envs, arguments, **kwargs)
