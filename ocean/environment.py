@@ -221,6 +221,18 @@ class OceanEnv(PufferEnv):
         self.binding.vec_close(self.handle)
 
 
+def agents_against(opponent: str) -> int:
+    """Agents of one game of turns: 1 where the opponent is the environment's `bot`, 2 where it is the agent's `self`.
+
+    Raises:
+        APIUsageError: if the opponent is another one.
+    """
+    opponents = ("bot", "self")
+    if opponent not in opponents:
+        raise APIUsageError(f"opponent must be 'bot' or 'self', got {opponent!r}")
+    return 1 + opponents.index(opponent)
+
+
 def means_of(sums: dict[str, float]) -> list[dict]:
     """The means that a report has, of the sums over episodes and their count `n`; empty when there were none."""
     count = sums["n"]

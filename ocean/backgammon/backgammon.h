@@ -57,7 +57,7 @@ typedef struct {
     int own[2], many[2];                   // points and bars with a checker; with at least two
     int blocked[2];                        // points that a player cannot move to: the other's of at least two
     int legal[2];                          // points that a checker may leave by each of the dice
-    int num_moves[2];                      // steps of each player in this game
+    int num_steps;                         // of this game
     Log log;                               // summed at the end of games, cleared by the reader
 } Backgammon;
 
@@ -67,13 +67,7 @@ PUFFER_FN PufferLayout c_layout(const Backgammon* env) {
 
 // -------------------------------------------------------------------------------------------------------------- rules
 
-PUFFER_FN int backgammon_highest(int points) {
-#if defined(__CUDACC__)
-    return 1 << (31 - __clz(points));
-#else
-    return 1 << (31 - __builtin_clz((unsigned)points));
-#endif
-}
+PUFFER_FN int backgammon_highest(int points) { return 1 << bits_highest((uint64_t)points); }  // of at least one
 
 // Points from which a checker can move on by a die to a point that is not blocked, no checker being on the bar.
 PUFFER_FN int backgammon_inner_moves(int own, int blocked, int die) {
@@ -230,7 +224,6 @@ PUFFER_FN int backgammon_meant(const Backgammon* env, int action) {
 // Plays a legal action of who has the turn; returns whether it ends the game.
 PUFFER_FN bool backgammon_play(Backgammon* env, int action) {
     int player = env->turn, other = 1 - player;
-    env->num_moves[player] += 1;
     if (action == BACKGAMMON_PASS) {
         backgammon_end_turn(env);
         return false;
@@ -304,7 +297,6 @@ PUFFER_FN bool backgammon_let_bot_play(Backgammon* env) {
 
 PUFFER_FN void backgammon_set_up(Backgammon* env) {
     for (int player = 0; player < 2; player++) {
-        env->num_moves[player] = 0;
         memcpy(env->counts[player], BACKGAMMON_START, sizeof(BACKGAMMON_START));
         for (int place = 0; place < BACKGAMMON_PLACES; place++) {
             backgammon_note(env, player, place);
@@ -320,6 +312,7 @@ PUFFER_FN void backgammon_write(Backgammon* env) {
 
 PUFFER_FN void c_reset(Backgammon* env) {
     backgammon_set_up(env);
+    env->num_steps = 0;
     int roll = rng_below(&env->rng, 30), die = roll / 5, other_die = roll % 5;  // who rolled the larger one begins
     other_die += other_die >= die;
     env->turn = die < other_die;
@@ -340,7 +333,7 @@ PUFFER_FN void backgammon_finish_game(Backgammon* env, int winner) {
         env->log.perf += (float)is_won;
         env->log.score += reward;
         env->log.episode_return += reward;
-        env->log.episode_length += (float)env->num_moves[agent];
+        env->log.episode_length += (float)env->num_steps;
         env->log.n += 1.0f;
     }
     keep_final(env->final_observations, env->observations, (size_t)(env->num_agents * BACKGAMMON_OBSERVATION));
@@ -353,6 +346,7 @@ PUFFER_FN void c_step(Backgammon* env) {
         env->rewards[agent] = 0.0f;
         env->terminals[agent] = env->truncations[agent] = 0;
     }
+    env->num_steps += 1;
     if (backgammon_play(env, backgammon_meant(env, action)) || backgammon_let_bot_play(env)) {
         backgammon_finish_game(env, env->turn);
     } else {
@@ -377,13 +371,12 @@ PUFFER_FN bool c_accepts(const Backgammon* env, const Backgammon* saved) {
             num_checkers += saved->counts[player][place];
             backgammon_note(&found, player, place);
         }
-        bool can_go_on = num_checkers == BACKGAMMON_CHECKERS && found.own[player] != 0 &&
-                         is_within(saved->num_moves[player], 0, PUFFER_MAX_STEPS);
+        bool can_go_on = num_checkers == BACKGAMMON_CHECKERS && found.own[player] != 0;
         if (!can_go_on || found.own[player] != saved->own[player] || found.many[player] != saved->many[player]) {
             return false;
         }
     }
-    if (backgammon_others(&found, 0) & found.own[0]) return false;
+    if (!is_within(saved->num_steps, 0, PUFFER_MAX_STEPS) || (backgammon_others(&found, 0) & found.own[0])) return false;
     for (int die = 0; die < 2; die++) {
         if (found.blocked[die] != saved->blocked[die] || !is_within(saved->dice[die], 1, 6)) return false;
     }

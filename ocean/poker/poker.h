@@ -61,13 +61,7 @@ enum {
 // A class of hands and what tells two of it apart: sets of ranks, which compare as their highest ones do.
 PUFFER_FN int poker_value(int kind, int main_ranks, int kickers) { return kind << 26 | main_ranks << 13 | kickers; }
 
-PUFFER_FN int poker_highest(int ranks) {  // at least one
-#if defined(__CUDACC__)
-    return 1 << (31 - __clz(ranks));
-#else
-    return 1 << (31 - __builtin_clz((unsigned)ranks));
-#endif
-}
+PUFFER_FN int poker_highest(int ranks) { return 1 << bits_highest((uint64_t)ranks); }  // of at least one
 
 // The highest `count` of more ranks than that, or all.
 PUFFER_FN int poker_top(int ranks, int count) {
@@ -134,7 +128,7 @@ typedef struct {
     int8_t round, num_turns, num_raises;      // of the round
     int8_t num_board;                         // cards
     int16_t chips[2];                         // in the pot, by player
-    uint16_t num_acts[2];                     // of this hand, by player
+    int num_steps;                            // since the hand was dealt
     int observation_size, num_cards, num_agents;  // by the game
     Log log;                                  // summed at the end of hands, cleared by the reader
 } Poker;
@@ -247,7 +241,6 @@ PUFFER_FN void poker_begin_round(Poker* env) {
 PUFFER_FN bool poker_play(Poker* env, int action, int* won) {
     const PokerRules* rules = poker_rules(env);
     int player = env->turn, other = 1 - player;
-    env->num_acts[player] += 1;
     if (action == POKER_FOLD) {
         *won = player == 0 ? -env->chips[0] : env->chips[1];
         return true;
@@ -295,7 +288,7 @@ PUFFER_FN float poker_chance(Poker* env) {
 }
 
 PUFFER_FN int poker_bot_action(Poker* env) {
-    bool may_fold = poker_can_fold(env) && env->num_acts[0] > 0;
+    bool may_fold = poker_can_fold(env) && env->num_steps > 0;
     if (rng_below(&env->rng, 100) < env->bot_random) {
         int action = poker_meant(env, rng_below(&env->rng, POKER_NUM_ACTIONS));
         return action == POKER_FOLD && !may_fold ? POKER_CALL : action;
@@ -322,7 +315,7 @@ PUFFER_FN void poker_begin_hand(Poker* env) {
     const PokerRules* rules = poker_rules(env);
     env->first = (int8_t)rng_below(&env->rng, 2);
     env->round = env->num_board = 0;
-    env->num_acts[0] = env->num_acts[1] = 0;
+    env->num_steps = 0;
     for (int player = 0; player < 2; player++) env->chips[player] = (int16_t)rules->blinds[env->first != player];
     poker_deal_hands(env);
     poker_begin_round(env);
@@ -352,7 +345,7 @@ PUFFER_FN void poker_finish_hand(Poker* env, int won) {
         env->log.perf += 0.5f * (reward + 1.0f);
         env->log.score += chips;
         env->log.episode_return += reward;
-        env->log.episode_length += (float)env->num_acts[i];
+        env->log.episode_length += (float)env->num_steps;
         env->log.n += 1.0f;
     }
     keep_final(env->final_observations, env->observations, (size_t)(env->num_agents * env->observation_size));
@@ -365,6 +358,7 @@ PUFFER_FN void c_step(Poker* env) {
         env->rewards[i] = 0.0f;
         env->terminals[i] = env->truncations[i] = 0;
     }
+    env->num_steps += 1;
     if (poker_play(env, poker_meant(env, action), &won) || poker_let_bot_play(env, &won)) {
         poker_finish_hand(env, won);
     } else {
@@ -389,6 +383,7 @@ PUFFER_FN bool c_accepts(const Poker* env, const Poker* saved) {
         taken |= 1ull << card;
     }
     return is_within(saved->first, 0, 1) && is_within(saved->turn, 0, env->num_agents - 1) &&
+           is_within(saved->num_steps, 0, PUFFER_MAX_STEPS) &&
            is_within(saved->num_raises, 0, rules->max_raises[saved->round]) &&
            is_within(saved->num_turns - saved->num_raises, 0, saved->num_turns > 0) &&
            is_within(saved->chips[0], 1, rules->stake) && is_within(saved->chips[1], 1, rules->stake);

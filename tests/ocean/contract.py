@@ -30,6 +30,7 @@ COMMON = ("num_envs", "kwargs")  # constructor parameters that are no keyword ar
 FEW_AGENTS = 16  # that a case has where nobody says how many environments
 NEVER = 10**9  # steps between two reports: the log is read by the test
 RANGE = re.compile(r"must be (an integer|a number) from (\S+) to (\S+), got")  # in the C side's refusals
+WORDS = re.compile(r"must be ('\w+'(?: or '\w+')+), got")
 MOST_CORNERS = 64
 WRITTEN = ("observations", "rewards", "terminals", "truncations")  # by a step, in the order of `rollout`
 
@@ -58,9 +59,22 @@ def keywords(name: str) -> dict[str, Any]:
 
 
 @functools.cache
+def keyword_words(name: str, key: str) -> tuple[Any, ...]:
+    """The values of a keyword argument that is a switch or one of a few words; none of another one."""
+    default = keywords(name)[key]
+    if isinstance(default, bool):
+        return (False, True)
+    if not isinstance(default, str):
+        return ()
+    with pytest.raises(ValueError, match=f"{key} must be '.* got") as raised:
+        Case(name, {key: "text"}).make(1)
+    return tuple(re.findall(r"'(\w+)'", WORDS.search(str(raised.value))[1]))
+
+
+@functools.cache
 def keyword_range(name: str, key: str) -> tuple[float, float] | None:
-    """The lowest and the highest value of a keyword argument as the C side tells them; None for a switch."""
-    if isinstance(keywords(name)[key], bool):
+    """The lowest and the highest value of a keyword argument as the C side tells them; None for a switch or a word."""
+    if keyword_words(name, key):
         return None
     with pytest.raises((TypeError, ValueError), match=f"{key} must be") as raised:
         Case(name, {key: "text"}).make(1)
@@ -72,16 +86,17 @@ def keyword_range(name: str, key: str) -> tuple[float, float] | None:
 
 def another_value(name: str, key: str) -> Any:
     """A value of a keyword argument that is not its default."""
-    default, values = keywords(name)[key], keyword_range(name, key)
-    return not default if values is None else next(value for value in values if value != default)
+    default, values = keywords(name)[key], keyword_words(name, key) or keyword_range(name, key)
+    return next(value for value in values if value != default)
 
 
 def cases() -> list[Case]:
-    """Every environment in C as it is, and once more for each of its switches turned over."""
+    """Every environment in C as it is, and once more for each of its switches turned over and its other words."""
     found = []
     for name in COMPILED:
-        switches = [key for key, default in keywords(name).items() if isinstance(default, bool)]
-        found += [Case(name), *(Case(name, {key: not keywords(name)[key]}) for key in switches)]
+        values = [(key, value) for key in keywords(name) for value in keyword_words(name, key)]
+        others = [Case(name, {key: value}) for key, value in values if value != keywords(name)[key]]
+        found += [Case(name), *others]
     return found
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from pufferlib import ocean
 
 SNAPSHOT_HEADER_BYTES = 104  # of what env_get returns: SnapshotHeader in puffer_snapshot.h, then the struct
-ARRAYS = ("observations", "actions", "rewards", "terminals", "truncations")
+ARRAYS = ("observations", "actions", "rewards", "terminals", "truncations")  # of every environment
 
 
 class Game:
@@ -32,7 +32,7 @@ class Game:
         self.shared = self.binding.shared()
         self.agents = env.num_agents
         self.action_space = env.single_action_space
-        self._like = [getattr(env, array) for array in ARRAYS]
+        self._like = env.arrays_for_c()
         env.close()
 
     def arrays(self, num_envs: int = 1) -> list[np.ndarray]:
