@@ -20,8 +20,8 @@
 // Action: 0-24 moves the checker on point 1-24 or the bar (24) by the larger die, 25-49 by the smaller one; 50 passes.
 // A double has larger dice alone. An action that is not legal is the first one that is. Action masks are the legal
 // ones; those of an agent that waits allow all.
-// Reward: +1 for a win and -1 for a loss, 2 if the loser has borne off none (a gammon), 3 if it has one on the bar or in
-// the winner's home as well (a backgammon); both are terminal for both. Score is the same, perf 1 for a win, else 0.
+// Reward: +1 for a win and -1 for a loss, 2 if the loser has borne off none (a gammon), 3 if it has one on the bar or
+// in the winner's home as well (a backgammon); both are terminal for both. Score is the same, perf 1 for a win, else 0.
 #pragma once
 
 #include "puffer_bits.h"
@@ -49,16 +49,16 @@ typedef struct {
     uint8_t* masks;               // [agents]
     uint8_t* final_observations;  // [agents, BACKGAMMON_OBSERVATION] or NULL
     Rng rng;
-    int bot_random, num_agents;            // keyword arguments, as the next
-    bool is_self;                          // two agents; else one and the bot
-    int8_t turn;                           // a player
-    int8_t dice[2], left[2];               // the larger and the smaller, and how often each is to be played still
-    int8_t counts[2][BACKGAMMON_PLACES];   // checkers by player, and by point, bar and off from its own side
-    int own[2], many[2];                   // points and bars with a checker; with at least two
-    int blocked[2];                        // points that a player cannot move to: the other's of at least two
-    int legal[2];                          // points that a checker may leave by each of the dice
-    int num_steps;                         // of this game
-    Log log;                               // summed at the end of games, cleared by the reader
+    int bot_random, num_agents;           // keyword arguments, as the next
+    bool is_self;                         // two agents; else one and the bot
+    int8_t turn;                          // a player
+    int8_t dice[2], left[2];              // the larger and the smaller, and how often each is to be played still
+    int8_t counts[2][BACKGAMMON_PLACES];  // checkers by player, and by point, bar and off from its own side
+    int own[2], many[2];                  // points and bars with a checker; with at least two
+    int blocked[2];                       // points that a player cannot move to: the other's of at least two
+    int legal[2];                         // points that a checker may leave by each of the dice
+    int num_steps;                        // of this game
+    Log log;                              // summed at the end of games, cleared by the reader
 } Backgammon;
 
 PUFFER_FN PufferLayout c_layout(const Backgammon* env) {
@@ -376,7 +376,8 @@ PUFFER_FN bool c_accepts(const Backgammon* env, const Backgammon* saved) {
             return false;
         }
     }
-    if (!is_within(saved->num_steps, 0, PUFFER_MAX_STEPS) || (backgammon_others(&found, 0) & found.own[0])) return false;
+    if (!is_within(saved->num_steps, 0, PUFFER_MAX_STEPS) || (backgammon_others(&found, 0) & found.own[0]))
+        return false;
     for (int die = 0; die < 2; die++) {
         if (found.blocked[die] != saved->blocked[die] || !is_within(saved->dice[die], 1, 6)) return false;
     }

@@ -3,24 +3,25 @@
 // game     cards            own  board       rounds  before the cards      bets by round  raises of a round at most
 // kuhn     one suit of 3    1    none        1       1 chip each           1              1
 // leduc    two suits of 3   1    1 (0, 1)    2       1 chip each           2, 4           2
-// holdem   four suits of 13 2    5 (0,3,1,1) 4       blinds of 1 and 2     2, 2, 4, 4     3 (the blind is a bet), then 4
+// holdem   four suits of 13 2    5 (0,3,1,1) 4       blinds of 1 and 2     2, 2, 4, 4     3 (the blind is a bet), then
+// 4
 //
-// Who is first in a hand is drawn by chance. In hold'em the first has the small blind, and the other one is first in all
-// rounds after the flop's deal. At the end the better cards have the pot: the higher card, in Leduc a pair with the
+// Who is first in a hand is drawn by chance. In hold'em the first has the small blind, and the other one is first in
+// all rounds after the flop's deal. At the end the better cards have the pot: the higher card, in Leduc a pair with the
 // board before that, in hold'em the best five of seven. Equal cards share it. Chips never run out.
 //
 // With `opponent` "self" both players are agents, by turns; with "bot" one is. The bot completes the unseen cards
 // `POKER_SAMPLES` times by chance: it raises if it wins often, folds if the pot does not pay for a call, and acts by
 // chance in `bot_random` percent of its turns. It does not fold before the agent has acted.
 //
-// Observation uint8[1 + cards * (1 + deals of the board) + 2 * rounds * turns of a round], 10 for kuhn, 29 for leduc, 257
-// for holdem. All are 0 or 1: whether it is first in the hand; its own cards, one of each card; the cards of each deal
-// of the board likewise; then the bets, a round after the other and a turn after the other, two numbers each: a check or
-// call, a bet or raise. That is all that a player knows; what the other one holds is never in it.
-// Action: 0 fold, 1 check or call, 2 bet or raise. A fold with nothing to call, a raise too many and any other number
-// are a check or call. Action masks are the legal ones; those of an agent that waits allow all.
-// Reward, for both at the end of a hand, which is terminal: the chips won or lost by the most that one can lose, 2 in
-// kuhn, 13 in leduc, 48 in holdem. Score is the chips, perf 0.5 + 0.5 * reward.
+// Observation uint8[1 + cards * (1 + deals of the board) + 2 * rounds * turns of a round], 10 for kuhn, 29 for leduc,
+// 257 for holdem. All are 0 or 1: whether it is first in the hand; its own cards, one of each card; the cards of each
+// deal of the board likewise; then the bets, a round after the other and a turn after the other, two numbers each: a
+// check or call, a bet or raise. That is all that a player knows; what the other one holds is never in it. Action: 0
+// fold, 1 check or call, 2 bet or raise. A fold with nothing to call, a raise too many and any other number are a check
+// or call. Action masks are the legal ones; those of an agent that waits allow all. Reward, for both at the end of a
+// hand, which is terminal: the chips won or lost by the most that one can lose, 2 in kuhn, 13 in leduc, 48 in holdem.
+// Score is the chips, perf 0.5 + 0.5 * reward.
 #pragma once
 
 #include "puffer_bits.h"
@@ -44,7 +45,8 @@ PUFFER_TABLE PokerRules POKER_RULES[POKER_NUM_GAMES] = {
     {13, 4, 2, 4, 6, {0, 3, 1, 1}, {2, 2, 4, 4}, {3, 4, 4, 4}, {1, 2}, 48},
 };
 
-// ------------------------------------------------------------------------------------------------- what a hand is worth
+// ------------------------------------------------------------------------------------------------- what a hand is
+// worth
 
 enum {
     POKER_HIGH_CARD,
@@ -120,17 +122,17 @@ typedef struct {
     uint8_t* masks;               // [agents]
     uint8_t* final_observations;  // [agents, poker_observation_size] or NULL
     Rng rng;
-    int game, bot_random;                     // keyword arguments, as the next
-    bool is_self;                             // two agents; else one and the bot
-    uint8_t holes[2][POKER_MAX_HOLE];         // cards: suit * ranks + rank
-    uint8_t board[POKER_MAX_BOARD];           // as far as dealt, then POKER_NO_CARD
-    int8_t first, turn;                       // players: of the hand, and whose turn it is
-    int8_t round, num_turns, num_raises;      // of the round
-    int8_t num_board;                         // cards
-    int16_t chips[2];                         // in the pot, by player
-    int num_steps;                            // since the hand was dealt
+    int game, bot_random;                         // keyword arguments, as the next
+    bool is_self;                                 // two agents; else one and the bot
+    uint8_t holes[2][POKER_MAX_HOLE];             // cards: suit * ranks + rank
+    uint8_t board[POKER_MAX_BOARD];               // as far as dealt, then POKER_NO_CARD
+    int8_t first, turn;                           // players: of the hand, and whose turn it is
+    int8_t round, num_turns, num_raises;          // of the round
+    int8_t num_board;                             // cards
+    int16_t chips[2];                             // in the pot, by player
+    int num_steps;                                // since the hand was dealt
     int observation_size, num_cards, num_agents;  // by the game
-    Log log;                                  // summed at the end of hands, cleared by the reader
+    Log log;                                      // summed at the end of hands, cleared by the reader
 } Poker;
 
 PUFFER_FN const PokerRules* poker_rules(const Poker* env) { return &POKER_RULES[env->game]; }
@@ -221,9 +223,7 @@ PUFFER_FN void poker_deal_hands(Poker* env) {
 // ---------------------------------------------------------------------------------------------------------- the bets
 
 PUFFER_FN bool poker_can_fold(const Poker* env) { return env->chips[env->turn] < env->chips[1 - env->turn]; }
-PUFFER_FN bool poker_can_raise(const Poker* env) {
-    return env->num_raises < poker_rules(env)->max_raises[env->round];
-}
+PUFFER_FN bool poker_can_raise(const Poker* env) { return env->num_raises < poker_rules(env)->max_raises[env->round]; }
 
 // What an action stands for: a check or call where it is not legal.
 PUFFER_FN int poker_meant(const Poker* env, int action) {

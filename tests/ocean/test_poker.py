@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from contract import checksum
 from open_spiel_games import exploitability, spiel_action, spiel_card, spiel_game
+from searching import ROOT
 
 from pufferlib.errors import APIUsageError
 from pufferlib.ocean.poker.poker import CALL, FOLD, RAISE, Poker
-from searching import ROOT
 
 CARDS, DEALS = {"kuhn": 3, "leduc": 6, "holdem": 52}, {"kuhn": 1, "leduc": 2, "holdem": 4}  # with the players' own
 STAKES = {"kuhn": 2, "leduc": 13, "holdem": 48}
