@@ -1,26 +1,28 @@
 // poker.h - poker for two with fixed bets: Kuhn's with three cards, Leduc with six, or limit hold'em with fifty-two.
 //
-// game     cards            own  board       rounds  before the cards      bets by round  raises of a round at most
-// kuhn     one suit of 3    1    none        1       1 chip each           1              1
-// leduc    two suits of 3   1    1 (0, 1)    2       1 chip each           2, 4           2
-// holdem   four suits of 13 2    5 (0,3,1,1) 4       blinds of 1 and 2     2, 2, 4, 4     3 (the blind is a bet), then
-// 4
+// game    cards              own  board        before the cards  bets by round  raises of a round at most
+// kuhn    one suit of 3      1    none         1 chip each       1              1
+// leduc   two suits of 3     1    1            1 chip each       2, 4           2
+// holdem  four suits of 13   2    3, 1 and 1   blinds of 1, 2    2, 2, 4, 4     4, of which one is the blind
 //
-// Who is first in a hand is drawn by chance. In hold'em the first has the small blind, and the other one is first in
-// all rounds after the flop's deal. At the end the better cards have the pot: the higher card, in Leduc a pair with the
-// board before that, in hold'em the best five of seven. Equal cards share it. Chips never run out.
+// A round of bets comes before the board and one after each deal of it. Who is first in a hand is drawn by chance. In
+// hold'em the first has the small blind, and the other one is first in all rounds but that one. At the end the better
+// cards have the pot: the higher card, in Leduc a pair with the board before that, in hold'em the best five of seven.
+// Equal cards share it. Chips never run out.
 //
 // With `opponent` "self" both players are agents, by turns; with "bot" one is. The bot completes the unseen cards
-// `POKER_SAMPLES` times by chance: it raises if it wins often, folds if the pot does not pay for a call, and acts by
+// POKER_SAMPLES times by chance: it raises if it wins often, folds if the pot does not pay for a call, and acts by
 // chance in `bot_random` percent of its turns. It does not fold before the agent has acted.
 //
-// Observation uint8[1 + cards * (1 + deals of the board) + 2 * rounds * turns of a round], 10 for kuhn, 29 for leduc,
-// 257 for holdem. All are 0 or 1: whether it is first in the hand; its own cards, one of each card; the cards of each
-// deal of the board likewise; then the bets, a round after the other and a turn after the other, two numbers each: a
-// check or call, a bet or raise. That is all that a player knows; what the other one holds is never in it. Action: 0
-// fold, 1 check or call, 2 bet or raise. A fold with nothing to call, a raise too many and any other number are a check
-// or call. Action masks are the legal ones; those of an agent that waits allow all. Reward, for both at the end of a
-// hand, which is terminal: the chips won or lost by the most that one can lose, 2 in kuhn, 13 in leduc, 48 in holdem.
+// Observation uint8[10] for kuhn, [29] for leduc, [257] for holdem, all 0 or 1:
+//   0 the player is the first of the hand; then its own cards, a number for each card that there is; the cards of each
+//   deal of the board likewise; and the bets, round by round and turn by turn, two numbers for each turn that a round
+//   may have: a check or call, a bet or raise.
+// That is all that a player knows: what the other one holds is never in it.
+// Action: 0 fold, 1 check or call, 2 bet or raise. A fold with nothing to call, a raise too many and any other number
+// are a check or call. Action masks are the legal ones; those of an agent that waits allow all.
+// Reward, for both at the end of a hand, which is terminal: the chips won or lost, by the most that one can lose: 2 in
+// kuhn, 13 in leduc, 48 in holdem.
 // Score is the chips, perf 0.5 + 0.5 * reward.
 #pragma once
 

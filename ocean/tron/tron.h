@@ -7,16 +7,18 @@
 //
 // With `opponent` "self" all riders are agents; one that is out is absent until the next game, and keeps the
 // observation of its last step. With "bot" the first is the agent, and the game ends as well when it is out. Bots go
-// straight on while there is room, then where most room is; `bot_random` percent of their steps go anywhere that is
-// free.
+// straight on while there is room, then where most room is; `bot_random` percent of their steps go anywhere.
 //
-// Observation int8[250]: the 15 x 15 cells around the rider, row by row, north up: 0 free, 1 wall, 2 where another
-// rider is; 225-228 which way it goes: up, right, down, left; then three numbers for each of seven others, those of
-// riders that are not there 0: 1 if it is riding, and how many cells it is to the right and down, in fours. Action: 0
-// up, 1 right, 2 down, 3 left; the opposite of where it goes, and any other number, goes straight on. Reward, for a
-// rider that is out: the share of all others that were out before less that of those still riding, so +1 for the last
-// one, -1 for the first, 0 if the only two crash at once. The end of the game is terminal for all. Score is the reward,
-// perf 0.5 + 0.5 * reward.
+// Observation int8[250]:
+//   0-224 the 15 x 15 cells around the rider, row by row from the top: 0 free, 1 a wall, 2 where another rider is;
+//   225-228 whether it goes up, right, down or left;
+//   229-249 three numbers for each of seven others: 1 if it is riding, and how many cells it is to the right and how
+//   many down, in fours; 0 for one that is out or not there.
+// Action: 0 up, 1 right, 2 down, 3 left; back to where it came from, or any other number, goes straight on.
+// Reward, for a rider that is out: the share of the others that were out before less the share that is still riding,
+// so that it is -1 for the first, +1 for the last one, and 0 if the only two crash at once. The end of the game is
+// terminal for all.
+// Score is the reward, perf 0.5 + 0.5 * reward.
 #pragma once
 
 #include "puffer_window.h"

@@ -85,20 +85,19 @@ def exploitability(game: str, probabilities: Callable[[np.ndarray], np.ndarray])
 
     Args:
         game: `kuhn` or `leduc`.
-        probabilities: of the three actions by rows of observations, `(rows, 3)`, such as `Agent.probabilities`; those of
-            actions that are not legal are left out.
+        probabilities: of the three actions by rows of observations, `(rows, 3)`, such as `Agent.probabilities`; those
+            of actions that are not legal are left out.
     """
-    rows, masks, states = {}, {}, {}
+    rows, masks = {}, {}
     for state in decisions(spiel_game(game).new_initial_state()):
         key = state.information_state_string()
         if key not in rows:
-            (rows[key], masks[key]), states[key] = observed(game, state), state
+            rows[key], masks[key] = observed(game, state)
     found = np.asarray(probabilities(np.stack(list(rows.values())))) * np.stack(list(masks.values()))
     found = found / found.sum(axis=1, keepdims=True)
     policy = {}
-    for (key, row), chances in zip(rows.items(), found, strict=True):
+    for key, chances in zip(rows, found, strict=True):
         is_facing_bet = bool(masks[key][FOLD])
         actions = [action for action in range(3) if masks[key][action]]
         policy[key] = [(spiel_action(game, action, is_facing_bet), float(chances[action])) for action in actions]
-        assert row.shape == (len(row),)
     return pyspiel().exploitability(spiel_game(game), policy)

@@ -152,7 +152,7 @@ def test_a_game_begins_as_it_is_set_up():
 
 
 def test_an_opening_of_3_and_1():
-    """Every checker that can move at all, by hand: from 24, 13, 8 and 6 by 3 and by 1, but not to the other's points."""
+    """Every checker that can move, by hand: from 24, 13, 8 and 6 by 3 and by 1, but not to the other's points."""
     env = Backgammon(500, "self")
     env.reset(0)
     index = next(i for i in range(0, 1000, 2) if dice(env.observations[i]) == [3, 1])
@@ -229,4 +229,4 @@ def test_rollout_is_the_golden_one():
     rows = np.arange(32)
     assert (
         checksum([env.step((rows * 3 + i * i) % 51)[0].copy() for i in range(128)]) == 4107519553
-    )  # printed by it; changes when rules or random streams do
+    )  # changes when rules or random streams do

@@ -266,7 +266,7 @@ def test_actions_that_are_not_legal_check_or_call():
 
 
 def test_the_bot_leaves_the_agent_its_turn_and_plays_by_its_cards():
-    """Who folds always loses less than it put in; acting by chance is about a fair game with chance, not with the bot."""
+    """Who folds always loses less than it put in; who acts by chance is a match for chance, and not for the bot."""
     for game, least in (("kuhn", -1), ("leduc", -1), ("holdem", -2)):
         env = make(game, num_envs=500, bot_random=0, report_interval=10**9)
         env.reset(0)

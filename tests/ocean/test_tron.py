@@ -197,4 +197,4 @@ def test_rollout_is_the_golden_one():
     rows = np.arange(64)
     assert (
         checksum([env.step((rows * 3 + i * i) % 7)[0].copy() for i in range(128)]) == 1917165253
-    )  # printed by it; changes when rules or random streams do
+    )  # changes when rules or random streams do
