@@ -32,6 +32,7 @@ static Color poker_color(int player) { return player == 0 ? PUFFER_CYAN : PUFFER
 
 static void poker_draw_heart(float x, float y, float size, float up, Color color) {
     float lobe = 0.27f * size;
+    puffer_disc(x, y, 0.12f * size, color);
     puffer_disc(x - lobe * 0.95f, y - up * 0.16f * size, lobe, color);
     puffer_disc(x + lobe * 0.95f, y - up * 0.16f * size, lobe, color);
     Vector2 below[3] = {
@@ -55,6 +56,7 @@ static void poker_draw_suit(int suit, float x, float y, float size) {
     } else if (suit == 1) {
         poker_draw_heart(x, y, size, 1.0f, color);
     } else if (suit == 2) {
+        puffer_disc(x, y, 0.12f * size, color);
         puffer_disc(x, y - 0.22f * size, 0.24f * size, color);
         puffer_disc(x - 0.25f * size, y + 0.12f * size, 0.24f * size, color);
         puffer_disc(x + 0.25f * size, y + 0.12f * size, 0.24f * size, color);
@@ -110,7 +112,7 @@ static void poker_draw_board(const Poker* env, int num_new, float share) {
     for (int i = 0; i < count; i++) {
         float x = poker_card_x(i, count), y = poker_middle_y();
         puffer_rounded(x - 0.5f * POKER_CARD_WIDTH, y - 0.5f * POKER_CARD_HEIGHT, POKER_CARD_WIDTH, POKER_CARD_HEIGHT,
-                       10.0f, puffer_mix(PUFFER_PANEL, PUFFER_BACKGROUND, 0.35f));
+                       10.0f, puffer_mix(PUFFER_PANEL, PUFFER_EDGE, 0.35f));
         bool is_new = i >= env->num_board - num_new;
         if (i < env->num_board) poker_draw_card(env, env->board[i], x, y, is_new ? share : 1.0f);
     }
@@ -138,7 +140,8 @@ static void poker_draw_chips(int player, int num_before, int count, float share)
 }
 
 static void poker_draw_label(int player, const char* text, Color color) {
-    puffer_text(text, POKER_WIDTH - POKER_MARGIN - 130.0f, poker_hand_y(player), 34.0f, PUFFER_CENTER, color);
+    puffer_text(text, POKER_WIDTH - POKER_MARGIN - 180.0f, poker_hand_y(player) + (player == 0 ? -58.0f : 58.0f), 34.0f,
+                PUFFER_CENTER, color);
 }
 
 // ---------------------------------------------------------------------------------------------------------- one step
