@@ -22,7 +22,7 @@ typedef struct {
 static PufferPicture c_open_client(Client* client, const Poker* env) {
     (void)client;
     const char* titles[POKER_NUM_GAMES] = {"PufferLib kuhn poker", "PufferLib leduc poker", "PufferLib limit holdem"};
-    PufferPicture picture = {POKER_WIDTH, POKER_HEIGHT, 0.8f, titles[env->game]};
+    PufferPicture picture = {POKER_WIDTH, POKER_HEIGHT, 1.0f, titles[env->game]};
     return picture;
 }
 
