@@ -110,9 +110,8 @@ def assert_guards_are_whole(whole):
 def test_nothing_is_written_but_the_rows_and_not_the_actions(case):
     """One environment, so that no neighbour's rows hide what lies beside its own."""
     like = case.make(1)
-    memory = {
-        name: guarded(getattr(like, name)) for name in (*ARRAYS, "masks", *["action_masks"] * like.has_action_masks)
-    }
+    names = (*ARRAYS, "masks", *(["action_masks"] if like.has_action_masks else []))
+    memory = {name: guarded(getattr(like, name)) for name in names}
     env = case.make(1, buf=Buffers(**{name: rows for name, (_, rows) in memory.items()}), report_interval=NEVER)
     whole, final = memory["final_observations"] = guarded(env.observations)
     env.binding.vec_keep_final(env.handle, final)
