@@ -229,9 +229,11 @@ class PufferEnv:
         action_space: the joint space of all agents.
         made_from: how it was made, where that was by its name.
         keys: how a person plays it; None where that is not known.
+        simulator: the library that steps it, where an environment of its name has several.
     """
 
     made_from: Origin | None = None
+    simulator: str | None = None
     keys: Keys | None = None
     single_observation_space: gymnasium.Space
     single_action_space: gymnasium.Space
