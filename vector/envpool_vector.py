@@ -13,6 +13,7 @@ from typing import Any
 
 import gymnasium
 import numpy as np
+from gymnasium.spaces import Box
 from typing_extensions import override
 
 from pufferlib.emulation.emulated_env import LibraryEnv, final_observation, plain_numbers
@@ -59,8 +60,9 @@ def make_spec(task: str, **config: Any) -> Any:
     return spec
 
 
-View = tuple[gymnasium.Space, Callable[[np.ndarray, Any], None]]
-"""A space to observe in place of EnvPool's, and what writes into rows of it, `(rows, observations)`."""
+View = tuple[gymnasium.Space, Callable[[np.ndarray, Any], None] | None]
+"""A space to observe in place of EnvPool's, and what writes into rows of it, `(rows, observations)`; None where only
+the bounds are others."""
 
 MakeView = Callable[[gymnasium.Space], View]
 
@@ -116,10 +118,10 @@ class EnvPoolEnv(LibraryEnv):
         self.env = env  # EnvPool's description
         self.simulator = f"EnvPool {import_envpool().__version__}"
         with precision_lowered():
-            space = in_single_precision(env.gymnasium_observation_space)
-        self._view = None if self._make_view is None else self._make_view(space)
-        self._layout = Layout.of(space if self._view is None else self._view[0])
-        self.action_layout = ActionLayout(env.gymnasium_action_space)
+            space = in_single_precision(_repaired(env.gymnasium_observation_space))
+        shown, self._write = (space, None) if self._make_view is None else self._make_view(space)
+        self._layout = Layout.of(shown)
+        self.action_layout = ActionLayout(_repaired(env.gymnasium_action_space))
         self.single_observation_space = self._layout.row_space
         self.single_action_space = self.action_layout.canonical
 
@@ -153,12 +155,12 @@ class EnvPoolEnv(LibraryEnv):
 
     def writer(self, rows: np.ndarray) -> Callable[[Any], None]:
         """Makes the function that writes EnvPool's observations into rows, one for each."""
-        return row_writer(self._layout, rows) if self._view is None else partial(self._view[1], rows)
+        return row_writer(self._layout, rows) if self._write is None else partial(self._write, rows)
 
     @property
     def is_plain(self) -> bool:
         """Whether a row is EnvPool's observation, but for its precision."""
-        return self._view is None and not self._layout.is_packed
+        return self._write is None and not self._layout.is_packed
 
     @override
     def step(self, actions: np.ndarray) -> StepResult:
@@ -176,6 +178,13 @@ class EnvPoolEnv(LibraryEnv):
     def close(self) -> None:
         if self._pool is not None:
             self._pool.close()
+
+
+def _repaired(space: gymnasium.Space) -> gymnasium.Space:
+    # A Box without bounds is declared to begin at the smallest positive number.
+    if isinstance(space, Box) and space.dtype.kind == "f" and (space.low == np.finfo(space.dtype).tiny).all():
+        return Box(-np.inf, np.inf, space.shape, space.dtype)
+    return space
 
 
 class Pool:

@@ -6,7 +6,7 @@ import csv
 import functools
 import sys
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from importlib import metadata
@@ -24,7 +24,7 @@ from pufferlib.families.entry import Entry, Family, slug
 from pufferlib.setting import Setting
 from pufferlib.spaces import in_single_precision
 from pufferlib.vector import AUTO, Options, Vector
-from pufferlib.vector.envpool_vector import EnvPoolEnv, MakeView, import_envpool, make_spec
+from pufferlib.vector.envpool_vector import EnvPoolEnv, MakeView, View, import_envpool, make_spec
 from pufferlib.vector.recipe import count_workers, is_count
 
 _PREFIX = "envpool/"
@@ -112,7 +112,7 @@ def make_vector(
 
 
 def make_alike(
-    entry: Entry, env_kwargs: Mapping[str, Any], keywords: Mapping[str, Any], make_view: MakeView | None = None
+    entry: Entry, env_kwargs: Mapping[str, Any], keywords: Mapping[str, Any], view_maker: Callable[[], MakeView]
 ) -> Vector | None:
     """Makes the vector by EnvPool of an environment of Gymnasium's.
 
@@ -120,7 +120,7 @@ def make_alike(
         entry: of the environment.
         env_kwargs: its settings; where one is another than its default, EnvPool is not known to be the same.
         keywords: of `pufferlib.vector.make`.
-        make_view: see EnvPoolEnv.
+        view_maker: returns the `make_view` of EnvPoolEnv that shows the observations as the environment does.
 
     Returns:
         The vector where the table says that EnvPool of this version is the same and the backend is `auto`, or where
@@ -141,7 +141,14 @@ def make_alike(
             )
     elif backend != AUTO or changed or row is None or not row.is_same or row.version != version():
         return None
-    return make_vector(row.task, {"make_view": make_view}, **keywords)
+    return make_vector(row.task, {"make_view": view_maker()}, **keywords)
+
+
+def declared_as(space: gymnasium.Space, found: gymnasium.Space) -> View:
+    """The view that shows EnvPool's observations with the bounds of another space."""
+    if found.shape != space.shape or found.dtype != space.dtype:
+        raise APIUsageError(f"EnvPool's observations must be {space}, got {found}; leave out --vec.backend EnvPool")
+    return space, None
 
 
 class EnvPoolEntry(Entry):

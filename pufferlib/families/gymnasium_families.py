@@ -23,7 +23,7 @@ from pufferlib.emulation import GymnasiumPufferEnv
 from pufferlib.environment import Buffers, PufferEnv
 from pufferlib.errors import MissingExtraError, import_quietly
 from pufferlib.families.entry import Entry, Family, keyword_settings
-from pufferlib.families.envpool_family import make_alike
+from pufferlib.families.envpool_family import declared_as, make_alike
 from pufferlib.setting import signature_settings
 from pufferlib.vector import Vector
 from pufferlib.vector.envpool_vector import MakeView, View
@@ -80,12 +80,16 @@ def _entry_point(name: str, spec: EnvSpec) -> Callable:
 class GymnasiumEntry(Entry):
     """An environment of Gymnasium's, which EnvPool steps where it was shown to be the same."""
 
-    make_view: MakeView | None = None
-
     @override
     def make_vector(self, env_kwargs: dict[str, Any], **keywords: Any) -> Vector:
-        made = make_alike(self, env_kwargs, keywords, self.make_view)
+        made = make_alike(self, env_kwargs, keywords, self.view_maker)
         return super().make_vector(env_kwargs, **keywords) if made is None else made
+
+    def view_maker(self) -> MakeView:
+        """What shows the observations of EnvPool's environment as those of this one."""
+        env = self.creator(buf=None, seed=0)
+        env.close()
+        return partial(declared_as, env.single_observation_space)
 
 
 @dataclass(frozen=True, eq=False)
@@ -232,7 +236,9 @@ def _places_of_ones(space: gymnasium.Space) -> tuple[np.ndarray, int]:
 class GridEntry(GymnasiumEntry):
     """A grid world."""
 
-    make_view = staticmethod(one_hot_view)
+    @override
+    def view_maker(self) -> MakeView:
+        return one_hot_view
 
 
 def build_minigrid(
