@@ -287,7 +287,7 @@ def sample_of(name: str, backend: str, episodes: int, starts_alone: bool) -> Sam
     vecenv = vector.make(creator, num_envs=envs, backend=backend, seed=5 + (backend == "EnvPool"))
     found = list(first_observations(vecenv, episodes) if starts_alone else whole_episodes(vecenv, episodes))
     vecenv.close()
-    return Sample(*(np.array(column) for column in zip(*found[:episodes], strict=True)))
+    return Sample(*(np.array(column, float) for column in zip(*found[:episodes], strict=True)))
 
 
 def first_observations(vecenv, episodes: int) -> Iterator[tuple]:

@@ -74,11 +74,11 @@ def make(
         env_args: positional arguments for all environments, or a list of `num_envs` tuples.
         env_kwargs: keyword arguments for all environments, or a list of `num_envs` dicts.
         backend: a class of this module or its name. 'auto' takes Native for C environments, EnvPool for its own,
-            GymnasiumVector for vector environments, Multiprocessing for others when there is more than one worker, else Serial. Device is Native
-            for a trainer on a GPU, which may step the environments there.
+            GymnasiumVector for vector environments, Multiprocessing for others when there is more than one worker, else
+            Serial. Device is Native for a trainer on a GPU, which may step the environments there.
         num_envs: PufferEnvs, each of one or many agents; all of the same spaces and number of agents.
-        num_workers: threads (Native, Device, EnvPool), or processes (Multiprocessing) or actors (Ray), a divisor of `num_envs`.
-            'auto' follows the cores this process, or the cluster, may use.
+        num_workers: threads (Native, Device, EnvPool), or processes (Multiprocessing) or actors (Ray), a divisor of
+            `num_envs`. 'auto' follows the cores this process, or the cluster, may use.
         batch_size: PufferEnvs per `recv`, a divisor of `num_envs`. 'auto' is 1 for Native and GymnasiumVector,
             else all.
         zero_copy: Multiprocessing and Ray only: True makes batches of neighbouring environments, which are handed out
