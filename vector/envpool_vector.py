@@ -149,9 +149,11 @@ class EnvPoolEnv(LibraryEnv):
     def make_pool(self, seeds: Sequence[int], **sizes: int) -> Any:
         """Makes EnvPool's vector of such environments, one for each of its seeds."""
         with precision_lowered():
-            return import_envpool().make_gymnasium(
+            pool = import_envpool().make_gymnasium(
                 self.task, num_envs=len(seeds), env_seed=list(seeds), **sizes, **self._config
             )
+            pool.observation_space  # noqa: B018 - it is made, with that warning, when EnvPool first asks for it
+        return pool
 
     def writer(self, rows: np.ndarray) -> Callable[[Any], None]:
         """Makes the function that writes EnvPool's observations into rows, one for each."""

@@ -52,7 +52,7 @@ class FakePool:
     def __init__(self, kind, num_envs, batch_size, env_seed, order):
         assert len(env_seed) == num_envs and all(0 <= seed < 2**31 for seed in env_seed)
         self.kind, self.num_envs, self.batch_size = kind, num_envs, batch_size
-        self.env_seed = env_seed
+        self.env_seed, self.observation_space = env_seed, SPACES[kind]
         self.episode, self.time = np.full(num_envs, -1), np.zeros(num_envs, int)
         self.has_ended = np.ones(num_envs, bool)
         self.actions = np.zeros(num_envs)
