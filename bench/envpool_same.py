@@ -278,14 +278,31 @@ class Sample:
     is_cut: np.ndarray
 
 
-def sample_of(name: str, backend: str, episodes: int, starts_alone: bool) -> Sample:
+def lander(rows: np.ndarray, space, rng: np.random.Generator) -> np.ndarray:
+    """Gymnasium's own rule, which lands; every fifth action is random."""
+    from types import SimpleNamespace
+
+    from gymnasium.envs.box2d.lunar_lander import heuristic
+
+    env = SimpleNamespace(continuous=False, unwrapped=SimpleNamespace(continuous=False))
+    return np.array([space.sample() if rng.random() < 0.2 else heuristic(env, row) for row in rows])
+
+
+SCRIPTED = {"LunarLander-v3": lander}  # where random actions do not see much of an environment
+
+
+def random_actions(rows: np.ndarray, space, rng: np.random.Generator) -> np.ndarray:
+    return np.array([random_action(space, rng) for _ in rows])
+
+
+def sample_of(name: str, backend: str, episodes: int, starts_alone: bool, policy: Callable) -> Sample:
     if backend == "EnvPool":
         creator = partial(EnvPoolEnv, task_of(name), make_view=make_view(name))
     else:
         creator = catalog.find(name).creator
     envs = 16
     vecenv = vector.make(creator, num_envs=envs, backend=backend, seed=5 + (backend == "EnvPool"))
-    found = list(first_observations(vecenv, episodes) if starts_alone else whole_episodes(vecenv, episodes))
+    found = list(first_observations(vecenv, episodes) if starts_alone else whole_episodes(vecenv, episodes, policy))
     vecenv.close()
     return Sample(*(np.array(column, float) for column in zip(*found[:episodes], strict=True)))
 
@@ -297,7 +314,7 @@ def first_observations(vecenv, episodes: int) -> Iterator[tuple]:
             yield row.astype(np.float64), row, 0.0, 0, False
 
 
-def whole_episodes(vecenv, episodes: int) -> Iterator[tuple]:
+def whole_episodes(vecenv, episodes: int, policy: Callable) -> Iterator[tuple]:
     """As many of every environment, so that long ones count like short ones."""
     agents, rng = vecenv.num_agents, np.random.default_rng(0)
     quota = np.full(agents, -(-episodes // agents))
@@ -307,7 +324,7 @@ def whole_episodes(vecenv, episodes: int) -> Iterator[tuple]:
     is_running = np.ones(agents, bool)
     space = vecenv.single_action_space
     while quota.any():
-        actions = np.array([random_action(space, rng) for _ in range(agents)])
+        actions = policy(observations, space, rng)
         observations, rewards, terminals, truncations, _ = vecenv.step(actions)
         rows = observations.reshape(agents, -1)
         masks = vecenv._buffers.masks
@@ -328,8 +345,8 @@ def whole_episodes(vecenv, episodes: int) -> Iterator[tuple]:
         is_running = masks.copy()
 
 
-def compare_samples(name: str, episodes: int, starts_alone: bool) -> str:
-    ours, theirs = (sample_of(name, backend, episodes, starts_alone) for backend in ("Serial", "EnvPool"))
+def compare_samples(name: str, episodes: int, starts_alone: bool, policy: Callable = random_actions) -> str:
+    ours, theirs = (sample_of(name, backend, episodes, starts_alone, policy) for backend in ("Serial", "EnvPool"))
     pairs = [("first observations", ours.starts[:, i], theirs.starts[:, i]) for i in range(ours.starts.shape[1])]
     if not starts_alone:
         pairs += [("observations", ours.later[:, i], theirs.later[:, i]) for i in range(ours.later.shape[1])]
@@ -341,7 +358,8 @@ def compare_samples(name: str, episodes: int, starts_alone: bool) -> str:
             chance > ERROR / len(pairs),
             f"{what}, {a.mean():.4g} ± {a.std():.4g} and {b.mean():.4g} ± {b.std():.4g}, p {chance:.0e}",
         )
-    return f"{'first observations' if starts_alone else 'random play'} of {episodes} episodes"
+    play = "random play" if policy is random_actions else "play by a rule"
+    return f"{'first observations' if starts_alone else play} of {episodes} episodes"
 
 
 def compare(name: str, episodes: int) -> tuple[bool, str]:
@@ -357,6 +375,8 @@ def compare(name: str, episodes: int) -> tuple[bool, str]:
         parts += [partial(compare_atari, name, 1000)]
     else:
         parts += [partial(compare_samples, name, episodes, False)]
+    if name in SCRIPTED:
+        parts.append(partial(compare_samples, name, episodes, False, SCRIPTED[name]))
     done: list[str] = []
     for part in parts:
         try:
