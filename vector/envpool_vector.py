@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from itertools import chain
 from types import ModuleType
@@ -303,6 +302,7 @@ class EnvPool(Vector):
             Batch.consecutive(self._buffers, envs, self.agents_per_env)
             for envs in split(self.num_envs, self._num_batches)
         ]
+        self._ids = [batch.agent_ids.astype(np.int32) for batch in self._batches]
         self._num_missing = np.zeros(self._num_batches, np.int64)  # agents of each batch that run
         self._infos: list[list[dict]] = [[] for _ in self._batches]
         self._complete: deque[int] = deque()  # batches that were not taken
@@ -333,17 +333,26 @@ class EnvPool(Vector):
     @override
     def _start(self, batch: Batch) -> None:
         self._num_missing[batch.envs[0] // self.batch_size] = self.agents_per_batch
-        self._pool.send(batch.agent_ids.astype(np.int32), batch.buffers.actions)
+        self._pool.send(self._ids[batch.envs[0] // self.batch_size], batch.buffers.actions)
 
     @override
     def _finish(self) -> tuple[Batch, list[dict]]:
+        if self._num_batches == 1:
+            _, reports = self._pool.receive()
+            return self._whole(), list(chain.from_iterable(reports))
         while not self._complete:
             self._receive()
         index = self._complete.popleft()
-        batch, infos, self._infos[index] = self._batches[index], self._infos[index], []
-        if self._num_batches == 1:  # where the observations may be EnvPool's array
-            batch = replace(batch, buffers=replace(batch.buffers, observations=self._pool.observations))
-        return batch, infos
+        infos, self._infos[index] = self._infos[index], []
+        return self._batches[index], infos
+
+    def _whole(self) -> Batch:
+        # With EnvPool's own array of the observations, where it keeps those.
+        (batch,), rows, observations = self._batches, self._buffers, self._pool.observations
+        if observations is rows.observations:
+            return batch
+        others = rows.actions, rows.rewards, rows.terminals, rows.truncations, rows.masks
+        return Batch(batch.envs, Buffers(observations, *others), batch.agent_ids)
 
     def _receive(self) -> None:
         agents, reports = self._pool.receive()
