@@ -28,7 +28,7 @@ from pufferlib.vector.recipe import EnvSource, Options, count_batch, count_threa
 SEEDS = 2**31  # an int32 of at least 0 is what EnvPool takes
 CHUNKS = 4  # parts in which a batch is received, where other batches run meanwhile
 _SCORED = "terminated"  # in the infos of Atari: the game is over, where an episode may be a life
-_NO_REPORT = {"env_id", "elapsed_step", "lives", "reward", _SCORED}  # of the infos
+_NO_REPORT = {"env_id", "elapsed_step", "mission_id", "lives", "reward", _SCORED}  # of the infos
 
 
 def import_envpool() -> ModuleType:
