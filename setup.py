@@ -263,7 +263,7 @@ setup(
         "pufferlib.export": ["play.c"],
         "pufferlib.fast": ["followed.txt"],
         "pufferlib.ocean": ["include/*.h", "assets/*"],
-        "pufferlib.families": ["tuned/*.ini"],
+        "pufferlib.families": ["tuned/*.ini", "*.csv"],
         "pufferlib.completion": ["puffer.*"],
         "pufferlib.reports": ["*.html"],
         "pufferlib.sweep": ["*.html"],

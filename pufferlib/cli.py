@@ -125,9 +125,9 @@ def _sweep(call: VerbCall) -> None:
 
 
 def _envs(family: str | None = None) -> None:
-    from pufferlib.play.environments import names_of, overview
+    from pufferlib.play.environments import listing, overview
 
-    print(printable_lines(overview() if family is None else "\n".join(names_of(family))))
+    print(printable_lines(overview() if family is None else listing(family)))
 
 
 def _new(name: str, **options: Option) -> None:

@@ -251,9 +251,11 @@ class PufferEnv:
             everything is always allowed.
         made_from: how it was made, where that was by its name.
         keys: how a person plays it; None where that is not known.
+        simulator: the library that steps it, where an environment of its name has several.
     """
 
     made_from: Origin | None = None
+    simulator: str | None = None
     keys: Keys | None = None
     has_action_masks: bool = False
     action_masks: np.ndarray | None = None

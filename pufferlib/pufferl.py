@@ -683,9 +683,11 @@ class PuffeRL:
         return Counts(self.epoch, self.global_step, self._learner.learning_rate)
 
     def _facts(self) -> dict[str, str]:
+        simulator = getattr(self.vecenv.driver_env, "simulator", None)
         return {
             "device": str(self.device),
             "computed by": self.computed_by,
+            **({} if simulator is None else {"stepped by": simulator}),
             "agents": f"{self.vecenv.num_agents:,}",
             "parameters": f"{sum(parameter.numel() for parameter in self.policy.parameters()):,}",
             "run": str(self.run.folder),

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
 import math
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
@@ -121,6 +123,26 @@ class Layout:
 def children(space: Dict | Tuple) -> Iterable[tuple[str | int, gymnasium.Space]]:
     """The parts of a space with their keys."""
     return space.spaces.items() if isinstance(space, Dict) else enumerate(space.spaces)
+
+
+def in_single_precision(space: gymnasium.Space) -> gymnasium.Space:
+    """A space whose Boxes of float64 are of float32, which is what policies compute in."""
+    if isinstance(space, Dict):
+        return Dict({key: in_single_precision(child) for key, child in space.items()})
+    if not isinstance(space, Box) or space.dtype != np.float64:
+        return space
+    limit = np.finfo(np.float32).max
+    low, high = (np.where(np.isinf(bound), bound, bound.clip(-limit, limit)) for bound in (space.low, space.high))
+    with precision_lowered():
+        return Box(low.astype(np.float32), high.astype(np.float32), dtype=np.float32)
+
+
+@contextlib.contextmanager
+def precision_lowered() -> Iterator[None]:
+    """Leaves out Gymnasium's warning of bounds that become float32, which is what is meant."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", ".*precision lowered by casting", UserWarning)
+        yield
 
 
 def only_numbers(space: gymnasium.Space, path: LeafPath = ()) -> tuple[gymnasium.Space | None, tuple[str, ...]]:

@@ -12,6 +12,7 @@ from pufferlib.emulation.wrapping import as_puffer_env
 from pufferlib.environment import check_env
 from pufferlib.errors import APIUsageError, nearest
 from pufferlib.vector.base import State, Vector
+from pufferlib.vector.envpool_vector import EnvPool
 from pufferlib.vector.native import Device, Native
 from pufferlib.vector.processes import Multiprocessing
 from pufferlib.vector.ray import Ray
@@ -22,6 +23,7 @@ from pufferlib.vector.serial import GymnasiumVector, Serial
 __all__ = [
     "BACKENDS",
     "Device",
+    "EnvPool",
     "GymnasiumVector",
     "GymnasiumVectorPufferEnv",
     "Multiprocessing",
@@ -42,6 +44,7 @@ BACKENDS: dict[str, type[Vector]] = {
     "Device": Device,
     "Multiprocessing": Multiprocessing,
     "GymnasiumVector": GymnasiumVector,
+    "EnvPool": EnvPool,
     "Ray": Ray,
 }
 
@@ -70,12 +73,12 @@ def make(
         env_creator_or_creators: one callable for all environments, or a list of `num_envs` callables.
         env_args: positional arguments for all environments, or a list of `num_envs` tuples.
         env_kwargs: keyword arguments for all environments, or a list of `num_envs` dicts.
-        backend: a class of this module or its name. 'auto' takes Native for C environments, GymnasiumVector for vector
-            environments, Multiprocessing for others when there is more than one worker, else Serial. Device is Native
-            for a trainer on a GPU, which may step the environments there.
+        backend: a class of this module or its name. 'auto' takes Native for C environments, EnvPool for its own,
+            GymnasiumVector for vector environments, Multiprocessing for others when there is more than one worker, else
+            Serial. Device is Native for a trainer on a GPU, which may step the environments there.
         num_envs: PufferEnvs, each of one or many agents; all of the same spaces and number of agents.
-        num_workers: threads (Native, Device), or processes (Multiprocessing) or actors (Ray), a divisor of `num_envs`.
-            'auto' follows the cores this process, or the cluster, may use.
+        num_workers: threads (Native, Device, EnvPool), or processes (Multiprocessing) or actors (Ray), a divisor of
+            `num_envs`. 'auto' follows the cores this process, or the cluster, may use.
         batch_size: PufferEnvs per `recv`, a divisor of `num_envs`. 'auto' is 1 for Native and GymnasiumVector,
             else all.
         zero_copy: Multiprocessing and Ray only: True makes batches of neighbouring environments, which are handed out
@@ -95,7 +98,7 @@ def make(
     driver = recipe.make(0, None)
     try:
         if chosen is None:
-            chosen = fitting_backend(driver)
+            chosen = EnvPool if EnvPool.can_step(driver) else fitting_backend(driver)
             if chosen is Serial and (step_timeout_seconds is not None or count_workers(options, num_envs) > 1):
                 chosen = Multiprocessing
         if step_timeout_seconds is not None and not chosen.can_end_a_step:

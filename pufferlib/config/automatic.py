@@ -15,8 +15,7 @@ from gymnasium import Space
 from gymnasium.spaces import Box, Discrete, MultiDiscrete
 from typing_extensions import Self
 
-from pufferlib.emulation.emulated_env import EmulatedEnv
-from pufferlib.emulation.gymnasium_emulation import GymnasiumVectorPufferEnv
+from pufferlib.emulation.emulated_env import LibraryEnv
 from pufferlib.environment import PufferEnv
 from pufferlib.spaces import action_parts
 
@@ -96,7 +95,7 @@ class Facts:
             env.single_observation_space,
             env.single_action_space,
             num_agents,
-            1 if isinstance(env, (EmulatedEnv, GymnasiumVectorPufferEnv)) else env.num_agents,
+            1 if isinstance(env, LibraryEnv) else env.num_agents,
             layout is not None,
             layout is not None and all(isinstance(leaf.space, (Discrete, MultiDiscrete)) for leaf in layout.leaves),
             hasattr(policy, "initial_state"),

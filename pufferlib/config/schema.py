@@ -73,6 +73,7 @@ def _words(given: list[str] | str | None) -> list[str]:
 
 
 Auto = Literal["auto"]
+Backend = Literal["auto", "Serial", "Native", "Device", "Multiprocessing", "GymnasiumVector", "EnvPool", "Ray"]
 
 
 @dataclass(frozen=True)
@@ -113,13 +114,11 @@ class VecConfig(ConfigSection):
 
     section: ClassVar[str] = "vec"
 
-    backend: Literal["auto", "Serial", "Native", "Device", "Multiprocessing", "GymnasiumVector", "Ray"] | type = (
-        setting(
-            "auto",
-            "What steps the environments; auto takes Native for C environments, Device for them where the training is "
-            "on CUDA, and for Atari games ale-py's own.",
-            renamed={"PufferEnv": "auto"},
-        )
+    backend: Backend | type = setting(
+        "auto",
+        "What steps the environments; auto takes Native for C environments, Device for them where the training is on "
+        "CUDA, for Atari games ale-py's own, and EnvPool for those that it was shown to step alike.",
+        renamed={"PufferEnv": "auto"},
     )
     num_envs: int | Auto = setting(
         "auto",

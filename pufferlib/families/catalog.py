@@ -25,9 +25,10 @@ __all__ = ["Entry", "Family", "families", "find", "find_recorded", "lookup", "ne
 def families() -> tuple[Family, ...]:
     """All families, installed or not; the first that owns a name answers for it."""
     # Not before a name is looked up: they import Gymnasium, which takes longer than all else on the way to --help.
+    from pufferlib.families.envpool_family import EnvPoolFamily
     from pufferlib.families.registered import ANY_OTHER, FAMILIES, OceanFamily, PettingZoo
 
-    return (OceanFamily(), *FAMILIES, PettingZoo(), ANY_OTHER)
+    return (OceanFamily(), *FAMILIES, PettingZoo(), EnvPoolFamily(), ANY_OTHER)
 
 
 def find(name: str | Callable[..., PufferEnv] | Entry) -> Entry:

@@ -70,6 +70,7 @@ class Entry:
         takes_any_setting: whether the environment accepts keywords that `settings` does not list.
         policy_modules: the modules where its policy and recurrent classes are looked for, the first first.
         agents_per_env: agents in each of the `[env] num_envs` environments, where there is such a setting.
+        local_backend: what steps several of them for `pufferlib.make`, in this process.
     """
 
     name: str
@@ -79,6 +80,7 @@ class Entry:
     takes_any_setting: bool = False
     policy_modules: tuple[str, ...] = ("pufferlib.models",)
     agents_per_env: int = 1
+    local_backend: str = "Serial"
 
     def __init__(
         self,
@@ -155,6 +157,10 @@ class Family(abc.ABC):
     @abc.abstractmethod
     def names(self) -> list[str]:
         """The names of all its environments, in alphabetical order; imports what is needed to know them."""
+
+    def counts(self) -> dict[str, int]:
+        """The environments of each of its kinds, where it has several."""
+        return {}
 
     def nearest(self, name: str) -> str:
         """Ends an error message about a name that it owns and does not know, with the nearest ones; empty for none."""

@@ -6,7 +6,7 @@ import copy
 import importlib
 import re
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -18,11 +18,15 @@ from gymnasium.spaces import Box
 from gymnasium.wrappers import FlattenObservation
 from typing_extensions import override
 
+from pufferlib import spaces
 from pufferlib.emulation import GymnasiumPufferEnv
 from pufferlib.environment import Buffers, PufferEnv
 from pufferlib.errors import MissingExtraError, import_quietly
 from pufferlib.families.entry import Entry, Family, keyword_settings
+from pufferlib.families.envpool_family import declared_as, make_alike
 from pufferlib.setting import signature_settings
+from pufferlib.vector import Vector
+from pufferlib.vector.envpool_vector import MakeView, View
 
 EnvBuilder = Callable[..., gymnasium.Env]
 
@@ -51,13 +55,7 @@ def in_single_precision(env: gymnasium.Env) -> gymnasium.Env:
 
     Emulation casts each observation when it copies it into its row, so this costs nothing.
     """
-    space = env.observation_space
-    if isinstance(space, Box) and space.dtype == np.float64:
-        limit = np.finfo(np.float32).max
-        low, high = (np.where(np.isinf(bound), bound, bound.clip(-limit, limit)) for bound in (space.low, space.high))
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", ".*precision lowered by casting", UserWarning)  # it is what is meant
-            env.observation_space = Box(low.astype(np.float32), high.astype(np.float32), dtype=np.float32)
+    env.observation_space = spaces.in_single_precision(env.observation_space)
     return env
 
 
@@ -79,6 +77,21 @@ def _entry_point(name: str, spec: EnvSpec) -> Callable:
         ) from error
 
 
+class GymnasiumEntry(Entry):
+    """An environment of Gymnasium's, which EnvPool steps where it was shown to be the same."""
+
+    @override
+    def make_vector(self, env_kwargs: dict[str, Any], **keywords: Any) -> Vector:
+        made = make_alike(self, env_kwargs, keywords, self.view_maker)
+        return super().make_vector(env_kwargs, **keywords) if made is None else made
+
+    def view_maker(self) -> MakeView:
+        """What shows the observations of EnvPool's environment as those of this one."""
+        env = self.creator(buf=None, seed=0)
+        env.close()
+        return partial(declared_as, env.single_observation_space)
+
+
 @dataclass(frozen=True, eq=False)
 class GymnasiumFamily(Family):
     """A row of the table of families: environments that one package registers with Gymnasium."""
@@ -96,7 +109,7 @@ class GymnasiumFamily(Family):
     fixed: frozenset[str] = frozenset()  # arguments of the environment's class that `builder` decides
     is_closed: bool = False  # whether all settings are known, although the class takes `**kwargs`
     alias: tuple[str, str] | None = None  # another spelling of names, and theirs, as `re.sub` takes them
-    entry_class: type[Entry] = Entry
+    entry_class: type[Entry] = GymnasiumEntry
 
     @property
     @override
@@ -173,34 +186,59 @@ def register_tasks() -> None:
         import_quietly("shimmy")
 
 
+DIRECTIONS = 4  # of an agent in a grid world
+
+
 class OneHotView(gymnasium.ObservationWrapper):
     """Shows the agent's view and direction as zeros and ones, and leaves out the text of the mission.
 
     A cell has three numbers, its object, colour and state, which name things and measure nothing: each becomes one-hot.
     """
 
-    DIRECTIONS = 4
-
     def __init__(self, env: gymnasium.Env):
         super().__init__(env)
-        constants = importlib.import_module("minigrid.core.constants")
-        kinds = [
-            len(getattr(constants, name)) for name in ("OBJECT_TO_IDX", "COLOR_TO_IDX", "STATE_TO_IDX")
-        ]  # closed, open and locked
-        offsets = np.cumsum([0, *kinds[:-1]])
-        width, height, _ = env.observation_space["image"].shape
-        cells = np.arange(width * height)[:, None] * sum(kinds)
-        self._first = cells + offsets  # where the ones of each number of each cell begin
-        self._size = width * height * sum(kinds)
-        self.observation_space = Box(0, 1, (self._size + self.DIRECTIONS,), np.uint8)
+        self._first, self._size = _places_of_ones(env.observation_space)
+        self.observation_space = Box(0, 1, (self._size + DIRECTIONS,), np.uint8)
 
     @override
     def observation(self, observation: dict[str, Any]) -> np.ndarray:
         """The flat row: the one-hot numbers of every cell, then the direction."""
-        row = np.zeros(self._size + self.DIRECTIONS, np.uint8)
+        row = np.zeros(self._size + DIRECTIONS, np.uint8)
         row[self._first + observation["image"].reshape(-1, 3)] = 1
         row[self._size + observation["direction"]] = 1
         return row
+
+
+def one_hot_view(space: gymnasium.Space) -> View:
+    """The view of OneHotView, of many grid worlds at once."""
+    first, size = _places_of_ones(space)
+
+    def write(rows: np.ndarray, observations: Mapping[str, np.ndarray]) -> None:
+        worlds = np.arange(len(rows))
+        rows[:] = 0
+        rows[worlds[:, None, None], first + observations["image"].reshape(len(rows), -1, 3)] = 1
+        rows[worlds, size + observations["direction"]] = 1
+
+    return Box(0, 1, (size + DIRECTIONS,), np.uint8), write
+
+
+def _places_of_ones(space: gymnasium.Space) -> tuple[np.ndarray, int]:
+    # Where the ones of each number of each cell begin, (cells, 3), and how many numbers all cells have.
+    constants = importlib.import_module("minigrid.core.constants")
+    kinds = [
+        len(getattr(constants, name)) for name in ("OBJECT_TO_IDX", "COLOR_TO_IDX", "STATE_TO_IDX")
+    ]  # closed, open and locked
+    width, height, _ = space["image"].shape
+    cells = np.arange(width * height)[:, None] * sum(kinds)
+    return cells + np.cumsum([0, *kinds[:-1]]), width * height * sum(kinds)
+
+
+class GridEntry(GymnasiumEntry):
+    """A grid world."""
+
+    @override
+    def view_maker(self) -> MakeView:
+        return one_hot_view
 
 
 def build_minigrid(

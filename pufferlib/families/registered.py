@@ -26,6 +26,7 @@ from pufferlib.errors import APIUsageError, MissingExtraError, PufferWarning, im
 from pufferlib.families.atari import ATARI
 from pufferlib.families.entry import Entry, Family, callable_entry, keyword_settings, nearest_names
 from pufferlib.families.gymnasium_families import (
+    GridEntry,
     GymnasiumFamily,
     build_dm_control,
     build_minigrid,
@@ -299,6 +300,7 @@ FAMILIES = (  # the first that owns a name answers for it
         register=register_grids,
         recipe="discrete",
         builder=build_minigrid,
+        entry_class=GridEntry,
     ),
 )
 ANY_OTHER = AnyGymnasium("gymnasium", "module:Id-v0")

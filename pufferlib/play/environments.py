@@ -44,12 +44,23 @@ def _families_table() -> str:
 
 def names_of(family_name: str) -> list[str]:
     """Returns the names of a family's environments; raises APIUsageError or MissingExtraError where it is not there."""
+    return _required(family_name).names()
+
+
+def listing(family_name: str) -> str:
+    """Returns the names of a family's environments as text, and before them how many there are of each kind."""
+    names, counts = names_of(family_name), _required(family_name).counts()
+    table = plain_table(("kind", "environments"), [(kind, f"{count:,}") for kind, count in counts.items()])
+    return "\n".join([*([f"{table}\n"] if counts else []), *names])
+
+
+def _required(family_name: str) -> catalog.Family:
     known = {family.name: family for family in catalog.families()}
     if family_name not in known:
         remedy = nearest(family_name, known) or f"; there are {', '.join(known)}"
         raise APIUsageError(f"there is no family of environments {family_name!r}{remedy}")
     known[family_name].require()
-    return known[family_name].names()
+    return known[family_name]
 
 
 def environments_table(width: int | None = None) -> str:

@@ -144,7 +144,10 @@ def with_new_length(settings: dict[str, Any], changes: list[Change]) -> dict[str
 
 
 def describe_run(
-    settings: Mapping[str, Any], policy: nn.Module | None = None, computation: Mapping[str, str | None] | None = None
+    settings: Mapping[str, Any],
+    policy: nn.Module | None = None,
+    computation: Mapping[str, str | None] | None = None,
+    simulator: str | None = None,
 ) -> dict[str, Any]:
     """Returns the content of `config.json`.
 
@@ -152,6 +155,7 @@ def describe_run(
         settings: the nested dict of `load_config`.
         policy: whose class is written down if it is the user's own, which the settings cannot name.
         computation: what computes the policy, and why it is nothing faster.
+        simulator: what steps the environments, where they have several.
     """
     policy_class = None
     if policy is not None and _policy_settings(policy, settings["env_name"]) is None:
@@ -162,6 +166,7 @@ def describe_run(
         "settings": settings,
         "policy_class": policy_class,
         "computation": computation,
+        **({} if simulator is None else {"simulator": simulator}),
         "versions": {"python": platform.python_version(), **{name: metadata.version(name) for name in packages}},
         "git_commit": _git_commit(),
         "seed": settings["train"]["seed"],

@@ -10,7 +10,7 @@ from typing import Any
 
 from pufferlib import ocean, vector
 from pufferlib.config import check_env, env_settings, load_config
-from pufferlib.emulation.emulated_env import EmulatedEnv
+from pufferlib.emulation.emulated_env import LibraryEnv
 from pufferlib.emulation.wrapping import is_refusal, make_puffer_env, makes_others
 from pufferlib.environment import Origin, PufferEnv
 from pufferlib.errors import APIUsageError, nearest
@@ -106,7 +106,7 @@ def environment_name(env: PufferEnv | vector.Vector) -> str:
     package, _, rest = type(env).__module__.partition("pufferlib.ocean.")
     if rest and not package:
         return ocean.PREFIX + rest.split(".")[0]
-    if not isinstance(env, (EmulatedEnv, vector.GymnasiumVectorPufferEnv)):
+    if not isinstance(env, LibraryEnv):
         return type(env).__name__.lower()
     spec, metadata = getattr(env.env, "spec", None), getattr(env.env, "metadata", None) or {}
     if spec is not None:
@@ -134,10 +134,10 @@ def _make_named(name: str, kwargs: dict[str, Any]) -> PufferEnv | vector.Vector:
     if counts and given.get("num_envs", "auto") == "auto":
         given["num_envs"] = NUM_ENVS
     is_vector = not counts and "num_envs" in given
-    vec = {"num_envs": given.pop("num_envs"), "backend": "Serial"} if is_vector else {"num_envs": 1}
+    vec = {"num_envs": given.pop("num_envs"), "backend": entry.local_backend} if is_vector else {"num_envs": 1}
     arguments = env_arguments(name, given)
     if is_vector:
-        made = _make_many(name, entry.creator, arguments, vec["num_envs"], passed_on)
+        made = _make_many(name, entry.creator, arguments, vec["num_envs"], passed_on, entry.local_backend)
     else:
         made = entry.creator(**arguments, **passed_on)
     made.made_from = Origin(entry.name, arguments, vec)
@@ -179,12 +179,17 @@ def _make_one(creator: Callable, kwargs: dict[str, Any], passed_on: dict[str, An
 
 
 def _make_many(
-    name: str, creator: Callable, env_kwargs: dict[str, Any], num_envs: int, passed_on: dict[str, Any]
+    name: str,
+    creator: Callable,
+    env_kwargs: dict[str, Any],
+    num_envs: int,
+    passed_on: dict[str, Any],
+    backend: str = "Serial",
 ) -> vector.Vector:
     if "buf" in passed_on:
         raise APIUsageError(f"buf is for one environment, got it with num_envs={num_envs} of {name}")
     seed = passed_on.get("seed", 0)
-    return vector.make(creator, env_kwargs=env_kwargs, backend="Serial", num_envs=num_envs, seed=seed)
+    return vector.make(creator, env_kwargs=env_kwargs, backend=backend, num_envs=num_envs, seed=seed)
 
 
 def origin_of_call(creator: Callable, arguments: dict[str, Any], vec: dict[str, Any]) -> Origin | None:

@@ -73,7 +73,8 @@ class Run:
         if settings is None:
             settings = settings_of(call.env_name, call.settings, call.vecenv, call.policy)
         settings = {**settings, "train": {**settings["train"], **self._length}}
-        return describe_run(settings, call.policy, self._describe_computation())
+        simulator = getattr(call.vecenv.driver_env, "simulator", None)
+        return describe_run(settings, call.policy, self._describe_computation(), simulator)
 
     def open(self) -> None:
         """Makes and describes the folder, if it is needed before the first log or checkpoint; see `RunFolder.open`."""

@@ -221,6 +221,8 @@ def train_run(
                 _open_files(trainer, args, logger is None, folder is not None)
                 say(_first_line(env_name, args, trainer, changes, folder is not None))
                 say(f"computed by {trainer.computed_by}")
+                if (simulator := getattr(vecenv.driver_env, "simulator", None)) is not None:
+                    say(f"stepped by {simulator}, on {vecenv.num_workers} threads or workers")
             return _train_to_the_end(trainer, args, stop)
     except BaseException as error:
         ranks.announce(error)

@@ -18,6 +18,7 @@ from rollouts import Driver, digest, make_quietly, rollout
 from pufferlib import vector
 from pufferlib.emulation import GymnasiumPufferEnv
 from pufferlib.errors import APIUsageError, MissingExtraError, WorkerError
+from pufferlib.families.envpool_family import make_vector
 from pufferlib.vector import ray as ray_cluster
 
 pytestmark = pytest.mark.slow  # a cluster is many processes
@@ -199,3 +200,36 @@ def test_a_program_that_forgets_to_close_ends_silently_with_the_cluster_it_start
     pids = [int(pid) for pid in done.stdout.split()]
     assert len(pids) >= 3
     wait_until(lambda: not any(map(psutil.pid_exists, pids)), 5.0)
+
+
+@pytest.fixture
+def pools(ray):
+    pytest.importorskip("envpool", reason="needs the extra envpool")
+
+    def made(**options):
+        return make_vector("CartPole-v1", {}, num_envs=8, seed=5, **options)
+
+    return made
+
+
+def test_actors_step_pools_of_envpool(pools):
+    def run(**options):
+        with pools(**options) as vecenv:
+            observations, _ = vecenv.reset(seed=3)
+            found = [observations.copy()]
+            for step in range(40):
+                observations, rewards, terminals, _, _ = vecenv.step(np.full(8, step % 2))
+                found += [observations.copy(), rewards.copy(), terminals.copy()]
+            return vecenv.num_agents, np.concatenate([array.ravel() for array in found])
+
+    (agents, by_actors), (_, by_processes) = (run(backend=each, num_workers=2) for each in ("Ray", "Multiprocessing"))
+    assert agents == 8 and np.array_equal(by_actors, by_processes)
+
+
+def test_a_killed_actor_ends_a_vector_of_pools(ray, pools):
+    with pools(backend="Ray", num_workers=2) as vecenv:
+        vecenv.reset()
+        ray.kill(vecenv._workers[1].actor)
+        with pytest.raises(WorkerError, match="worker 1"):
+            for _ in range(3):
+                vecenv.step(np.zeros(8, int))

@@ -14,6 +14,9 @@ from pufferlib.config.schema import BaseConfig, TrainConfig
 RUNS = ("puffer_squared_20260101_1", "puffer_squared_20260102_2", "puffer_pong_20260101_3")
 
 
+BACKENDS = ["Serial", "Native", "Device", "Multiprocessing", "GymnasiumVector", "EnvPool", "Ray"]
+
+
 @pytest.fixture(autouse=True)
 def nothing_remembered(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
@@ -68,7 +71,10 @@ def test_flags_and_their_sections():
         ("--train.anneal_lr", ["True", "False"]),
         ("--headless", ["True", "False"]),
         ("--rnn-name", ["MinGRU", "LSTM", "None"]),
-        ("--vec.backend", ["auto", "Serial", "Native", "Device", "Multiprocessing", "GymnasiumVector", "Ray"]),
+        (
+            "--vec.backend",
+            ["auto", "Serial", "Native", "Device", "Multiprocessing", "GymnasiumVector", "EnvPool", "Ray"],
+        ),
         ("--env.continuous", ["True", "False"]),
         ("--env.num-envs", ["auto"]),
         ("--train.gamma", []),  # numbers, texts and unknown flags: files, if anything

@@ -1,0 +1,237 @@
+"""EnvPool's environments by name, and those names of Gymnasium's that EnvPool was shown to step alike."""
+
+from __future__ import annotations
+
+import csv
+import functools
+import sys
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+from typing_extensions import override
+
+from pufferlib import vector
+from pufferlib.emulation import GymnasiumPufferEnv
+from pufferlib.environment import Buffers, PufferEnv
+from pufferlib.errors import APIUsageError, MissingExtraError, is_installed
+from pufferlib.families.entry import Entry, Family, slug
+from pufferlib.setting import Setting
+from pufferlib.spaces import in_single_precision
+from pufferlib.vector import AUTO, Options, Vector
+from pufferlib.vector.envpool_vector import EnvPoolEnv, MakeView, View, import_envpool, make_spec
+from pufferlib.vector.recipe import count_workers, is_count
+
+_PREFIX = "envpool/"
+_TABLE = Path(__file__).with_name("envpool_same.csv")
+_OF_THE_POOL = {
+    *("num_envs", "batch_size", "num_threads", "max_num_players", "thread_affinity_offset", "base_path", "seed"),
+    *("gym_reset_return_info", "reward_threshold"),
+}
+"""Entries of a configuration that are no settings of the environment."""
+
+_INIS = {"envpool.atari": ("atari",), "envpool.minigrid": ("discrete", "minigrid")}  # by EnvPool's module
+_PRESETS = {"envpool.atari": {"episodic_life": True, "reward_clip": True}}  # as of ALE/ here
+
+
+@dataclass(frozen=True)
+class Compared:
+    """A row of the table of `bench/envpool_same.py`: an environment of Gymnasium's and EnvPool's of the same name.
+
+    Attributes:
+        name: Gymnasium's.
+        task: EnvPool's.
+        version: of EnvPool, which was compared.
+        is_same: whether no difference was found.
+        found: what was compared, and the differences.
+    """
+
+    name: str
+    task: str
+    version: str
+    is_same: bool
+    found: str
+
+
+@functools.cache
+def compared() -> Mapping[str, Compared]:
+    """The rows of the table by Gymnasium's name."""
+    with _TABLE.open(encoding="utf-8", newline="") as file:
+        rows = [Compared(*row[:3], row[3] == "yes", row[4]) for row in list(csv.reader(file))[1:]]
+    return {row.name: row for row in rows}
+
+
+@functools.cache
+def version() -> str | None:
+    """The version of EnvPool that is installed; nothing is imported to find out."""
+    try:
+        return metadata.version("envpool") if is_installed("envpool") else None
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def make_vector(
+    task: str,
+    config: Mapping[str, Any],
+    num_envs: int = 1,
+    num_workers: int | str = AUTO,
+    batch_size: int | str = AUTO,
+    backend: type[Vector] | str = AUTO,
+    step_timeout_seconds: float | None = None,
+    **keywords: Any,
+) -> Vector:
+    """Makes a vector of environments of EnvPool; workers of Multiprocessing and Ray each step a pool of their own.
+
+    Args:
+        task: EnvPool's name.
+        config: keywords of EnvPoolEnv.
+        num_envs: these and the others are those of `pufferlib.vector.make`, for environments of EnvPool; `auto` takes
+            Multiprocessing where a step has a time limit, else EnvPool.
+        num_workers: of it.
+        batch_size: of it.
+        backend: of it.
+        step_timeout_seconds: of it.
+        keywords: of it.
+    """
+    by_workers = ("Multiprocessing", "Ray", vector.Multiprocessing, vector.Ray)
+    if backend == AUTO and step_timeout_seconds is not None:
+        backend = vector.Multiprocessing
+    if backend in by_workers and is_count(num_envs):
+        num_workers = count_workers(Options(num_workers, batch_size), num_envs)
+        inside, num_envs = num_envs // num_workers, num_workers
+        config = {**config, "num_envs": inside}
+        batch_size = batch_size if batch_size == AUTO else batch_size // inside
+    sizes = {"num_envs": num_envs, "num_workers": num_workers, "batch_size": batch_size}
+    limit = {"step_timeout_seconds": step_timeout_seconds}
+    return vector.make(partial(EnvPoolEnv, task), env_kwargs=config, backend=backend, **sizes, **limit, **keywords)
+
+
+def make_alike(
+    entry: Entry, env_kwargs: Mapping[str, Any], keywords: Mapping[str, Any], view_maker: Callable[[], MakeView]
+) -> Vector | None:
+    """Makes the vector by EnvPool of an environment of Gymnasium's.
+
+    Args:
+        entry: of the environment.
+        env_kwargs: its settings; where one is another than its default, EnvPool is not known to be the same.
+        keywords: of `pufferlib.vector.make`.
+        view_maker: returns the `make_view` of EnvPoolEnv that shows the observations as the environment does.
+
+    Returns:
+        The vector where the table says that EnvPool of this version is the same and the backend is `auto`, or where
+        the backend is EnvPool; else None.
+
+    Raises:
+        APIUsageError: if EnvPool is asked for, and there is no such environment or setting of it.
+    """
+    backend, row = keywords.get("backend", AUTO), compared().get(entry.name)
+    changed = [name for name, value in env_kwargs.items() if value != entry.settings[name].default]
+    if backend in ("EnvPool", vector.EnvPool):
+        if row is None:
+            raise APIUsageError(f"{entry.name} was not compared with EnvPool's; `puffer envs envpool` lists those")
+        if changed:
+            raise APIUsageError(
+                f"EnvPool steps {entry.name} as it is, got the setting {changed[0]}; "
+                f"train {_PREFIX}{row.task}, which has settings of its own"
+            )
+    elif backend != AUTO or changed or row is None or not row.is_same or row.version != version():
+        return None
+    return make_vector(row.task, {"make_view": view_maker()}, **keywords)
+
+
+def declared_as(space: gymnasium.Space, found: gymnasium.Space) -> View:
+    """The view that shows EnvPool's observations with the bounds of another space."""
+    if found.shape != space.shape or found.dtype != space.dtype:
+        raise APIUsageError(f"EnvPool's observations must be {space}, got {found}; leave out --vec.backend EnvPool")
+    return space, None
+
+
+class EnvPoolEntry(Entry):
+    """An environment of EnvPool, whose settings are EnvPool's."""
+
+    local_backend = "EnvPool"
+
+    def __init__(self, task: str):
+        self._task = task
+        spec = make_spec(task)
+        config = {**spec.config._asdict(), **_PRESETS.get(_world(task), {})}
+        settings = {
+            name: Setting("env", name, type(value), value, f"EnvPool's {name} of {task}.")
+            for name, value in config.items()
+            if name not in _OF_THE_POOL and isinstance(value, (bool, int, float, str))
+        }
+        drawn = Setting("env", "render_mode", str | None, None, "Rgb_array for frames from render(), None for nothing.")
+        creator = partial(_make_env, task)
+        super().__init__(_PREFIX + task, "envpool", creator, ({"render_mode": drawn, **settings}, False), recipe=None)
+
+    @functools.cached_property
+    @override
+    def ini_files(self) -> tuple[Path, ...]:
+        names = (*_INIS.get(_world(self._task), (self._fitting_recipe(),)), f"tuned/{slug(self._task)}")
+        return tuple(path for name in names if (path := _TABLE.parent / f"{name}.ini").exists())
+
+    @override
+    def make_vector(self, env_kwargs: dict[str, Any], **keywords: Any) -> Vector:
+        return make_vector(self._task, env_kwargs, **keywords)
+
+
+def _make_env(
+    task: str, buf: Buffers | None = None, seed: int = 0, render_mode: str | None = None, **config: Any
+) -> PufferEnv:
+    if render_mode is not None and _world(task).startswith("envpool.mujoco"):  # it ends the process without OpenGL
+        return _drawn_by_gymnasium(task, buf, seed, render_mode)
+    return EnvPoolEnv(task, render_mode=render_mode, buf=buf, seed=seed, **config)
+
+
+def _drawn_by_gymnasium(task: str, buf: Buffers | None, seed: int, render_mode: str) -> PufferEnv:
+    if task not in gymnasium.registry:
+        raise APIUsageError(
+            f"{_PREFIX}{task} cannot be drawn: EnvPool's pictures of MuJoCo end the process where there is no OpenGL, "
+            "and Gymnasium has no environment of this name; pass --headless to score it"
+        )
+    env = gymnasium.make(task, render_mode=render_mode)
+    env.observation_space = in_single_precision(env.observation_space)
+    return GymnasiumPufferEnv(env, buf=buf, seed=seed)
+
+
+class EnvPoolFamily(Family):
+    """All environments that EnvPool lists, by its names behind `envpool/`."""
+
+    name = "envpool"
+    example = "envpool/HalfCheetah-v5"
+    packages = ("envpool",)
+    extra = "envpool"
+
+    @override
+    def owns(self, name: str) -> bool:
+        return name.startswith(_PREFIX)
+
+    @override
+    def find(self, name: str) -> Entry | None:
+        task = name.removeprefix(_PREFIX)
+        try:
+            self.require()
+        except MissingExtraError as error:
+            known = next((row.name for row in compared().values() if row.task == task), None)
+            wheels = " EnvPool has wheels for Python 3.11 and later alone" if sys.version_info < (3, 11) else ""
+            other = "" if known is None else f"; without it, `{known}` is the environment of Gymnasium's"
+            raise MissingExtraError(f"{error}{wheels}{other}") from error
+        return EnvPoolEntry(task) if task in import_envpool().list_all_envs() else None
+
+    @override
+    def names(self) -> list[str]:
+        return sorted(_PREFIX + task for task in import_envpool().list_all_envs())
+
+    @override
+    def counts(self) -> dict[str, int]:
+        worlds = Counter(_world(task).removeprefix("envpool.") for task in import_envpool().list_all_envs())
+        return dict(worlds.most_common())
+
+
+def _world(task: str) -> str:
+    return import_envpool().registration.registry.specs[task][0]

@@ -1,0 +1,141 @@
+"""A module like EnvPool, whose environments follow a script: what it returns where and when is known."""
+
+from __future__ import annotations
+
+import sys
+import types
+from collections import deque
+from importlib.machinery import ModuleSpec
+from types import SimpleNamespace
+from typing import NamedTuple
+
+import numpy as np
+from gymnasium.spaces import Box, Dict, Discrete
+
+TASK = "Script-v1"
+
+
+class Config(NamedTuple):
+    num_envs: int = 1
+    batch_size: int = 1
+    num_threads: int = 1
+    max_num_players: int = 1
+    max_episode_steps: int = 9
+    bonus: float = 0.0
+    name: str = "script"
+    pair: tuple = (1, 2)
+
+
+def length(env: int, episode: int) -> int:
+    return 2 + (env + 2 * episode) % 4
+
+
+def is_cut(env: int, episode: int) -> bool:
+    return (env + episode) % 2 == 1
+
+
+def reward(time: int) -> float:
+    """Of the step to this time of an episode."""
+    return 1.0 + 0.25 * time
+
+
+SPACES = {
+    "box": Box(-np.inf, np.inf, (4,), np.float32),
+    "double": Box(-np.inf, np.inf, (4,), np.float64),
+    "dict": Dict({"cell": Discrete(9), "row": Box(-9, 9, (4,), np.float32)}),
+}
+
+
+class FakePool:
+    """Environment `i` shows its number, the time in the episode, the episode and the last action."""
+
+    def __init__(self, kind, num_envs, batch_size, env_seed, order):
+        assert len(env_seed) == num_envs and all(0 <= seed < 2**31 for seed in env_seed)
+        self.kind, self.num_envs, self.batch_size = kind, num_envs, batch_size
+        self.env_seed, self.observation_space = env_seed, SPACES[kind]
+        self.episode, self.time = np.full(num_envs, -1), np.zeros(num_envs, int)
+        self.has_ended = np.ones(num_envs, bool)
+        self.actions = np.zeros(num_envs)
+        self.running: deque[int] = deque()
+        self.order = np.random.default_rng(order)
+        self.is_closed = False
+
+    def async_reset(self):
+        assert not self.running
+        self.has_ended[:] = True
+        self.send(np.full(self.num_envs, -1), np.arange(self.num_envs, dtype=np.int32))
+
+    def send(self, actions, envs):
+        assert actions.dtype.kind == "i" and envs.dtype == np.int32 and not set(envs) & set(self.running)
+        for env, action in zip(envs.tolist(), actions, strict=True):
+            self.running.append(env)
+            self.actions[env] = action
+
+    def recv(self):
+        assert len(self.running) >= self.batch_size, "it would wait for ever"
+        if self.batch_size == self.num_envs:
+            envs = list(range(self.num_envs))
+        else:
+            envs = self.order.permutation(list(self.running))[: self.batch_size].tolist()
+        for env in envs:
+            self.running.remove(env)
+        rows, rewards = np.zeros((len(envs), 4)), np.zeros(len(envs), np.float32)
+        terminals, truncations = np.zeros(len(envs), bool), np.zeros(len(envs), bool)
+        for row, env in enumerate(envs):
+            if self.has_ended[env]:  # whatever the action
+                self.episode[env] += 1
+                self.time[env] = self.actions[env] = 0
+                self.has_ended[env] = False
+            else:
+                self.time[env] += 1
+                rewards[row] = reward(self.time[env])
+                if self.time[env] == length(env, self.episode[env]):
+                    flags = truncations if is_cut(env, self.episode[env]) else terminals
+                    flags[row] = self.has_ended[env] = True
+            rows[row] = env, self.time[env], self.episode[env], self.actions[env]
+        info = {
+            "env_id": np.array(envs, np.int32),
+            "players": {"env_id": np.array(envs, np.int32)},
+            "elapsed_step": self.time[envs].astype(np.int32),
+            "place": np.array(envs, np.float32),
+            "pair": np.zeros((len(envs), 2)),
+        }
+        return self._observations(rows), rewards, terminals, truncations, info
+
+    def _observations(self, rows):
+        if self.kind == "dict":
+            return {"cell": rows[:, 1].astype(np.int32), "row": rows.astype(np.float32)}
+        return rows.astype(SPACES[self.kind].dtype)
+
+    def render(self, env_ids):
+        return np.full((len(env_ids), 8, 8, 3), 7, np.uint8)
+
+    def close(self):
+        self.is_closed = True
+
+
+def install(monkeypatch, kind="box", order=0):
+    """Puts the module in EnvPool's place; returns it, with `pools` of all that were made."""
+    module = types.ModuleType("envpool")
+    module.__spec__ = ModuleSpec("envpool", None, origin="a test")
+    module.__version__ = "0.0"
+    module.pools = []
+
+    def make_spec(task, **config):
+        return SimpleNamespace(
+            config=Config(**config),
+            gymnasium_observation_space=SPACES[kind],
+            gymnasium_action_space=Discrete(5),
+            action_array_spec={"action": SimpleNamespace(dtype=np.dtype(np.int32))},
+        )
+
+    def make_gymnasium(task, num_envs, batch_size, num_threads, env_seed, **config):
+        module.pools.append(FakePool(kind, num_envs, batch_size, env_seed, order))
+        return module.pools[-1]
+
+    module.make_spec, module.make_gymnasium = make_spec, make_gymnasium
+    module.list_all_envs = lambda: [TASK, "Other-v0"]
+    specs = dict.fromkeys(module.list_all_envs(), ("envpool.scripts", "Spec", {}))
+    module.registration = SimpleNamespace(registry=SimpleNamespace(specs=specs))
+    monkeypatch.setitem(sys.modules, "envpool", module)
+    return module

@@ -1,0 +1,246 @@
+"""EnvPool's environments: their rows in batches, and the step of its own with which it begins each episode."""
+
+from __future__ import annotations
+
+from functools import partial
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from collecting import make_collector
+from fake_envpool import TASK, install, is_cut, length, reward
+from scripted_policies import CountingPolicy, LinearPolicy
+
+from pufferlib import vector
+from pufferlib.errors import APIUsageError
+from pufferlib.ppo.advantages import Advantages
+from pufferlib.spaces import unpack
+from pufferlib.vector.envpool_vector import EnvPoolEnv
+
+ENVS = 8
+
+
+def make(num_envs=ENVS, backend="EnvPool", **options):
+    return vector.make(partial(EnvPoolEnv, TASK), num_envs=num_envs, backend=backend, num_workers=1, **options)
+
+
+def script(env, steps):
+    """Rows of an environment from a reset on: episode, time in it, whether it ended there."""
+    rows, episode, time = [], 0, 0
+    while len(rows) < steps:
+        rows.append((episode, time, time == length(env, episode)))
+        episode, time = (episode + 1, 0) if rows[-1][2] else (episode, time + 1)
+    return rows
+
+
+def received(vecenv, steps):
+    """What every environment gave in `steps` steps: by name `(steps, envs, ...)`, and final observations by place."""
+    names = ("observations", "rewards", "terminals", "truncations", "masks")
+    found = {name: [[None] * vecenv.num_agents for _ in range(steps)] for name in names}
+    columns, finals, reports = np.zeros(vecenv.num_agents, int), {}, []
+    vecenv.async_reset()
+    for _ in range(steps * (vecenv.num_agents // vecenv.agents_per_batch)):
+        *arrays, infos, ids, masks = vecenv.recv()
+        column = columns[ids[0]]
+        for name, array in zip(names, [*arrays, masks], strict=True):
+            for agent, row in zip(ids, array, strict=True):
+                found[name][column][agent] = np.copy(row)
+        for info in infos:
+            if "final_observation" in info:
+                finals[column, info["agent_id"]] = info["final_observation"]
+            else:
+                reports.append((column, info))
+        columns[ids] += 1
+        if column + 1 < steps:
+            vecenv.send(np.full(len(ids), column % 5), ids)
+    return {name: np.array(rows) for name, rows in found.items()}, finals, reports
+
+
+# ----------------------------------------------------------------------------------------------------- rows and batches
+
+
+@pytest.mark.parametrize("kind", ["box", "double"])
+@pytest.mark.parametrize("options", [{}, {"batch_size": 4}, {"batch_size": 1}], ids=str)
+@pytest.mark.parametrize("order", [0, 1])
+def test_rows_stay_with_their_environments_in_whatever_order_they_finish(kind, options, order, monkeypatch):
+    install(monkeypatch, kind, order)
+    with make(**options) as vecenv:
+        rows, finals, reports = received(vecenv, steps=25)
+    assert rows["observations"].dtype == np.float32
+    for env in range(ENVS):
+        for column, (episode, time, has_ended) in enumerate(script(env, 25)):
+            action = 0 if time == 0 else (column - 1) % 5
+            assert rows["observations"][column, env].tolist() == [env, time, episode, action]
+            assert rows["rewards"][column, env] == (reward(time) if time else 0.0)
+            was_cut = has_ended and is_cut(env, episode)
+            assert rows["truncations"][column, env] == was_cut
+            assert rows["terminals"][column, env] == (has_ended and not was_cut)
+            assert rows["masks"][column, env] == (not has_ended)
+            assert ((column, env) in finals) == was_cut
+            if was_cut:
+                assert finals[column, env].tolist() == [env, time, episode, action]
+    ends = (rows["terminals"] | rows["truncations"]).sum(1)
+    assert [sum(column == at for at, _ in reports) for column in range(25)] == ends.tolist()
+    assert all(set(info) == {"place"} for _, info in reports)
+
+
+def test_a_batch_is_received_when_all_of_its_environments_are_done_and_not_later(monkeypatch):
+    fake = install(monkeypatch)
+    with make(batch_size=4) as vecenv:
+        vecenv.async_reset()
+        (pool,) = fake.pools
+        pool.order = SimpleNamespace(permutation=lambda running: np.sort(running)[::-1])  # the last first
+        ids = vecenv.recv()[5]
+        assert ids.tolist() == [4, 5, 6, 7] and sorted(pool.running) == [0, 1, 2, 3]
+        vecenv.send(np.zeros(4, int), ids)
+        assert vecenv.recv()[5].tolist() == [4, 5, 6, 7]  # the others are not waited for
+
+
+def test_observations_are_those_of_envpool_and_no_copy(monkeypatch):
+    fake = install(monkeypatch)
+    given = []
+    with make() as vecenv:
+        vecenv.reset()
+        (pool,) = fake.pools
+        recv = pool.recv
+        pool.recv = lambda: given.append(recv()) or given[-1]
+        observations = vecenv.step(np.zeros(ENVS, int))[0]
+        assert observations is given[-1][0]
+
+
+def test_structures_are_packed_as_by_the_emulation(monkeypatch):
+    install(monkeypatch, "dict")
+    for options in ({}, {"batch_size": 4}):
+        with make(**options) as vecenv:
+            assert vecenv.emulated is not None
+            rows, *_ = received(vecenv, steps=6)
+            parts = unpack(rows["observations"][3], vecenv.emulated)
+            assert parts["row"][:, 0].tolist() == list(range(ENVS))
+            assert parts["cell"].ravel().tolist() == parts["row"][:, 1].tolist()
+
+
+def test_a_reset_with_a_seed_makes_the_environments_anew_and_one_without_does_not(monkeypatch):
+    fake = install(monkeypatch)
+    with make(batch_size=4, seed=3) as vecenv:
+        vecenv.async_reset()
+        vecenv.recv()
+        vecenv.async_reset()  # what ran is dropped
+        assert len(fake.pools) == 1 and len(fake.pools[0].running) == ENVS
+        vecenv.async_reset(seed=4)
+        assert len(fake.pools) == 2 and fake.pools[0].is_closed
+        assert fake.pools[0].env_seed != fake.pools[1].env_seed
+        assert len(set(fake.pools[1].env_seed)) == ENVS
+    assert fake.pools[1].is_closed
+    with make(seed=3) as vecenv, make(backend="Serial", seed=3) as serial:
+        vecenv.reset()
+        serial.reset()
+        assert [pool.env_seed[0] for pool in fake.pools[3:]] == list(fake.pools[2].env_seed)
+
+
+def test_many_environments_in_each_puffer_env_are_one_pool_too(monkeypatch):
+    fake = install(monkeypatch)
+    creator = partial(EnvPoolEnv, TASK, num_envs=4)
+    with vector.make(creator, num_envs=2, backend="EnvPool", batch_size=1, num_workers=1) as vecenv:
+        assert (vecenv.num_agents, vecenv.agents_per_batch) == (8, 4)
+        rows, *_ = received(vecenv, steps=9)
+        assert rows["observations"][4, :, 0].tolist() == list(range(8)) and len(fake.pools) == 1
+
+
+def test_other_environments_are_refused():
+    with pytest.raises(APIUsageError, match="EnvPool steps environments that it has itself, got GymnasiumPufferEnv"):
+        vector.make(lambda: __import__("gymnasium").make("CartPole-v1"), backend="EnvPool", num_workers=1)
+
+
+def test_a_snapshot_is_none_as_envpool_gives_no_state(monkeypatch):
+    install(monkeypatch)
+    with make() as vecenv:
+        vecenv.reset()
+        assert vecenv.snapshot() is None
+
+
+# ------------------------------------------------------------------------------------------- the step of the first row
+
+
+@pytest.mark.parametrize("options", [{}, {"batch_size": 2}], ids=str)
+@pytest.mark.parametrize("policy_class", [LinearPolicy, CountingPolicy])
+@pytest.mark.parametrize("horizon", [1, 2, 3, 4, 5, 7, 12])  # so that segments begin and end at every kind of row
+def test_returns_values_and_advantages_are_those_of_the_script(horizon, policy_class, options, monkeypatch):
+    """The value of an observation is its time in the episode, by the state of one policy and by 0.5 of the other."""
+    install(monkeypatch)
+    gamma, gae_lambda, late = 0.9, 0.8, 0.0 if policy_class is CountingPolicy else 0.5
+    with make(**options) as vecenv:
+        collector = make_collector(vecenv, policy_class(), horizon=horizon)
+        rollout, config = collector.rollout, Settings(gamma, gae_lambda)
+        rollouts = max(4, 30 // horizon)
+        rows = [script(env, rollouts * horizon + 1) for env in range(ENVS)]
+        ended, counted = [], 0
+        for number in range(rollouts):
+            count = collector.collect()
+            advantages = Advantages(rollout, config)
+            advantages.load()
+            found, begin = advantages.compute(), number * horizon
+            masks = rollout.masks[:, :-1]
+            assert count == int(masks.sum())
+            counted += count
+            ended.append(vars(collector.statistics.episodes).copy())
+            collector.statistics.take()
+            for env in range(ENVS):
+                after = 0.0  # gamma lambda times the advantage of the next step
+                for column in reversed(range(horizon)):
+                    episode, time, has_ended = rows[env][begin + column]
+                    assert masks[env, column] == (not has_ended)
+                    if has_ended:  # the step that EnvPool takes for itself
+                        after = 0.0
+                        continue
+                    _, _, ends_next = rows[env][begin + column + 1]
+                    value = time + late
+                    assert rollout.values[env, column] == value
+                    follows = time + 1 + late if not ends_next or is_cut(env, episode) else 0.0
+                    delta = reward(time + 1) + gamma * follows - value
+                    advantage = delta + (0.0 if ends_next else after)
+                    after = gamma * gae_lambda * advantage
+                    assert found[env, column].item() == pytest.approx(advantage, abs=1e-5)
+        steps = rollouts * horizon
+        assert counted == sum(not has_ended for row in rows for _, _, has_ended in row[:steps])
+        episodes = [
+            (length(env, episode), sum(reward(time) for time in range(1, length(env, episode) + 1)))
+            for env in range(ENVS)
+            for episode, _, has_ended in rows[env][: steps + 1]
+            if has_ended
+        ]
+        totals = {name: sum(each[name] for each in ended) for name in ("count", "length_sum", "return_sum")}
+        assert totals["count"] == len(episodes)
+        assert totals["length_sum"] == sum(steps for steps, _ in episodes)
+        assert totals["return_sum"] == pytest.approx(sum(returned for _, returned in episodes))
+
+
+class Settings:
+    truncation_bootstrap = True
+    vtrace_rho_clip = vtrace_c_clip = 1.0
+
+    def __init__(self, gamma, gae_lambda):
+        self.gamma, self.gae_lambda = gamma, gae_lambda
+
+
+def test_the_reset_row_is_not_learned_from(monkeypatch, tmp_path):
+    """Numbers of the rows that EnvPool takes for itself change no weight of a policy that learns."""
+    from pufferlib import PuffeRL
+
+    def learned(noise):
+        install(monkeypatch)
+        vecenv = make()
+        torch.manual_seed(0)
+        trainer = PuffeRL(vecenv, device="cpu", batch_size=96, num_steps=12, data_dir=str(tmp_path), seed=1)
+        trainer.evaluate()
+        absent = ~trainer.rollout.masks[:, :-1]
+        assert absent.any()
+        trainer.rollout.actions[absent] = noise % 5
+        trainer.rollout.logprobs[absent] = -0.1 * noise
+        trainer.train()
+        weights = torch.cat([parameter.detach().flatten() for parameter in trainer.policy.parameters()])
+        trainer.release()
+        vecenv.close()
+        return weights
+
+    assert torch.equal(learned(1), learned(3))
