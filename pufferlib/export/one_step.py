@@ -178,7 +178,9 @@ Run = Callable[..., Sequence[np.ndarray]]
 
 
 @torch.no_grad()
-def check_agreement(step: OneStep, run: Run, what: str, observations: np.ndarray | None = None) -> None:
+def check_agreement(
+    step: OneStep, run: Run, what: str, observations: np.ndarray | None = None, tolerance: float = TOLERANCE
+) -> None:
     """Compares results over several steps from the start of an episode, with the recurrent state of each.
 
     Args:
@@ -186,9 +188,10 @@ def check_agreement(step: OneStep, run: Run, what: str, observations: np.ndarray
         run: a step of the export.
         what: the other program, for the message.
         observations: of real play, `(steps, rows, *observation_shape)`, besides random ones.
+        tolerance: by which results may differ.
 
     Raises:
-        ExportError: if a result differs by more than `TOLERANCE`, relative to 1 or to the value where that is greater.
+        ExportError: if a result differs by more than `tolerance`, relative to 1 or to the value where that is greater.
     """
     drawn = torch.stack([step.random_observations(ROWS, seed) for seed in range(STEPS)])
     for sequence in [drawn] if observations is None else [drawn, torch.from_numpy(observations)]:
@@ -198,9 +201,9 @@ def check_agreement(step: OneStep, run: Run, what: str, observations: np.ndarray
             results, found = step(row, *states), run(row.numpy(), *others)
             for name, result, other in zip(step.output_names, results, found, strict=True):
                 difference = _difference(result.numpy(), np.asarray(other))
-                if not difference <= TOLERANCE:
+                if not difference <= tolerance:
                     raise ExportError(
-                        f"{what} must compute what the policy does to {TOLERANCE}, but {name} differs by "
+                        f"{what} must compute what the policy does to {tolerance}, but {name} differs by "
                         f"{difference:.2g}; nothing was written"
                     )
             states, others = results[len(results) - len(states) :], list(found[len(found) - len(states) :])
