@@ -101,7 +101,7 @@ def web_page(step: OneStep, policy: nn.Module, env: object, title: str, observat
     command = wasm_compiler()
     writer = PackedWriter(network, is_short=_is_enough(step, network, observations))
     module = compiled(command, folder, {"web_policy.h": writer.text({})}, env.arguments, env.agents_per_env)
-    return page(title, module, writer, _facts(env, policy))
+    return page(title, module, writer, _facts(env))
 
 
 def _is_enough(step: OneStep, network: CNetwork, observations: np.ndarray | None) -> bool:
@@ -179,7 +179,7 @@ def compiled(
     raise ExportError(f"{command[0]} cannot compile {folder.name} for a page: {printable(done.stderr.strip()[:2000])}")
 
 
-def _facts(env: Any, policy: nn.Module) -> dict[str, Any]:
+def _facts(env: Any) -> dict[str, Any]:
     # What the page knows of spaces and keys.
     observation, action = env.single_observation_space, env.single_action_space
     facts: dict[str, Any] = {

@@ -22,7 +22,7 @@ static PyObject settings[] = {SETTINGS{NULL, 0}};  // keyword arguments of the e
 
 static Env envs[GAMES], befores[GAMES];  // as they are, and as they were before the last step
 static Client clients[GAMES];
-static bool has_moved[GAMES];  // since the game began
+static bool has_moved[GAMES];  // from what is kept
 #ifdef MY_SHARED
 static Shared shared;
 #endif
@@ -174,12 +174,12 @@ void EXPORT(reset)(int game, uint64_t seed, uint64_t index) {
     picture = c_open_client(&clients[game], env);
 }
 
-// Steps the first games by the actions in their rows.
-void EXPORT(step)(int games) {
+// Steps the first games by the actions in their rows; the way from here can be drawn where this moment is kept.
+void EXPORT(step)(int games, int is_kept) {
     for (int game = 0; game < games; game++) {
-        remember(game);
+        if (is_kept) remember(game);
         c_step(&envs[game]);
-        has_moved[game] = true;
+        has_moved[game] = is_kept != 0;
     }
     for (int agent = 0; agent < games * AGENTS; agent++) {
         if (arrays.terminals[agent] | arrays.truncations[agent]) web_policy_forget(&policy, agent);

@@ -142,7 +142,7 @@ class Games {
     // A game begins with the random numbers of environment `index` of a vector with that seed.
     reset(game, seed, index) { this.call.reset(game, seed, index); }
     act(games, isSampled) { this.call.act(games, isSampled ? 1 : 0); }
-    step(games) { this.call.step(games); }
+    step(games, isKept = true) { this.call.step(games, isKept ? 1 : 0); }
 
     // What a game says of the episodes that ended since the last call: their means and their number n; or null.
     finished(game) {
