@@ -35,10 +35,20 @@ HERE = Path(__file__).parent
 WEB = HERE / "web"
 INCLUDE = Path(ocean.__file__).parent / "include"
 OF_LIBC = ("math.h", "string.h", "stdio.h", "stdlib.h", "assert.h")
-FLAGS = ("-std=c11", "-O3", "-ffreestanding", "-nostdlib", "-fno-builtin-printf", "-ffp-contract=off", "-fno-math-errno")
+FLAGS = (
+    "-std=c11",
+    "-O3",
+    "-ffreestanding",
+    "-nostdlib",
+    "-fno-builtin-printf",
+    "-ffp-contract=off",
+    "-fno-math-errno",
+)
 STRICT = ("-Werror=implicit-function-declaration", "-Wno-unknown-attributes")
 LINKED = ("-Wl,--no-entry", "-Wl,--strip-all", "-Wl,--gc-sections", "-Wl,-z,stack-size=1048576")
-SHORT_TOLERANCE = 0.05  # of logits, values and states, relative to 1, with weights of 16 bits: a twentieth of a probability
+SHORT_TOLERANCE = (
+    0.05  # of logits, values and states, relative to 1, with weights of 16 bits: a twentieth of a probability
+)
 LARGEST = np.iinfo(np.int16).max
 UNKNOWN = re.compile(r"^(?:.*/)?([^/\n:]+):(\d+):\d+: error: .*implicit.* declar.* function '(\w+)'", re.MULTILINE)
 
@@ -131,9 +141,24 @@ def wasm_compiler() -> list[str]:
     for version in ("", *(f"-{number}" for number in range(30, 12, -1))):
         linker = shutil.which(f"wasm-ld{version}")
         if shutil.which(f"clang{version}") and linker:
-            return [f"clang{version}", "--target=wasm32", "-msimd128", "-mbulk-memory", "-nostdlibinc", f"-fuse-ld={linker}"]
+            return [
+                f"clang{version}",
+                "--target=wasm32",
+                "-msimd128",
+                "-mbulk-memory",
+                "-nostdlibinc",
+                f"-fuse-ld={linker}",
+            ]
     if importlib.util.find_spec("ziglang") is not None:
-        return [sys.executable, "-m", "ziglang", "cc", "-target", "wasm32-freestanding", "-mcpu=generic+simd128+bulk_memory"]
+        return [
+            sys.executable,
+            "-m",
+            "ziglang",
+            "cc",
+            "-target",
+            "wasm32-freestanding",
+            "-mcpu=generic+simd128+bulk_memory",
+        ]
     raise MissingExtraError(
         "a page needs a compiler for WebAssembly, found none; run `pip install 'pufferlib[web]'`, or install clang and "
         "lld, as by `apt install clang lld`"
@@ -196,7 +221,7 @@ def _facts(env: Any) -> dict[str, Any]:
     if isinstance(keys, Keys) and env.agents_per_env == 1:
         idle = keys.idle if isinstance(keys.idle, list) and isinstance(action, Discrete) else [keys.idle]
         facts["keys"] = {
-            "actions": {chord: np.ravel(row).tolist() for chord, row in keys.actions.items()},
+            "actions": [[chord.split("+"), np.ravel(row).tolist()] for chord, row in keys.actions.items()],
             "idle": [np.ravel(row).tolist() for row in idle if row is not None],
             "waits": keys.waits,
         }
@@ -214,7 +239,9 @@ def page(title: str, module: bytes, writer: PackedWriter, facts: Mapping[str, An
         "sizes": [len(part) for part in parts],
         "tables": [[offset, numbers.size, scale] for offset, scale, numbers in writer.packed],
     }
-    environment = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined)
+    environment = jinja2.Environment(
+        autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
+    )
     return environment.from_string((WEB / "web.html").read_text()).render(
         title=printable(title),
         facts=facts,

@@ -52,7 +52,9 @@ class Tab:
         elif method == "Log.entryAdded" and params["entry"]["level"] in ("error", "warning"):
             self.complaints.append(params["entry"]["text"])
 
-    def show(self, width: int, height: int, density: float = 1.0, is_dark: bool = False, is_phone: bool = False) -> None:
+    def show(
+        self, width: int, height: int, density: float = 1.0, is_dark: bool = False, is_phone: bool = False
+    ) -> None:
         size = {"width": width, "height": height, "deviceScaleFactor": density, "mobile": is_phone}
         self.call("Emulation.setDeviceMetricsOverride", **size)
         self.call("Emulation.setTouchEmulationEnabled", enabled=is_phone)
@@ -65,7 +67,7 @@ class Tab:
         self.requests.clear()
         self.call("Page.navigate", url=url)
         self.run("new Promise((done) => {const look = () => document.readyState === 'complete' && "
-                 "(globalThis.puffer || !/begins in a moment/.test(document.getElementById('trouble')?.textContent)) "
+                 "(!globalThis.Puffer || globalThis.puffer || !/begins in a moment/.test(document.getElementById('trouble')?.textContent)) "
                  "? done() : setTimeout(look, 10); look();})")  # fmt: skip
 
     def run(self, expression: str):
@@ -110,7 +112,12 @@ class Browser:
 
     def call(self, method: str, session: str | None = None, **params):
         self._number += 1
-        message = {"id": self._number, "method": method, "params": params, **({"sessionId": session} if session else {})}
+        message = {
+            "id": self._number,
+            "method": method,
+            "params": params,
+            **({"sessionId": session} if session else {}),
+        }
         os.write(self._to_write, json.dumps(message).encode() + b"\0")
         while True:
             heard = self._hear()

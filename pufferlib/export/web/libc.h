@@ -20,9 +20,9 @@
 #define isinf(x) __builtin_isinf(x)
 #define isfinite(x) __builtin_isfinite(x)
 
-#define MATH(name)                   \
-    JS("Math", #name)                \
-    double name(double x);           \
+#define MATH(name)         \
+    JS("Math", #name)      \
+    double name(double x); \
     static inline float name##f(float x) { return (float)name((double)x); }
 MATH(sin)
 MATH(cos)

@@ -62,7 +62,8 @@ static struct {
 // ----------------------------------------------------------------------------------------------------------- pixels
 
 static inline Channels channels_of(uint32_t color) {
-    return (Channels){(float)(color & 255), (float)(color >> 8 & 255), (float)(color >> 16 & 255), (float)(color >> 24)};
+    return (Channels){(float)(color & 255), (float)(color >> 8 & 255), (float)(color >> 16 & 255),
+                      (float)(color >> 24)};
 }
 
 // `color` over a pixel, with an alpha of 0 to 256.
@@ -202,7 +203,8 @@ static void draw_glyph(const Glyph* glyph, int x, int y, Color color) {
         for (int column = 0; column < glyph->width; column++) {
             int there = x + glyph->left + column, below = y + glyph->top + row;
             uint32_t covered = glyph->coverage[row * glyph->width + column] * (uint32_t)color.a / 255;
-            bool is_inside = there >= screen.left && there < screen.right && below >= screen.top && below < screen.bottom;
+            bool is_inside =
+                there >= screen.left && there < screen.right && below >= screen.top && below < screen.bottom;
             if (!is_inside || covered == 0) continue;
             uint32_t* pixel = &screen.pixels[below * screen.width + there];
             *pixel = blended(*pixel, solid, covered + (covered >> 7));

@@ -215,7 +215,7 @@ int EXPORT(size_screen)(int width, int height) {
     return 1;
 }
 
-static int within(float place, int high) { return place < 0.0f ? 0 : place > (float)high ? high : (int)place; }
+static int within(float place, int high) { return place<0.0f ? 0 : place>(float) high ? high : (int)place; }
 
 // Draws a game with its left top corner at (x, y); progress is how much of the last step is over, 0 to 1.
 void EXPORT(draw)(int game, float x, float y, float scale, float progress) {
@@ -245,9 +245,9 @@ enum { NUM_LOGGED = LOG_FIELDS(COUNT) };
 
 // What the page reads, by number.
 const void* EXPORT(address)(int which) {
-    const void* addresses[] = {arrays.observations, arrays.actions, arrays.rewards,      arrays.terminals, arrays.truncations,
-                               screen.pixels,       policy.logits,  policy.values,       picture.title,    LOG_FIELDS(NAME) "",
-                               web_weights};
+    const void* addresses[] = {arrays.observations, arrays.actions,      arrays.rewards, arrays.terminals,
+                               arrays.truncations,  screen.pixels,       policy.logits,  policy.values,
+                               picture.title,       LOG_FIELDS(NAME) "", web_weights};
     return addresses[which];
 }
 

@@ -160,7 +160,7 @@ const ARROWS = {w: "up", a: "left", s: "down", d: "right"};
 class Keys {
     constructor(facts) {
         this.facts = facts;
-        this.chords = Object.entries(facts.keys.actions).map(([chord, row]) => [chord.split("+"), row]);
+        this.chords = facts.keys.actions;  // the keys of each, and a row of the action space
         const used = new Set(this.chords.flatMap(([names]) => names));
         this.arrows = Object.fromEntries(Object.entries(ARROWS).filter(([letter, arrow]) => !used.has(letter) && used.has(arrow)));
         this.alone = this.chords.filter(([names]) => names.length === 1).map(([names]) => names[0]);
@@ -254,6 +254,7 @@ class Page {
         this.name = `pufferlib ${games.title}`;
         this.metric = games.logged.includes("score") ? "score" : games.logged[0];
         this.controls();
+        if (parent !== globalThis) element("panel").open = false;  // within another page there is little room
         const asked = new URLSearchParams(location.hash.slice(1));
         this.choose(Number(asked.get("games")) || 1);
         this.restart(/^\d{1,18}$/.test(asked.get("seed") || "") ? BigInt(asked.get("seed")) : BigInt(Math.floor(Math.random() * 1e6)));

@@ -8,7 +8,7 @@ import golden
 import numpy as np
 import pytest
 from checked_headers import quick_params
-from made_pages import DRAWN, every_drawn, in_node, made, needs_compiler, needs_node, trained
+from made_pages import DRAWN, every_drawn, in_node, made, needs_compiler, needs_node, page_of
 from policies_to_export import CHOICE, VECTOR, spaces_of
 from rollouts import random_actions
 
@@ -138,7 +138,9 @@ def test_keys_mean_what_they_mean_in_a_window(name, tmp_path):
     held = [[], *([name] for name in names), *([names[i], names[-1 - i]] for i in range(min(len(names), 6)))]
     lasts = [None, keyboard.action(names[:1])]
     cases = [(keys, last) for keys in held for last in lasts]
-    found = in_node(page, does="keyActions", cases=[(keys, None if x is None else np.ravel(x).tolist()) for keys, x in cases])
+    found = in_node(
+        page, does="keyActions", cases=[(keys, None if x is None else np.ravel(x).tolist()) for keys, x in cases]
+    )
     for (keys, last), row in zip(cases, found, strict=True):
         expected = keyboard.action(keys, last)
         assert (row is None) == (expected is None), keys
@@ -157,6 +159,22 @@ def test_a_page_is_one_small_file(tmp_path, capsys, monkeypatch):
     assert "default-src 'none'" in page.read_text()
 
 
+@pytest.mark.slow
+@needs_node
+def test_zig_compiles_the_same_game(tmp_path, monkeypatch):
+    pytest.importorskip("ziglang", reason="pip install -e '.[web]'")
+    with monkeypatch.context() as only:
+        only.setattr(web_format.shutil, "which", lambda name: None)
+        command = web_format.wasm_compiler()
+    assert command[1:4] == ["-m", "ziglang", "cc"]
+    monkeypatch.setattr(web_format, "wasm_compiler", lambda: command)
+    page_of.cache_clear()
+    try:
+        test_rollouts_in_node_have_the_golden_hashes("puffer_breakout", tmp_path)
+    finally:
+        page_of.cache_clear()
+
+
 # --- what cannot be
 
 
@@ -173,7 +191,9 @@ def test_a_function_that_pages_lack_is_named_with_its_line(where, tmp_path):
     (tmp_path / "game_render.h").write_text('#include "game.h"\n')
     (tmp_path / where).write_text((tmp_path / where).read_text() + "static int f(void) {\n    return strtol(0);\n}\n")
     with pytest.raises(ExportError, match=rf"no function strtol, which {where} calls in line 3;"):
-        web_format.compiled(web_format.wasm_compiler(), tmp_path.rename(tmp_path.with_name("game")), {"web_policy.h": ""}, {}, 1)
+        web_format.compiled(
+            web_format.wasm_compiler(), tmp_path.rename(tmp_path.with_name("game")), {"web_policy.h": ""}, {}, 1
+        )
 
 
 def test_without_a_compiler_one_sentence_says_what_to_install(monkeypatch):

@@ -230,7 +230,9 @@ def test_a_damaged_file_says_so(damage, tab, tmp_path):
     }[damage]
     opened(tab, "puffer_squared", tmp_path, text=changed)
     assert re.search("get the file once more", tab.run("document.getElementById('trouble').textContent"))
-    assert not tab.run("document.getElementById('trouble').hidden") and tab.run("document.getElementById('game').hidden")
+    assert not tab.run("document.getElementById('trouble').hidden") and tab.run(
+        "document.getElementById('game').hidden"
+    )
 
 
 def test_a_browser_that_lacks_what_it_takes_is_told(tab, tmp_path):
