@@ -66,9 +66,12 @@ class Tab:
         self.call("Page.navigate", url="about:blank")
         self.requests.clear()
         self.call("Page.navigate", url=url)
-        self.run("new Promise((done) => {const look = () => document.readyState === 'complete' && "
-                 "(!globalThis.Puffer || globalThis.puffer || !/begins in a moment/.test(document.getElementById('trouble')?.textContent)) "
-                 "? done() : setTimeout(look, 10); look();})")  # fmt: skip
+        self.run("""new Promise((done) => {
+            const trouble = () => document.getElementById("trouble")?.textContent;
+            const isReady = () => !globalThis.Puffer || globalThis.puffer || !/begins in a moment/.test(trouble());
+            const look = () => document.readyState === "complete" && isReady() ? done() : setTimeout(look, 10);
+            look();
+        })""")
 
     def run(self, expression: str):
         """The value of JavaScript, which may be a promise."""

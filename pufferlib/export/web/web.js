@@ -261,7 +261,7 @@ class Page {
         new ResizeObserver(() => this.fit()).observe(element("stage"));
         let before = performance.now();
         const frame = (now) => {
-            this.advance(Math.min((now - before) / 1000, 0.1));
+            this.advance(Math.min(Math.max(now - before, 0) / 1000, 0.1));  // the first frame may be of before
             before = now;
             requestAnimationFrame(frame);
         };

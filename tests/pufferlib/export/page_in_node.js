@@ -60,23 +60,29 @@ function play(games, {seed, count, steps, output}) {
     fs.closeSync(file);
 }
 
-// The means of what is logged over the first episodes of each game.
+// What is logged of the first episodes of each game, and the first return of every agent.
 function scores(games, {seed, episodes, isSampled, mostSteps}) {
-    const {games: count} = games, found = [], left = Array.from({length: count}, (_, i) => Math.ceil((episodes - i) / count));
+    const {games: count} = games, logged = [], left = Array.from({length: count}, (_, i) => Math.ceil((episodes - i) / count));
+    const returns = Array(count * games.agents).fill(0), isOver = Array(count * games.agents).fill(false);
     for (let game = 0; game < count; game++) games.reset(game, BigInt(seed), BigInt(game));
     games.call.begin(BigInt(seed));
-    for (let step = 0; step < mostSteps && left.some((n) => n > 0); step++) {
+    for (let step = 0; step < mostSteps && (left.some((n) => n > 0) || isOver.includes(false)); step++) {
         games.act(count, isSampled);
-        games.step(count);
+        games.step(count, false);
+        for (let agent = 0; agent < count * games.agents; agent++) {
+            if (isOver[agent]) continue;
+            returns[agent] += games.rewardOf(agent);
+            isOver[agent] = games.hasEnded(agent);
+        }
         for (let game = 0; game < count; game++) {
             const finished = games.finished(game);
             if (finished !== null && left[game] > 0) {
-                found.push(finished);
+                logged.push(finished);
                 left[game] -= finished.n;
             }
         }
     }
-    return found;
+    return {logged, returns};
 }
 
 // Steps a second of environments alone, and decisions of the policy.
