@@ -2,7 +2,7 @@
 
     python docs/build.py                 into build/docs/html; a warning is an error
     python docs/build.py --serve         and shows it at http://localhost:8000
-    python docs/build.py --no-pictures   without drawing the environments, which takes longest
+    python docs/build.py --no-pictures   without drawing the environments and making them playable, which takes longest
     python docs/build.py --output DIR    into DIR/html, and all that it needs on the way beside it
 
 All is put together in build/docs/source, so that nothing generated lies among what is written by hand. The build needs
@@ -21,7 +21,7 @@ import shutil
 import sys
 from pathlib import Path
 
-from pages import annotated, c_contract, command_line, configuration, ocean, speed
+from pages import annotated, c_contract, command_line, configuration, games, ocean, speed
 from sphinx.cmd.build import main as sphinx_build
 
 HERE = Path(__file__).parent
@@ -37,7 +37,7 @@ def main(arguments: list[str]) -> int:
     """Returns the status that the shell gets."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--serve", action="store_true", help="shows the site when it is built, until Ctrl-C")
-    parser.add_argument("--no-pictures", action="store_true", help="draws no environment")
+    parser.add_argument("--no-pictures", action="store_true", help="draws no environment, and makes none playable")
     parser.add_argument("--output", type=Path, default=BUILD, metavar="DIR", help="where everything is put")
     options = parser.parse_args(arguments)
     build = options.output.resolve()
@@ -62,7 +62,11 @@ def gather(source: Path, has_pictures: bool) -> None:
     for page in sorted((source / "trainer").glob("*.md")):
         if page.name != "index.md":
             page.write_text(annotated.with_source(page.read_text(), ROOT))
+    (source / "extra").mkdir()  # what Sphinx copies as it is
     ocean.write(source, has_pictures, REPOSITORY)
+    front = source / "index.md"
+    game = games.place("puffer_breakout", source, "") if has_pictures else ""
+    front.write_text(front.read_text().replace("<!-- a game -->\n", game))
     speed.write(source)
     c_contract.write(source)
     configuration.write(source)

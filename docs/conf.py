@@ -44,6 +44,7 @@ html_theme = "furo"
 html_title = "PufferLib"
 html_static_path = ["static"]
 html_css_files = ["site.css"]
+html_extra_path = ["extra"]  # docs/build.py puts the playable environments there
 html_show_sphinx = False
 html_copy_source = False
 copybutton_exclude = ".linenos, .gp, .go"

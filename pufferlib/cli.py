@@ -199,7 +199,9 @@ VERBS = {
     "train": Verb("train a policy and save it under experiments/", _train, "TrainOptions"),
     "eval": Verb("play a policy in a window, or without one, and print how well it does", _evaluate, "EvalOptions"),
     "play": Verb("play an environment yourself, in a window; high scores are kept", _play, "PlayOptions"),
-    "export": Verb("write a policy for other programs: ONNX, TorchScript or C", _export, "ExportOptions"),
+    "export": Verb(
+        "write a policy for other programs: ONNX, TorchScript, C, a page that plays", _export, "ExportOptions"
+    ),
     "bench": Verb("time an environment: steps per second", _bench, "BenchOptions"),
     "profile": Verb("show where the time of a training goes, and what would help", _profile, "ProfileOptions"),
     "sweep": Verb("search for hyperparameters by many runs, and keep the best settings", _sweep, "SweepOptions"),

@@ -38,7 +38,7 @@ from pufferlib.dashboard.output import plain_table, printable, printable_lines, 
 from pufferlib.dashboard.panel import LivePanel, NotebookPanel
 from pufferlib.dashboard.score import Score
 from pufferlib.errors import APIUsageError, ConfigError, PufferWarning
-from pufferlib.export import c_format, export_policy
+from pufferlib.export import c_format, export_policy, web_format
 from pufferlib.export.c_layers import network_of
 from pufferlib.export.c_source import HeaderWriter
 from pufferlib.export.exporting import c_name
@@ -261,6 +261,21 @@ def test_the_page_of_a_run_has_the_elements_that_it_would_have(text):
     assert read.elements == outside or text == ""  # an empty environment's name stands for none
     for told in (f"note {text}", f"seed {text}", f"commit {text}", f"package {text}"):
         assert printable_lines(told).rstrip() in read.text
+
+
+@each
+def test_a_page_that_plays_has_the_elements_that_it_would_have(text):
+    env = spaces_of(Box(-1.0, 1.0, (3,)), Discrete(2))
+    writer = web_format.PackedWriter(network_of(Default(env, 4), env), is_short=True)
+
+    def made(text):
+        return web_format.page(f"title {text}", b"module", writer, {"keys": {"actions": [[[text], [0]]]}})
+
+    read, plain = Structure(made(text)), Structure(made("plain"))
+    assert read.elements == plain.elements
+    assert read.texts.count(printable(f"title {text}")) == 2  # in the head and above the game
+    facts = json.loads(next(part for part in read.texts if part.startswith('{"keys"')))
+    assert facts["keys"]["actions"][0][0] == [text]
 
 
 @pytest.mark.parametrize("text", OF_NAMES, ids=ascii)

@@ -23,7 +23,7 @@ from pufferlib.errors import APIUsageError
 from pufferlib.play.environments import space_text, what_it_is
 from pufferlib.setting import Setting, class_settings, format_value
 
-from . import manual, plots, rows
+from . import games, manual, plots, rows
 from .markdown import count, escaped, figure, measured, span, table
 from .rows import Row
 
@@ -144,7 +144,7 @@ def page(one: Facts, folder: Path, has_pictures: bool, repository: str) -> str:
     parts = [
         f"# {one.title}\n",
         f"{words}\n",
-        moving_picture(one, folder) if has_pictures else "",
+        moving_picture(one, folder) + games.place(one.name, folder.parent, "../") if has_pictures else "",
         f"`{one.name}`: [its rules]({place}{source}), [its class]({place}.py), [its settings]({place}.ini).\n",
         "## Train, watch, play\n",
         commands(one),

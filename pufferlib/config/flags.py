@@ -104,7 +104,9 @@ class ExportOptions(Section):
     """The files that `puffer export` writes."""
 
     pretrained: bool = setting(False, PRETRAINED)
-    format: Literal["onnx", "torchscript", "c"] = setting("onnx", "A file for ONNX or TorchScript, or a folder of C.")
+    format: Literal["onnx", "torchscript", "c", "web"] = setting(
+        "onnx", "A file for ONNX or TorchScript, a folder of C, or a page that plays in a browser."
+    )
     output: str | None = setting(None, "The file, or the folder; None is one named for the environment, here.")
 
 

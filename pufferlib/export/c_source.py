@@ -96,6 +96,10 @@ class HeaderWriter:
         slot = re.compile(r"^ *// @([A-Z]+)\n", re.MULTILINE)
         return slot.sub(lambda found: "".join(f"{line}\n" for line in slots[found[1]]), template)
 
+    def weights(self, name: str, values: np.ndarray) -> Iterator[str]:
+        """The lines that declare the weights of a layer's product."""
+        return _table(name, values)
+
     # ------------------------------------------------------------------------------------------------- declarations
 
     def _constants(self) -> Iterator[str]:
@@ -244,7 +248,7 @@ class _Program:
         activation = ACTIVATIONS[activation]
         for short, (weights, bias) in zip(names, products(layer, self.shapes[value], value == 0), strict=True):
             name, kind, sizes, more = f"{self.name}_{short}", "Linear", weights.shape, []
-            self.tables += [*_table(f"{name}_weights", weights), *_table(f"{name}_bias", bias)]
+            self.tables += [*self.writer.weights(f"{name}_weights", weights), *_table(f"{name}_bias", bias)]
             if layer.kind == "ONE_HOT":
                 self.tables += self._categories(name, "first_inputs")
                 kind, sizes, more = "OneHot", (layer.cells, sizes[1]), [f"    {name}_lowest, {name}_first_inputs,"]

@@ -23,6 +23,7 @@ from pufferlib.environment import PufferEnv
 from pufferlib.errors import APIUsageError, ExportError, nearest, require_extra
 from pufferlib.export.c_format import c_files, compile_command, compiler, write_folder
 from pufferlib.export.one_step import OneStep, check_agreement, first_sentence, space_text, unchecked_distributions
+from pufferlib.export.web_format import web_page
 from pufferlib.families import catalog
 from pufferlib.policy import acting_forward
 from pufferlib.ppo.sampling import sample_logits
@@ -144,7 +145,7 @@ def _traced(step: OneStep) -> torch.jit.ScriptModule:
     return traced
 
 
-ENDINGS = {"onnx": ".onnx", "torchscript": ".pt", "c": "_c"}
+ENDINGS = {"onnx": ".onnx", "torchscript": ".pt", "c": "_c", "web": ".html"}
 FORMATS = tuple(ENDINGS)
 
 
@@ -162,7 +163,7 @@ def export_policy(
         policy: as pufferlib.models describes, of any device; it stays unchanged.
         env: the environment or vector that it plays, for the spaces; it is not stepped.
         path: of the file, or of the folder for C; an earlier export is replaced.
-        format: `onnx`, `torchscript` or `c`.
+        format: `onnx`, `torchscript`, `c`, or `web` for a page in which one of Ocean's environments is played.
         notes: further notes for the file, such as the run of the weights.
         observations: of real play, to compare on besides random ones; `(steps, rows, *observation_shape)`.
 
@@ -196,6 +197,8 @@ def export_policy(
     }
     if format == "c":
         write_folder(path, c_files(step, policy, driver, c_name(env_name), notes, observations))
+    elif format == "web":
+        write_atomically(path, web_page(step, policy, driver, env_name, observations).encode())
     else:
         written = {"onnx": _onnx_bytes, "torchscript": _torchscript_bytes}[format](step, notes, observations)
         write_atomically(path, written)
@@ -242,6 +245,8 @@ def export_command(env_name: str, args: dict[str, Any], format: str = "onnx", ou
 
 
 def _use(path: Path, format: str, step: OneStep) -> str:
+    if format == "web":
+        return f"which plays in a browser and needs nothing else ({path.stat().st_size / 1000:.0f} kB)"
     if format != "c":
         takes, returns = ", ".join(step.input_names), ", ".join(step.output_names)
         return f"which takes {takes} and returns {returns}"

@@ -192,7 +192,9 @@ Run = Callable[..., Sequence[np.ndarray]]
 
 
 @torch.no_grad()
-def check_agreement(step: OneStep, run: Run, what: str, observations: np.ndarray | None = None) -> None:
+def check_agreement(
+    step: OneStep, run: Run, what: str, observations: np.ndarray | None = None, tolerance: float = TOLERANCE
+) -> None:
     """Compares results over several steps from the start of an episode, with the recurrent state of each.
 
     Args:
@@ -200,9 +202,10 @@ def check_agreement(step: OneStep, run: Run, what: str, observations: np.ndarray
         run: a step of the export.
         what: the other program, for the message.
         observations: of real play, `(steps, rows, *observation_shape)`, besides random ones.
+        tolerance: by which results may differ.
 
     Raises:
-        ExportError: if a result differs by more than `TOLERANCE`, relative to 1 or to the value where that is greater.
+        ExportError: if a result differs by more than `tolerance`, relative to 1 or to the value where that is greater.
     """
     drawn = torch.stack([step.random_observations(ROWS, seed) for seed in range(STEPS)])
     for sequence in [drawn] if observations is None else [drawn, torch.from_numpy(observations)]:
@@ -214,9 +217,9 @@ def check_agreement(step: OneStep, run: Run, what: str, observations: np.ndarray
             found = run(row.numpy(), *others, *(each.numpy() for each in masks))
             for name, result, other in zip(step.output_names, results, found, strict=True):
                 difference = _difference(result.numpy(), np.asarray(other))
-                if not difference <= TOLERANCE:
+                if not difference <= tolerance:
                     raise ExportError(
-                        f"{what} must compute what the policy does to {TOLERANCE}, but {name} differs by "
+                        f"{what} must compute what the policy does to {tolerance}, but {name} differs by "
                         f"{difference:.2g}; nothing was written"
                     )
             states, others = results[len(results) - len(states) :], list(found[len(found) - len(states) :])
