@@ -325,20 +325,13 @@ PUFFER_FN int go_color(const Go* env, int agent) { return agent == 0 ? env->agen
 // The agent to move: of two the one whose colour has the turn.
 PUFFER_FN int go_mover(const Go* env) { return env->agents == 2 && env->turns % GO_COLORS != env->agent_color; }
 
-// Writes points that are others than before.
-PUFFER_FN void go_write_points(const Go* env, uint8_t* cells, uint64_t points, uint64_t changed) {
-    for (; changed != 0; changed &= changed - 1) {
+// Writes one of the boards of an agent's observation: the points that are others than before.
+PUFFER_FN void go_show(Go* env, int agent, int board, uint64_t points) {
+    uint8_t* cells = env->observations + agent * go_observation_size(env) + board * go_num_points(env);
+    for (uint64_t changed = points ^ env->shown[agent][board]; changed != 0; changed &= changed - 1) {
         int point = bits_lowest(changed);
         cells[point / GO_ROW * env->size + point % GO_ROW] = (uint8_t)(points >> point & 1);
     }
-}
-
-// Writes one of the boards of an agent's observation, and of those where it may play its action masks, too.
-PUFFER_FN void go_show(Go* env, int agent, int board, uint64_t points) {
-    int count = go_num_points(env);
-    uint64_t changed = points ^ env->shown[agent][board];
-    go_write_points(env, env->observations + agent * go_observation_size(env) + board * count, points, changed);
-    if (board == GO_ALLOWED) go_write_points(env, env->action_masks + agent * (count + 1), points, changed);
     env->shown[agent][board] = points;
 }
 
@@ -352,9 +345,13 @@ PUFFER_FN void go_write_observation(Go* env, int agent) {
     go_show(env, agent, 3, go_threatened(env, other));
     go_show(env, agent, GO_ALLOWED, is_to_move ? go_allowed(env, own) : 0);
     go_show(env, agent, 5, env->last_move == GO_PASS || !is_to_move ? 0 : go_bit(env->last_move));
-    uint8_t* flags = env->observations + agent * go_observation_size(env) + GO_BOARDS * go_num_points(env);
+    int count = go_num_points(env);
+    uint8_t *boards = env->observations + agent * go_observation_size(env), *flags = boards + GO_BOARDS * count;
     flags[0] = own == GO_BLACK;
     flags[1] = env->has_passed;
+    uint8_t* allowed = env->action_masks + agent * (count + 1);
+    memcpy(allowed, boards + GO_ALLOWED * count, (size_t)count);
+    allowed[count] = 1;
 }
 
 PUFFER_FN void go_write_observations(Go* env) {
@@ -390,11 +387,8 @@ PUFFER_FN void c_reset(Go* env) {
     if (env->draws_strength) go_draw_strength(env);
     env->agent_color = (uint8_t)rng_below(&env->rng, GO_COLORS);
     if (env->agent_color == GO_WHITE && env->agents == 1) go_reply(env);
-    int count = go_num_points(env);
     memset(env->shown, 0, sizeof(env->shown));
     memset(env->observations, 0, (size_t)(env->agents * go_observation_size(env)));
-    memset(env->action_masks, 0, (size_t)(env->agents * (count + 1)));
-    for (int agent = 0; agent < env->agents; agent++) env->action_masks[agent * (count + 1) + count] = 1;
     go_write_observations(env);
 }
 
