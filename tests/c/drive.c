@@ -88,6 +88,8 @@ static void case_open(Case* this, const Setup* setup, uint64_t index) {
     this->rows.rewards = allocate(agents * sizeof(float));
     this->rows.terminals = allocate(agents);
     this->rows.truncations = allocate(agents);
+    this->rows.action_masks = allocate(agents * (size_t)this->layout.num_choices);
+    this->rows.masks = allocate(agents);
     this->rows.final_observations = index % 2 ? allocate(observation_bytes(&this->layout)) : NULL;
     this->rows.shared = setup->shared;
     this->driven->attach(this->env, &this->rows);
@@ -103,6 +105,8 @@ static void case_close(Case* this) {
     free(this->rows.rewards);
     free(this->rows.terminals);
     free(this->rows.truncations);
+    free(this->rows.action_masks);
+    free(this->rows.masks);
     free(this->rows.final_observations);
     free(this->env);
 }
@@ -149,6 +153,8 @@ static void case_step(Case* this) {
     this->hash = hash_bytes(this->hash, this->rows.rewards, agents * sizeof(float));
     this->hash = hash_bytes(this->hash, this->rows.terminals, agents);
     this->hash = hash_bytes(this->hash, this->rows.truncations, agents);
+    this->hash = hash_bytes(this->hash, this->rows.action_masks, agents * (size_t)this->layout.num_choices);
+    this->hash = hash_bytes(this->hash, this->rows.masks, agents);
 }
 
 static void* run(void* argument) {

@@ -11,6 +11,8 @@ typedef struct {
     float* rewards;
     uint8_t* terminals;
     uint8_t* truncations;
+    uint8_t* action_masks;  // for an environment that has them, as the next one
+    uint8_t* masks;
     void* final_observations;  // or NULL: not wanted
     const void* shared;
 } Rows;

@@ -1,4 +1,5 @@
 // drive_env.c - one environment for drive.c: gcc -c -include squared.h -DENV=Squared -DNAME=squared [-DSHARED=Table]
+// [-DENV_ACTION_MASKS] [-DENV_TURNS]
 #include "drive.h"
 
 #define TEXT_OF(word) #word
@@ -15,6 +16,12 @@ static void env_attach(void* bytes, const Rows* rows) {
     env->rewards = rows->rewards;
     env->terminals = rows->terminals;
     env->truncations = rows->truncations;
+#ifdef ENV_ACTION_MASKS
+    env->action_masks = rows->action_masks;
+#endif
+#ifdef ENV_TURNS
+    env->masks = rows->masks;
+#endif
     env->final_observations = rows->final_observations;
 #ifdef SHARED
     env->shared = rows->shared;

@@ -55,6 +55,9 @@ def build(folder, sanitizers):
     def compile_one(name):
         shared = shared_name(name)
         defines = [f"-DNAME={name}", f"-DENV={struct_name(name)}", *([f"-DSHARED={shared}"] if shared else [])]
+        binding = (HEADERS[name].parent / "binding.c").read_text()
+        arrays = re.findall(r"^#define (ENV_ACTION_MASKS|ENV_TURNS)$", binding, re.MULTILINE)
+        defines += [f"-D{array}" for array in arrays]
         source, target = ROOT / "tests/c/drive_env.c", folder / f"{name}.o"
         check([*compiler, *defines, "-include", HEADERS[name], "-c", source, "-o", target])
         return target
