@@ -38,7 +38,7 @@ static struct Arrays {
     float rewards[ROWS];
     uint8_t terminals[ROWS], truncations[ROWS];
 #ifdef ENV_ACTION_MASKS
-    uint8_t action_masks[ROWS * WEB_POLICY_LOGITS];
+    uint8_t action_masks[ROWS * WEB_POLICY_CHOICES];
 #endif
 #ifdef ENV_TURNS
     uint8_t masks[ROWS];
@@ -110,7 +110,7 @@ static void attach(Env* env, struct Arrays* rows, int game) {
     env->terminals = rows->terminals + agent;
     env->truncations = rows->truncations + agent;
 #ifdef ENV_ACTION_MASKS
-    env->action_masks = rows->action_masks + agent * WEB_POLICY_LOGITS;
+    env->action_masks = rows->action_masks + agent * WEB_POLICY_CHOICES;
 #endif
 #ifdef ENV_TURNS
     env->masks = rows->masks + agent;
@@ -193,6 +193,9 @@ void EXPORT(begin)(uint64_t seed) { web_policy_begin(&policy, seed); }
 
 // Writes the actions of the first games.
 void EXPORT(act)(int games, int is_sampled) {
+#ifdef ENV_ACTION_MASKS
+    policy.masks = arrays.action_masks;
+#endif
     web_policy_act(&policy, arrays.observations, games * AGENTS, arrays.actions, is_sampled != 0);
 }
 

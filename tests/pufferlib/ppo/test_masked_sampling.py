@@ -78,6 +78,7 @@ def test_no_illegal_action_in_a_million_draws(how, parts):
 
 
 @pytest.mark.slow
+@pytest.mark.weekly
 @pytest.mark.parametrize("how", ["torch", "kernel"])
 def test_no_illegal_action_in_a_hundred_million_draws(how):
     assert draw(how, [7], rounds=400, rows=250_000) == 0

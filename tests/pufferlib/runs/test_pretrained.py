@@ -16,7 +16,8 @@ from pufferlib.runs.description import model_settings, pretrained_names, pretrai
 from pufferlib.runs.loaders import load_policy
 
 QUICK = ("puffer_breakout", "puffer_cartpole", "puffer_memory", "puffer_multiagent", "puffer_spaces")
-AWAITED = {"puffer_chess", "puffer_hex", "puffer_othello"}  # games for two, whose agents are yet to be trained
+# Games for two or more, whose agents are yet to be trained.
+AWAITED = {f"puffer_{name}" for name in ("backgammon", "chess", "hex", "othello", "poker", "tron")}
 EPISODES = 24
 MAX_BYTES = 600_000  # that of checkers, with 512 actions; most have less than 100,000
 MAX_SHORTFALL = 0.02  # of the recorded mean: floats that are summed in another order play other episodes
