@@ -154,3 +154,4 @@ static inline float __shfl_down_sync(unsigned, float value, int distance) {
 }
 
 static inline int __ffsll(long long bits) { return __builtin_ffsll(bits); }
+static inline int __clzll(long long bits) { return bits == 0 ? 64 : __builtin_clzll((unsigned long long)bits); }

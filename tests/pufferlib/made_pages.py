@@ -10,6 +10,7 @@ from pathlib import Path
 
 import golden
 import pytest
+import torch
 from checked_headers import quick_params
 
 from pufferlib import ocean
@@ -17,7 +18,7 @@ from pufferlib.config import load_config
 from pufferlib.errors import MissingExtraError
 from pufferlib.export import web_format
 from pufferlib.export.c_layers import network_of
-from pufferlib.runs.description import model_settings, pretrained_path
+from pufferlib.runs.description import model_settings, pretrained_names, pretrained_path
 from pufferlib.runs.loaders import load_policy
 
 IN_NODE = Path(__file__).parent / "export" / "page_in_node.js"
@@ -37,10 +38,12 @@ needs_node = pytest.mark.skipif(shutil.which("node") is None, reason="needs Node
 
 
 def trained(name, seed=5, num_envs=4):
-    """Environments of one kind with the settings of its trained agent, and the agent."""
+    """Environments of one kind with the settings of its agent, and the agent; an untrained one where none is there."""
     args = load_config(name)
-    args["load_model_path"] = str(pretrained_path(name))
-    args = model_settings(name, args, False)
+    if name in pretrained_names():
+        args["load_model_path"] = str(pretrained_path(name))
+        args = model_settings(name, args, False)
+    torch.manual_seed(0)
     env = ocean.env_class(name)(**{**args["env"], "num_envs": num_envs, "seed": seed})
     return env, load_policy({**args, "train": {**args["train"], "device": "cpu"}}, env, name).eval()
 

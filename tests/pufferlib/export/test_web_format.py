@@ -18,6 +18,7 @@ from pufferlib.errors import ExportError, MissingExtraError
 from pufferlib.export import c_format, export_policy, web_format
 from pufferlib.export.c_layers import network_of
 from pufferlib.models import Default
+from pufferlib.runs.description import pretrained_names
 from pufferlib.seeding import mix_seed
 from pufferlib.watch.keyboard import Keyboard
 
@@ -58,7 +59,7 @@ def test_a_thousand_steps_of_its_agent_are_those_of_c_and_of_python(name, tmp_pa
         for moment in played:
             assert env.observations.tobytes() == np.ascontiguousarray(moment[:, :width]).tobytes()
             actions = np.ascontiguousarray(moment[:, width:]).view(env.actions.dtype).reshape(env.actions.shape)
-            results = probe.run(env.observations, *states)
+            results = probe.run(env.observations, *states, *[env.action_masks] * network.has_masks)
             check_actions(actions.reshape(env.num_agents, -1), results, network)
             states = [np.array(state) for state in results[len(results) - len(states) :]]
             env.step(actions)
@@ -81,7 +82,7 @@ def check_actions(actions, results, network):
 
 @needs_compiler
 @needs_node
-@every_drawn
+@pytest.mark.parametrize("name", quick_params([name for name in DRAWN if name in pretrained_names()]))
 def test_its_agent_scores_what_it_scored_in_python(name, tmp_path):
     page, env, _ = made(name, tmp_path)
     env.close()
