@@ -50,5 +50,5 @@ def measure(
                 continue
             for case, value, unit in rows:
                 print(f"{case}  {value:.4g} {unit}", flush=True)
-            if is_kept:
+            if is_kept and rows:
                 keep(bench, rows, command, calibration_before)
