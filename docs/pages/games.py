@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-import functools
 import hashlib
+import os
 import shutil
+import subprocess
+import sys
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from pufferlib import cli, ocean
+from pufferlib import ocean
 
 ROOT = Path(__file__).parents[2]
 KEPT = ROOT / "build" / "docs" / "games"
@@ -17,12 +21,13 @@ def place(name: str, source: Path, up: str) -> str:
     """Lays the page of an environment with its agent into the site; the HTML that shows it, loaded when it is opened.
 
     Args:
-        name: of the environment; one that is not written in C has no page, and the HTML is empty then.
+        name: of the environment; one that is not written in C, or has no trained agent,
+            has no page, and the HTML is empty then.
         source: the copy of docs/ that is built.
         up: the way from the page that shows it to the root of the site, such as `../`.
     """
     folder = name.removeprefix(ocean.PREFIX)
-    if not (ROOT / "ocean" / folder / f"{folder}_render.h").exists():
+    if not can_be_played(name):
         return ""
     target = source / "extra" / "play" / f"{folder}.html"
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -35,7 +40,18 @@ def place(name: str, source: Path, up: str) -> str:
     )
 
 
-@functools.cache
+def can_be_played(name: str) -> bool:
+    """Whether an environment is written in C, has a picture, and comes with an agent."""
+    folder = name.removeprefix(ocean.PREFIX)
+    return all((ROOT / "ocean" / folder / file).exists() for file in (f"{folder}_render.h", "pretrained.pt"))
+
+
+def make_all(names: Iterable[str]) -> None:
+    """Makes the pages of all that can be played, as many at once as there are processors."""
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        list(pool.map(game, filter(can_be_played, names)))
+
+
 def game(name: str) -> Path:
     """The page, made if it is not there yet.
 
@@ -46,7 +62,8 @@ def game(name: str) -> Path:
     if not kept.exists():
         KEPT.mkdir(parents=True, exist_ok=True)
         words = ["export", name, "--pretrained", "--format", "web", "--output", str(kept)]
-        if cli.main(words) != 0:
+        command = [sys.executable, "-m", "pufferlib.pufferl", *words]
+        if subprocess.run(command, env={**os.environ, "OMP_NUM_THREADS": "1"}).returncode != 0:
             raise RuntimeError(f"{name} has no page; `pip install -e '.[docs]'`, or build with --no-pictures")
     return kept
 

@@ -81,6 +81,8 @@ def write(source: Path, has_pictures: bool, repository: str) -> None:
     """
     folder = source / "ocean"
     everything = [facts(name) for name in ocean.names()]
+    if has_pictures:
+        games.make_all(ocean.names())
     for one in everything:
         (folder / f"{one.folder}.md").write_text(page(one, folder, has_pictures, repository))
     if has_pictures:
