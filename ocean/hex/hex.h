@@ -295,8 +295,10 @@ PUFFER_FN bool hex_board_is_sound(const Hex* env) {
     }
     int stones = counts[HEX_FIRST] + counts[HEX_SECOND];
     bool has_swapped = env->has_swap && env->num_turns > 1 && stones == env->num_turns - 1;
-    return memcmp(free, env->free, sizeof(free)) == 0 && stones < HEX_CELLS &&
-           (stones == env->num_turns || has_swapped);
+    for (int i = 0; i < 2 * HEX_WORDS; i++) {
+        if (free[i / HEX_WORDS][i % HEX_WORDS] != env->free[i / HEX_WORDS][i % HEX_WORDS]) return false;
+    }
+    return stones < HEX_CELLS && (stones == env->num_turns || has_swapped);
 }
 
 PUFFER_FN bool c_accepts(const Hex* env, const Hex* saved) {

@@ -164,8 +164,8 @@ def numbers_of_an_action_are_in_another_order(monkeypatch):
 
 
 def actions_are_the_likeliest(monkeypatch):
-    def likeliest(logits, generator):
-        return sample_logits(logits, action=greedy_action(logits))
+    def likeliest(logits, generator, masks):
+        return sample_logits(logits, action=greedy_action(logits, masks), masks=masks)
 
     monkeypatch.setattr(actor, "sample_logits", likeliest)
 

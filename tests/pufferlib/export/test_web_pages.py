@@ -120,6 +120,8 @@ def test_its_keys_act(name, tab, tmp_path):
         return
     assert not tab.run("puffer.isPlaying")
     key = tab.run("puffer.keys.alone.find((name) => puffer.keys.action([name], null) !== null)")
+    if key is None:
+        pytest.skip("each of its actions takes two keys")
     expected = tab.run(f"[...puffer.keys.action(['{key}'], null)]")
     tab.run(f"""puffer.press({key!r}); puffer.isRunning = false;
         puffer.games.step = ((step) => (...given) => {{
