@@ -50,7 +50,9 @@ SHORT_TOLERANCE = (
     0.05  # of logits, values and states, relative to 1, with weights of 16 bits: a twentieth of a probability
 )
 LARGEST = np.iinfo(np.int16).max
-UNKNOWN = re.compile(r"^(?:.*/)?([^/\n:]+):(\d+):\d+: error: .*implicit.* declar.* function '(\w+)'", re.MULTILINE)
+UNKNOWN = re.compile(  # in the words of older and newer versions of clang
+    r"^(?:.*/)?([^/\n:]+):(\d+):\d+: error: .*(?:implicit|undeclared).* function '(\w+)'", re.MULTILINE
+)
 
 
 class PackedWriter(HeaderWriter):
