@@ -21,7 +21,6 @@ import argparse
 import json
 import subprocess
 import sys
-import tempfile
 import time
 import venv
 from dataclasses import dataclass
@@ -67,32 +66,29 @@ def install(name: str, folder: Path) -> Path:
     python, finished = place / "bin" / "python", place / "installed"
     if not finished.exists():
         venv.create(place, clear=True, with_pip=True)
-        run([str(python), "-m", "pip", "install", "--quiet", *trainer.packages])
+        run([str(python), "-m", "pip", "install", "--quiet", *trainer.packages], str(folder))
         finished.touch()
     return python
 
 
-def run(command: list[str]) -> str:
-    """What a program prints.
+def run(command: list[str], folder: str) -> str:
+    """What a program prints that runs in a folder, where it leaves its files.
 
     Raises:
         RuntimeError: if it fails, with the last line that says what went wrong.
     """
-    done = subprocess.run(command, capture_output=True, text=True, cwd=tempfile.gettempdir())
+    done = subprocess.run(command, capture_output=True, text=True, cwd=folder)
     if done.returncode:
         lines = [line.strip() for line in (done.stderr or done.stdout).splitlines() if "rror: " in line]
         raise RuntimeError(lines[-1] if lines else f"exit status {done.returncode}")
     return done.stdout
 
 
-def rows_of(name: str, task: str, python: Path, seed: int) -> Rows:
+def rows_of(name: str, task: str, python: Path, seed: int, folder: str) -> Rows:
     """Trains; returns its steps a second, seconds, seconds of the start, and score."""
-    script = TRAINERS[name].script
-    found = json.loads(
-        run(
-            [str(python), str(HERE / "others" / script), task, str(STEPS[task]), str(seed), str(time.time())]
-        ).splitlines()[-1]
-    )
+    script = str(HERE / "others" / TRAINERS[name].script)
+    printed = run([str(python), script, task, str(STEPS[task]), str(seed), str(time.time())], folder)
+    found = json.loads(printed.splitlines()[-1])
     case = f"{task}, {name}, seed {seed}"
     return [
         (f"{case}: throughput", found["steps"] / found["seconds"], "steps/s"),
@@ -115,7 +111,7 @@ def main() -> None:
     interpreters = {}
     for name in arguments.trainers or TRAINERS:
         try:
-            interpreters[name] = install(name, arguments.folder)
+            interpreters[name] = install(name, arguments.folder.absolute())
         except RuntimeError as error:
             print(f"{name}: not installed: {error}", file=sys.stderr)
     cases = [(name, task) for task in arguments.tasks for name in interpreters if task in TRAINERS[name].tasks]
@@ -123,7 +119,7 @@ def main() -> None:
     def train(case: tuple[str, str], seed: int, folder: str) -> Rows:
         name, task = case
         try:
-            return rows_of(name, task, interpreters[name], seed)
+            return rows_of(name, task, interpreters[name], seed, folder)
         except RuntimeError as error:
             print(f"{task}, {name}, seed {seed}: did not train: {error}", file=sys.stderr)
             return []

@@ -47,7 +47,7 @@ def test_a_trainer_gives_rows_and_one_that_fails_is_named(others, folder, monkey
 
 
 def test_what_cannot_be_installed_is_named_with_the_error(others, folder, monkeypatch, capsys):
-    def fail(command):
+    def fail(command, folder):
         raise RuntimeError("ERROR: no matching distribution")
 
     (folder / "good" / "installed").unlink()
