@@ -503,24 +503,34 @@ PUFFER_FN int chess_action(ChessMove move, uint64_t reach) {
     return CHESS_FIRST_ACTIONS[from] + bits_count(reach & ((1ull << to) - 1));
 }
 
-// The legal move that an action stands for.
-PUFFER_FN ChessMove chess_move_of(const ChessBoard* board, int action) {
-    int least = (int)((uint32_t)action % CHESS_NUM_ACTIONS), nearest = CHESS_NUM_ACTIONS, from = -1;
+// Lists the legal moves, and the action that stands for each.
+PUFFER_FN void chess_list_actions(const ChessBoard* board, ChessMoves* moves, int actions[CHESS_MAX_MOVES]) {
     uint64_t reach = 0;
-    ChessMoves moves;
-    ChessMove found = 0;
-    chess_list(board, &moves);
-    for (int i = 0; i < moves.count; i++) {
-        ChessMove move = moves.list[i];
+    int from = -1;
+    chess_list(board, moves);
+    for (int i = 0; i < moves->count; i++) {
+        ChessMove move = moves->list[i];
         if ((move & 63) != from) {
             from = move & 63;
             reach = chess_reach(from);
         }
-        int distance = chess_action(move, reach) - least;
+        actions[i] = chess_action(move, reach);
+    }
+}
+
+// The legal move that an action stands for.
+PUFFER_FN ChessMove chess_move_of(const ChessBoard* board, int action) {
+    int least = (int)((uint32_t)action % CHESS_NUM_ACTIONS), nearest = CHESS_NUM_ACTIONS;
+    int actions[CHESS_MAX_MOVES];
+    ChessMoves moves;
+    ChessMove found = 0;
+    chess_list_actions(board, &moves, actions);
+    for (int i = 0; i < moves.count; i++) {
+        int distance = actions[i] - least;
         if (distance < 0) distance += CHESS_NUM_ACTIONS;
         if (distance >= nearest) continue;
         nearest = distance;
-        found = move;
+        found = moves.list[i];
     }
     bool is_number = nearest > 0 && least >= CHESS_PROMOTIONS;
     return is_number ? moves.list[(least - CHESS_PROMOTIONS) % moves.count] : found;
@@ -572,18 +582,10 @@ PUFFER_FN void chess_write_observation(const Chess* env, const ChessBoard* board
 }
 
 PUFFER_FN void chess_write_moves(const ChessBoard* board, uint8_t* row) {
+    int actions[CHESS_MAX_MOVES];
     ChessMoves moves;
-    uint64_t reach = 0;
-    int from = -1;
-    chess_list(board, &moves);
-    for (int i = 0; i < moves.count; i++) {
-        ChessMove move = moves.list[i];
-        if ((move & 63) != from) {
-            from = move & 63;
-            reach = chess_reach(from);
-        }
-        row[chess_action(move, reach)] = 1;
-    }
+    chess_list_actions(board, &moves, actions);
+    for (int i = 0; i < moves.count; i++) row[actions[i]] = 1;
 }
 
 PUFFER_FN void turns_write(Chess* env, int seat, bool is_to_move) {

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 _SCALE = 400.0 / np.log(10.0)  # points of rating for odds of e
-_NORMAL_95 = 1.96  # standard deviations on either side that hold 95 % of a normal distribution
+NORMAL_95 = 1.96
+"""Standard deviations on either side of the mean that hold 95 % of a normal distribution."""
 
 
 def rate(points: np.ndarray, known: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
@@ -41,5 +42,5 @@ def rate(points: np.ndarray, known: np.ndarray | None = None) -> tuple[np.ndarra
             break
     strengths -= strengths.mean() if is_free.all() else 0.0
     widths = np.zeros(len(points))
-    widths[is_free] = _NORMAL_95 * _SCALE * np.sqrt(np.maximum(np.diag(inverse), 0.0))
+    widths[is_free] = NORMAL_95 * _SCALE * np.sqrt(np.maximum(np.diag(inverse), 0.0))
     return strengths * _SCALE, np.where(is_free & is_idle, np.inf, widths)

@@ -96,9 +96,8 @@ class Pool:
         self.next_snapshot = 0
         self._recent = np.zeros(2)  # points and games against the pool since the last snapshot
         self._returns = np.zeros(num_agents)
-        self._has_ended, self._starts, self._masks = np.zeros(
-            (3, num_agents), bool
-        )  # starts: by the newest observation
+        # Whose games begin with the newest observation: starts.
+        self._has_ended, self._starts, self._masks = np.zeros((3, num_agents), bool)
         self._players = np.full(num_agents, -1)  # the member that plays an agent
         self.opponents = np.full(num_agents // agents_per_game, -1)
         self._is_counted = np.zeros(len(self.opponents), bool)  # the opponent is still the one that it was

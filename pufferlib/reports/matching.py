@@ -17,7 +17,7 @@ from pufferlib.config import load_config
 from pufferlib.dashboard.output import plain_table, printable
 from pufferlib.errors import APIUsageError, require_extra
 from pufferlib.families import catalog
-from pufferlib.metrics.ratings import rate
+from pufferlib.metrics.ratings import NORMAL_95, rate
 from pufferlib.play.agent_loading import trained_in
 from pufferlib.play.matches import BOT, PRETRAINED, against, load_rival, play_match
 from pufferlib.reports.figures import CYAN, SURFACE, WHITE, write_drawing
@@ -43,7 +43,7 @@ class Match:
         won, games = self.points[row, column], self.points[row, column] + self.points[column, row]
         if not games:
             return None
-        share, z = won / games, 1.96
+        share, z = won / games, NORMAL_95
         width = z * math.sqrt(share * (1 - share) / games + (z / (2 * games)) ** 2) / (1 + z * z / games)
         return share, width
 
