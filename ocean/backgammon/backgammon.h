@@ -49,8 +49,7 @@ typedef struct {
     uint8_t* masks;               // [agents]
     uint8_t* final_observations;  // [agents, BACKGAMMON_OBSERVATION] or NULL
     Rng rng;
-    int bot_random, num_agents;           // keyword arguments, as the next
-    bool is_self;                         // two agents; else one and the bot
+    int bot_random, num_agents;           // keyword arguments; 1 agent and the bot, or 2 agents
     int8_t turn;                          // a player
     int8_t dice[2], left[2];              // the larger and the smaller, and how often each is to be played still
     int8_t counts[2][BACKGAMMON_PLACES];  // checkers by player, and by point, bar and off from its own side
@@ -287,7 +286,7 @@ PUFFER_FN int backgammon_bot_action(Backgammon* env) {
 
 // The bot's turn, up to the agent's or the end of the game.
 PUFFER_FN bool backgammon_let_bot_play(Backgammon* env) {
-    while (!env->is_self && env->turn == 1) {
+    while (env->turn == env->num_agents) {
         if (backgammon_play(env, backgammon_bot_action(env))) return true;
     }
     return false;
@@ -341,7 +340,7 @@ PUFFER_FN void backgammon_finish_game(Backgammon* env, int winner) {
 }
 
 PUFFER_FN void c_step(Backgammon* env) {
-    int action = ((const int32_t*)env->actions)[env->is_self ? env->turn : 0];
+    int action = ((const int32_t*)env->actions)[env->turn];
     for (int agent = 0; agent < env->num_agents; agent++) {
         env->rewards[agent] = 0.0f;
         env->terminals[agent] = env->truncations[agent] = 0;
@@ -356,10 +355,8 @@ PUFFER_FN void c_step(Backgammon* env) {
 
 // Fifteen checkers each, no point of both, and all that follows from them and the dice as it must be.
 PUFFER_FN bool c_accepts(const Backgammon* env, const Backgammon* saved) {
-    if (saved->bot_random != env->bot_random || saved->num_agents != env->num_agents || !is_bool(&saved->is_self)) {
-        return false;
-    }
-    if (saved->is_self != env->is_self || !is_within(saved->turn, 0, env->num_agents - 1)) return false;
+    if (saved->bot_random != env->bot_random || saved->num_agents != env->num_agents) return false;
+    if (!is_within(saved->turn, 0, env->num_agents - 1)) return false;
     Backgammon found = *saved;
     memset(found.own, 0, sizeof(found.own));
     memset(found.many, 0, sizeof(found.many));

@@ -180,9 +180,9 @@ static BackgammonScript backgammon_script(const Backgammon* before) {
     uint8_t observations[2 * BACKGAMMON_OBSERVATION];
     Backgammon moment = *before;
     moment.observations = observations;
-    int action = ((const int32_t*)before->actions)[before->is_self ? before->turn : 0];
+    int action = ((const int32_t*)before->actions)[before->turn];
     bool is_over = backgammon_replay(&script, &moment, backgammon_meant(&moment, action));
-    while (!is_over && !moment.is_self && moment.turn == 1) {
+    while (!is_over && moment.turn == moment.num_agents) {
         is_over = backgammon_replay(&script, &moment, backgammon_bot_action(&moment));
     }
     for (int i = 0; i < script.count; i++) {

@@ -8,6 +8,5 @@ typedef Backgammon Env;
 
 static int my_init(Env* env, PyObject* args, PyObject* kwargs) {
     if (kwarg_int(kwargs, "agents", 1, 2, &env->num_agents) < 0) return -1;
-    env->is_self = env->num_agents == 2;
     return kwarg_int(kwargs, "bot_random", 0, 100, &env->bot_random);
 }

@@ -7,10 +7,8 @@ typedef Poker Env;
 #include "puffer_binding.h"
 
 static int my_init(Env* env, PyObject* args, PyObject* kwargs) {
-    int agents = 0;
     if (kwarg_int(kwargs, "game", POKER_KUHN, POKER_NUM_GAMES - 1, &env->game) < 0) return -1;
-    if (kwarg_int(kwargs, "agents", 1, 2, &agents) < 0) return -1;
-    env->is_self = agents == 2;
+    if (kwarg_int(kwargs, "agents", 1, 2, &env->num_agents) < 0) return -1;
     poker_configure(env);
     return kwarg_int(kwargs, "bot_random", 0, 100, &env->bot_random);
 }

@@ -124,17 +124,17 @@ typedef struct {
     uint8_t* masks;               // [agents]
     uint8_t* final_observations;  // [agents, poker_observation_size] or NULL
     Rng rng;
-    int game, bot_random;                         // keyword arguments, as the next
-    bool is_self;                                 // two agents; else one and the bot
-    uint8_t holes[2][POKER_MAX_HOLE];             // cards: suit * ranks + rank
-    uint8_t board[POKER_MAX_BOARD];               // as far as dealt, then POKER_NO_CARD
-    int8_t first, turn;                           // players: of the hand, and whose turn it is
-    int8_t round, num_turns, num_raises;          // of the round
-    int8_t num_board;                             // cards
-    int16_t chips[2];                             // in the pot, by player
-    int num_steps;                                // since the hand was dealt
-    int observation_size, num_cards, num_agents;  // by the game
-    Log log;                                      // summed at the end of hands, cleared by the reader
+    int game, bot_random;                 // keyword arguments
+    uint8_t holes[2][POKER_MAX_HOLE];     // cards: suit * ranks + rank
+    uint8_t board[POKER_MAX_BOARD];       // as far as dealt, then POKER_NO_CARD
+    int8_t first, turn;                   // players: of the hand, and whose turn it is
+    int8_t round, num_turns, num_raises;  // of the round
+    int8_t num_board;                     // cards
+    int16_t chips[2];                     // in the pot, by player
+    int num_steps;                        // since the hand was dealt
+    int observation_size, num_cards;      // by the game
+    int num_agents;                       // 1 and the bot, or 2
+    Log log;                              // summed at the end of hands, cleared by the reader
 } Poker;
 
 PUFFER_FN const PokerRules* poker_rules(const Poker* env) { return &POKER_RULES[env->game]; }
@@ -146,7 +146,6 @@ PUFFER_FN void poker_configure(Poker* env) {
     for (int i = 0; i < rules->num_rounds; i++) num_deals += rules->num_dealt[i] > 0;
     env->num_cards = rules->num_ranks * rules->num_suits;
     env->observation_size = 1 + env->num_cards * num_deals + 2 * rules->num_rounds * rules->num_turns;
-    env->num_agents = env->is_self ? 2 : 1;
 }
 
 PUFFER_FN PufferLayout c_layout(const Poker* env) {
@@ -191,7 +190,7 @@ PUFFER_FN uint64_t poker_taken(const Poker* env, bool of_both) {
 // Sets a number of every agent's observation.
 PUFFER_FN void poker_show(Poker* env, int index) {
     env->observations[index] = 1;
-    if (env->is_self) env->observations[env->observation_size + index] = 1;
+    if (env->num_agents == 2) env->observations[env->observation_size + index] = 1;
 }
 
 PUFFER_FN void poker_deal_board(Poker* env) {
@@ -325,7 +324,7 @@ PUFFER_FN void poker_begin_hand(Poker* env) {
 
 // The bot's turns, up to the agent's or the end of the hand.
 PUFFER_FN bool poker_let_bot_play(Poker* env, int* won) {
-    while (!env->is_self && env->turn == 1) {
+    while (env->turn == env->num_agents) {
         if (poker_play(env, poker_bot_action(env), won)) return true;
     }
     return false;
@@ -355,7 +354,7 @@ PUFFER_FN void poker_finish_hand(Poker* env, int won) {
 }
 
 PUFFER_FN void c_step(Poker* env) {
-    int won = 0, action = ((const int32_t*)env->actions)[env->is_self ? env->turn : 0];
+    int won = 0, action = ((const int32_t*)env->actions)[env->turn];
     for (int i = 0; i < env->num_agents; i++) {
         env->rewards[i] = 0.0f;
         env->terminals[i] = env->truncations[i] = 0;
@@ -371,9 +370,9 @@ PUFFER_FN void c_step(Poker* env) {
 // The deals are those of the round, the cards differ, and so many turns and raises can be.
 PUFFER_FN bool c_accepts(const Poker* env, const Poker* saved) {
     const PokerRules* rules = poker_rules(env);
-    bool is_alike = saved->game == env->game && saved->bot_random == env->bot_random && is_bool(&saved->is_self) &&
-                    saved->is_self == env->is_self && saved->observation_size == env->observation_size &&
-                    saved->num_cards == env->num_cards && saved->num_agents == env->num_agents;
+    bool is_alike = saved->game == env->game && saved->bot_random == env->bot_random &&
+                    saved->observation_size == env->observation_size && saved->num_cards == env->num_cards &&
+                    saved->num_agents == env->num_agents;
     if (!is_alike || !is_within(saved->round, 0, rules->num_rounds - 1)) return false;
     int num_board = 0;
     uint64_t taken = 0;

@@ -162,13 +162,13 @@ static void poker_script(PokerScript* script, const Poker* before) {
     script->count = script->won = 0;
     script->is_over = false;
     script->moments[0] = moment;
-    int action = poker_meant(before, ((const int32_t*)before->actions)[before->is_self ? before->turn : 0]);
+    int action = poker_meant(before, ((const int32_t*)before->actions)[before->turn]);
     moment.num_steps += 1;
     do {
         script->actions[script->count++] = action;
         script->is_over = poker_play(&moment, action, &script->won);
         script->moments[script->count] = moment;
-        if (script->is_over || moment.is_self || moment.turn == 0) break;
+        if (script->is_over || moment.num_agents == 2 || moment.turn == 0) break;
         action = poker_bot_action(&moment);
     } while (script->count < POKER_MAX_STAGES);
 }
@@ -198,7 +198,7 @@ static void poker_draw_stage(const PokerScript* script, int stage, float share) 
     const Poker *from = &script->moments[stage], *to = &script->moments[stage + 1];
     float ease = puffer_ease(fminf(1.4f * share, 1.0f));
     for (int player = 0; player < 2; player++) {
-        poker_draw_hand(from, player, player == 0 || from->is_self ? 1.0f : 0.0f);
+        poker_draw_hand(from, player, player == 0 || from->num_agents == 2 ? 1.0f : 0.0f);
         poker_draw_chips(player, from->chips[player], to->chips[player], ease);
     }
     poker_draw_board(to, to->num_board - from->num_board, share);
@@ -210,9 +210,9 @@ static void poker_draw_stage(const PokerScript* script, int stage, float share) 
 // The end of a hand: what the other one held, unless one folded, and who wins.
 static void poker_draw_end(const PokerScript* script, float share) {
     const Poker* end = &script->moments[script->count];
-    bool is_shown = end->is_self || script->actions[script->count - 1] != POKER_FOLD;
+    bool is_shown = end->num_agents == 2 || script->actions[script->count - 1] != POKER_FOLD;
     poker_draw_hand(end, 0, 1.0f);
-    poker_draw_hand(end, 1, end->is_self ? 1.0f : is_shown ? fminf(2.0f * share, 1.0f) : 0.0f);
+    poker_draw_hand(end, 1, end->num_agents == 2 ? 1.0f : is_shown ? fminf(2.0f * share, 1.0f) : 0.0f);
     for (int player = 0; player < 2; player++) poker_draw_chips(player, end->chips[player], end->chips[player], 1.0f);
     poker_draw_board(end, 0, 1.0f);
     int chips = script->won < 0 ? -script->won : script->won;
@@ -235,7 +235,7 @@ static void c_render(Client* client, const Poker* before, const Poker* now, floa
     poker_draw_table(client, progress < 1.0f ? before : now);
     if (progress >= 1.0f) {
         for (int player = 0; player < 2; player++) {
-            poker_draw_hand(now, player, player == 0 || now->is_self ? 1.0f : 0.0f);
+            poker_draw_hand(now, player, player == 0 || now->num_agents == 2 ? 1.0f : 0.0f);
             poker_draw_chips(player, now->chips[player], now->chips[player], 1.0f);
         }
         poker_draw_board(now, 0, 1.0f);
