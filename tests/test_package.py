@@ -163,6 +163,7 @@ def test_a_wheel_holds_all_that_is_read_at_run_time(built, tree):
         ".zsh",
         ".fish",
         ".html",
+        ".js",
     }
     for folder in ("pufferlib", *MAPPED):
         for path in (tree / folder).rglob("*"):
@@ -175,7 +176,8 @@ def test_a_wheel_holds_all_that_is_read_at_run_time(built, tree):
     for short in ("squared", "twin"):
         assert f"pufferlib/ocean/{short}/binding" in modules
         assert f"pufferlib/ocean/{short}/render" in modules or importlib.util.find_spec("raylib") is None
-    exported = {"pufferlib/export/play.c", *(f"pufferlib/ocean/{short}/binding.c" for short in ("squared", "twin"))}
+    exported = {"pufferlib/export/play.c", "pufferlib/export/web/web.c"}
+    exported |= {f"pufferlib/ocean/{short}/binding.c" for short in ("squared", "twin")}
     assert exported <= names
     others = names - exported
     assert not [name for name in others if name.endswith((".c", ".cpp", ".pyx")) or name.startswith("tests/")]
