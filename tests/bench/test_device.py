@@ -83,6 +83,7 @@ def test_golden_episodes_are_told_from_others(device, device_emulator, monkeypat
     assert device.check_episodes(torch.device("cpu")) == [(row, 0.0, "1 is yes")]
 
 
+@pytest.mark.slow
 @needs_emulator
 @pytest.mark.usefixtures("device_emulator", "captured")
 def test_a_trainer_collects_and_learns_what_it_does_with_threads(device, monkeypatch):

@@ -27,12 +27,14 @@ def test_without_a_gpu_it_says_what_is_missing(gpu, monkeypatch, capsys):
     assert out == "" and "needs an NVIDIA GPU" in err and err.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_the_checks_find_the_cpu_kernels_right(gpu):
     torch.manual_seed(0)
     for name, check in gpu.CHECKS.items():
         assert check(torch.device("cpu")) < gpu.TOLERANCE, name
 
 
+@pytest.mark.slow
 def test_captures_of_recurrent_policies_are_compared_with_none(gpu, capsys):
     """On a CPU neither is captured, and both are the same."""
     rows = gpu.check_captures(torch.device("cpu"), agents=16)

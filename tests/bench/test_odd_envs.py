@@ -64,6 +64,7 @@ def test_something_is_known_of_each(odd):
         assert odd.best_return(make, 1) > 0.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", TOLD)
 def test_what_is_odd_is_told_early_with_what_helps(odd, capsys, name):
     chosen, note, without = TOLD[name]

@@ -37,6 +37,7 @@ def folder(others, tmp_path, monkeypatch):
     return tmp_path
 
 
+@pytest.mark.slow
 def test_a_trainer_gives_rows_and_one_that_fails_is_named(others, folder, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["others.py", "--seeds", "1", "--no-rows", "--folder", str(folder)])
     others.main()

@@ -42,6 +42,7 @@ def lines(page: str, beginning: str) -> list[str]:
     return [line for line in page.splitlines() if line.startswith(f"| {beginning} |")]
 
 
+@pytest.mark.slow
 def test_every_place_is_filled(page):
     assert "<!-- rows:" not in page
     assert page.count("*Measured on ") == len(speed.PARTS)

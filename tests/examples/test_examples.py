@@ -12,7 +12,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 FLAGS = "--train.total-timesteps 70000 --env.num-envs 256 --train.minibatch-size auto"
 EXTRAS = {"stable_baselines3_cartpole.py": ("stable_baselines3", "sb3")}  # packages that some need
 LINES = {"ppo_from_scratch.py": 100}  # an algorithm in one file; the others show how little it takes
-LONG = ("sweep.py",)
+QUICK = ("basic_training.py", "custom_environment.py", "custom_policy.py", "ppo_from_scratch.py")
 SMALL = {"training_by_config.py": FLAGS.split()}  # the others count iterations
 
 
@@ -25,7 +25,7 @@ def beside_examples(in_tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     "name",
     [
-        pytest.param(path.name, marks=pytest.mark.slow if path.name in LONG else ())
+        pytest.param(path.name, marks=() if path.name in QUICK else pytest.mark.slow)
         for path in sorted(EXAMPLES.glob("*.py"))
     ],
 )

@@ -124,6 +124,7 @@ def replay(num_games, seed):
     return num_moves, results
 
 
+@pytest.mark.slow
 def test_games_are_those_of_open_spiel():
     num_moves, results = replay(50, 0)
     assert num_moves > 5000 and {1, 2} <= {*results}

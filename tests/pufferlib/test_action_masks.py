@@ -73,6 +73,7 @@ def test_the_kernel_and_torch_train_alike(nim, tmp_path):
         assert value == pytest.approx(other_logs[name], rel=1e-3, abs=1e-4), name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fused", [True, False], ids=["kernel", "torch"])
 def test_a_game_of_turns_is_learned_by_playing_against_itself(nim, tmp_path, fused):
     """Nim: who leaves a multiple of four stones wins."""

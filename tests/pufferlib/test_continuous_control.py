@@ -31,6 +31,7 @@ def weights(trainer):
     return torch.cat([value.detach().flatten().double() for value in trainer.policy.state_dict().values()])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scale", [1.0, 1e3])
 def test_it_learns_whatever_the_scale_of_observations_and_rewards(scale):
     trainer = make_trainer(env={"scale": scale})

@@ -338,6 +338,7 @@ def update_of(way, presents, halves):
     return (after - before).tolist(), losses, messages
 
 
+@pytest.mark.slow
 def test_two_halves_of_a_batch_give_the_update_of_the_whole_however_uneven(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     whole = updates_of([0, 1])
@@ -715,6 +716,7 @@ def lose_one_that_nobody_hears_of(folder):
         Path(folder, "words").write_text(str(error))
 
 
+@pytest.mark.slow
 def test_a_loss_that_breaks_no_connection_is_noticed_and_the_process_ends(tmp_path):
     code = "import sys, test_distributed; test_distributed.lose_one_that_nobody_hears_of(sys.argv[1])"
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}

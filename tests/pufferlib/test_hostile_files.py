@@ -113,7 +113,7 @@ SETTINGS = (
 )
 
 
-@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("door", [DOORS[0], *(pytest.param(door, marks=pytest.mark.slow) for door in DOORS[1:])])
 @pytest.mark.parametrize(
     ("place", "value"), SETTINGS, ids=[f"{'.'.join(at)}-{str(value)[:30]!r}" for at, value in SETTINGS]
 )

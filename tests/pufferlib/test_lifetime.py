@@ -47,8 +47,10 @@ def held():
 CASES = [
     {"backend": "Native"},
     {"backend": "Native", "env_name": "puffer_breakout", "rnn_name": "MinGRU"},
-    {"backend": "Serial", "rnn_name": "LSTM", "num_envs": 1},
-    {"backend": "Multiprocessing"},
+    *(
+        pytest.param(case, marks=pytest.mark.slow)
+        for case in ({"backend": "Serial", "rnn_name": "LSTM", "num_envs": 1}, {"backend": "Multiprocessing"})
+    ),
 ]
 
 

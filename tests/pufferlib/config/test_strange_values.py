@@ -39,6 +39,7 @@ def assert_is_usable(one, value):
         assert value in one.within and (isinstance(value, float) or value.bit_length() < 64)
 
 
+@pytest.mark.slow
 @given(one=st.sampled_from(EVERY_SETTING), text=STRANGE_TEXTS)
 @settings(max_examples=400, deadline=None)
 def test_any_text_is_a_value_or_one_sentence(one, text):

@@ -74,6 +74,7 @@ def seeded_rows(layout, seed):
     return rows.sample()
 
 
+@pytest.mark.slow
 @given(space=SPACES, seed=st.integers(0, 2**20), scale=st.sampled_from([1, -3, 7]))
 @example(space=Box(2**53 + 1, 2**53 + 1, (1,), np.int64), seed=0, scale=1)
 @settings(deadline=None, max_examples=500)

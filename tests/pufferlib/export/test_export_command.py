@@ -24,6 +24,7 @@ def load(path):
         return torch.jit.load(path)
 
 
+@pytest.mark.slow
 def test_a_file_is_named_for_the_environment_or_as_asked(folder, capsys):
     words = ["export", SQUARED, "--pretrained", "--format", "torchscript"]
     (folder / "there").mkdir()
@@ -38,6 +39,7 @@ def test_a_file_is_named_for_the_environment_or_as_asked(folder, capsys):
         assert logits.shape == (3, 5) and values.shape == (3,)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(c_format.compiler() is None, reason="needs a C compiler")
 def test_the_command_that_is_printed_compiles_and_plays(folder, capsys):
     assert cli.main(["export", SQUARED, "--pretrained", "--format", "c", "--env.size", "11"]) == 0
@@ -49,6 +51,7 @@ def test_the_command_that_is_printed_compiles_and_plays(folder, capsys):
     assert "perf             1.000 +- 0.000 (n = 1000)\n" in done.stdout
 
 
+@pytest.mark.slow
 def test_onnx_is_what_is_written_unless_told(folder, capsys):
     onnx = pytest.importorskip("onnx", reason="pip install -e '.[test]'")
     assert cli.main(["export", SQUARED, "--pretrained"]) == 0
@@ -69,6 +72,7 @@ def test_what_other_packages_are_for_is_said(monkeypatch, capsys):
     assert "onnxscript is not installed; run `pip install 'pufferlib[export]'`" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_an_environment_of_python_is_exported_as_a_header_alone(folder, capsys):
     words = ["--train.total-timesteps", "2048", "--train.batch-size", "1024", "--train.minibatch-size", "256"]
     assert cli.main(["train", "CartPole-v1", "--vec.backend", "Serial", "--vec.num-envs", "2", *words]) == 0

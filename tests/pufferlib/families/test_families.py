@@ -89,6 +89,7 @@ def test_atari_observations_are_stacked_grey_pictures():
     env.close()
 
 
+@pytest.mark.slow
 def test_atari_trains_in_ale_pys_own_vector_where_that_has_the_settings():
     if not next(family for family in catalog.families() if family.name == "atari").is_installed:
         pytest.skip("needs ale_py and cv2")

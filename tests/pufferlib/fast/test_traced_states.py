@@ -419,6 +419,7 @@ class Drawn(Steps):
         return torch.tanh(sum(values))
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=25)
 @given(
     size=st.integers(1, 20),

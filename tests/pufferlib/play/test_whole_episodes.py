@@ -57,6 +57,7 @@ def is_within_noise(one, other):
     return abs(one.mean - other.mean) <= 4 * math.hypot(one.standard_error, other.standard_error) + 1e-6
 
 
+@pytest.mark.slow
 def test_episodes_that_ended_are_short_and_whole_ones_are_not():
     args = load_config(Lengths, ["--env.num-envs", "32", "--train.device", "cpu", "--vec.num-workers", "1"])
     vecenv = pufferl.load_env(Lengths, args)
@@ -72,6 +73,7 @@ def test_episodes_that_ended_are_short_and_whole_ones_are_not():
     trainer.release()
 
 
+@pytest.mark.slow
 def test_a_training_does_not_notice_that_it_is_scored():
     alone, scored = make_trainer("puffer_squared", seed=2), make_trainer("puffer_squared", seed=2)
     for trainer in (alone, scored):

@@ -113,6 +113,7 @@ def segment_minibatches(advantages, size, **settings):
     return minibatches
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("share", [1 / 16, 1 / 2, 15 / 16, 1])
 def test_a_mean_that_goes_with_the_priorities_is_unbiased_however_many_are_drawn(share):
     advantages = torch.from_numpy(np.random.default_rng(0).lognormal(size=128)).float()

@@ -37,7 +37,18 @@ def weights(trainer):
 # --- what the environment gives
 
 
-@pytest.mark.parametrize("settings", [{}, {"fused": False}, {"shuffle": "steps"}, {"normalize_observations": True}])
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"fused": False},
+        *(
+            pytest.param(settings, marks=pytest.mark.slow)
+            for settings in ({"shuffle": "steps"}, {"normalize_observations": True})
+        ),
+    ],
+    ids=str,
+)
 @pytest.mark.parametrize("policy", [None, lstm], ids=["feed-forward", "recurrent"])
 @pytest.mark.parametrize("what", ["reward", "observation"])
 def test_a_segment_is_left_out_whatever_it_holds(what, policy, settings):

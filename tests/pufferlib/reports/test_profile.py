@@ -116,6 +116,7 @@ def test_what_threads_do_while_a_phase_waits_is_not_outside_torch():
     }
 
 
+@pytest.mark.slow
 def test_operations_of_threads_that_share_a_minibatch_are_seen(in_tmp_path):
     before = torch.get_num_threads()
     torch.set_num_threads(2)

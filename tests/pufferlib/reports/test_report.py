@@ -151,12 +151,14 @@ def trained(tmp_path):
     return read_run(command.only_run(tmp_path))
 
 
+@pytest.mark.slow
 def test_the_video_is_of_the_newest_weights(tmp_path):
     content = gather(trained(tmp_path), episodes=0, video=True)
     data, kind = content.video
     assert kind == "video/mp4" and data[4:8] == b"ftyp"
 
 
+@pytest.mark.slow
 def test_the_video_is_a_gif_where_nothing_makes_an_mp4(tmp_path, monkeypatch):
     monkeypatch.setattr("pufferlib.reports.page.is_installed", lambda package: package != "imageio_ffmpeg")
     content = gather(trained(tmp_path), episodes=0, video=True)

@@ -52,6 +52,7 @@ def lines(folder):
     return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
 
 
+@pytest.mark.slow
 def test_all_loggers_hold_the_run_and_go_on_with_it(args, tmp_path, capsys):
     args["log"].update(tensorboard=True, wandb=True, neptune=True, offline=True, tags="one, two", project="ours")
     pufferl.train("puffer_squared", args)

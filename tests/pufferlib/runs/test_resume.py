@@ -69,9 +69,14 @@ def wait_for(condition, process, seconds=600):
         pytest.param(f"{BREAKOUT} --vec.backend Native --vec.num-envs 2", 16, id="native mingru"),
         pytest.param(f"{BREAKOUT} --vec.backend Serial --rnn-name LSTM", 16, id="serial lstm", marks=pytest.mark.slow),
         pytest.param(
-            f"{BREAKOUT} --vec.backend Native --rnn-name LSTM --train.precision bfloat16", 16, id="lstm in bfloat16"
+            f"{BREAKOUT} --vec.backend Native --rnn-name LSTM --train.precision bfloat16",
+            16,
+            id="lstm in bfloat16",
+            marks=pytest.mark.slow,
         ),
-        pytest.param(f"{SQUARED} --train.evaluations 6 --train.evaluation-envs 5", 24, id="evaluated"),
+        pytest.param(
+            f"{SQUARED} --train.evaluations 6 --train.evaluation-envs 5", 24, id="evaluated", marks=pytest.mark.slow
+        ),
     ],
 )
 def test_a_resumed_run_equals_the_uninterrupted_one(folders, command, epochs):

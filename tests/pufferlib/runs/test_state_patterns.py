@@ -131,6 +131,7 @@ def patch_load(monkeypatch, load):
     monkeypatch.setattr("pufferlib.runs.checkpoint.load", load)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:overflow")
 @pytest.mark.parametrize("name", ["trainer_state.pt", "stage.pt"])
 @pytest.mark.parametrize("stride", [pytest.param(1, marks=pytest.mark.slow), 23])

@@ -106,6 +106,7 @@ def test_drivers_that_follow_each_other_do_not_propose_the_same(tmp_path, script
     assert len(set(rates)) == 4
 
 
+@pytest.mark.slow
 @quiet
 @pytest.mark.parametrize("storage", ["{}/mine.db", pytest.param("sqlite:///{}/mine.db", marks=pytest.mark.slow)])
 def test_drivers_side_by_side_run_exactly_as_many_trials_as_asked_for(tmp_path, scripted, storage):
@@ -192,6 +193,7 @@ def test_five_failures_alike_at_the_start_are_enough(tmp_path, scripted):
     assert len(scripted.tasks) == 5
 
 
+@pytest.mark.slow
 def test_different_failures_or_one_success_do_not_end_a_sweep(tmp_path, scripted):
     words = ["ball", "paddle", "wall"]
     scripted.script = staticmethod(lambda task, tenth: {"error": f"no {words[task.number % 3]}"})
@@ -210,6 +212,7 @@ def test_a_metric_that_does_not_exist_ends_the_sweep_and_counts_nothing(tmp_path
     assert states(state.study).count(TrialState.COMPLETE) == 4
 
 
+@pytest.mark.slow
 def test_a_run_that_promises_nothing_is_stopped_and_keeps_what_it_had(tmp_path, scripted):
     hopeless = (1, 2, 3, 8, 10)
     scripted.script = staticmethod(lambda task, tenth: 0.1 if task.number in hopeless else 1.0 + 0.1 * tenth)
@@ -244,6 +247,7 @@ def test_sizes_that_a_trial_had_to_fit_are_what_it_ran_with(tmp_path, scripted):
 # --------------------------------------------------------------------------------------- interruptions
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_what_is_interrupted_is_run_again_by_the_sweep_that_goes_on(tmp_path, scripted, number):
     def script(task, tenth):

@@ -37,6 +37,7 @@ def test_a_driver_that_is_killed_leaves_no_process_and_its_trials_are_run_again(
         assert trial.value == pytest.approx(10 * trial.params["env.level"])
 
 
+@pytest.mark.slow
 def test_a_trial_that_is_killed_is_one_failed_trial(tmp_path):
     killed = []
 

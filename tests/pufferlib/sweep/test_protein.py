@@ -10,6 +10,7 @@ from pufferlib.errors import APIUsageError, ConfigError
 RANGE = {"distribution": "uniform", "min": 0.0, "max": 1.0}
 
 
+@pytest.mark.slow
 def test_a_loop_of_ones_own_finds_the_best():
     protein = Protein(search_space={"x": RANGE, "kind": ["bad", "good", "worse"]}, goal="minimize", seed=1)
     losses = []

@@ -40,6 +40,7 @@ def test_a_sweep_says_where_it_is_and_what_it_found(tmp_path):
     assert Path(tmp_path, "experiments", "sweeps", "puffer_squared", "best.ini").exists()
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_it_and_its_trial_is_kept_for_later(tmp_path):
     args = ["--sweep.num-trials", 3, *SMALL, "--sweep.train.total-timesteps.max", 10**12]
     args += ["--sweep.train.total-timesteps.min", 10**11, "--storage", "mine.db"]

@@ -128,6 +128,7 @@ def test_a_part_of_a_run_is_not_taken_for_a_cheap_one():
     assert cost_of(proposals(past, max_cost=5.0)).max() <= 5.0 * 1.3
 
 
+@pytest.mark.slow
 def test_what_counts_is_the_end_of_a_curve():
     def early_or_late(every, done):
         return np.where(done < 0.5, 1 - every[:, 0], every[:, 0])  # who learns fast stays behind in the end

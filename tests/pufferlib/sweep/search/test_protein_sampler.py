@@ -201,6 +201,7 @@ def test_known_values_are_tried_when_a_study_is_told_to():
     assert ask(study, PLANE)[1]["x"] != 0.9
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_for_what_it_costs_it_is_better_than_chance(seed):
     space = SearchSpace(tuple(Dimension(name, "uniform", 0.0, 1.0) for name in ("x", "y", "z")))

@@ -57,6 +57,7 @@ def test_scores_that_are_all_the_same_stop_nobody():
     assert hopeless_reason(same[0][:6], same, "maximize") is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("noise", [0.01, 0.05])
 def test_a_sweep_is_cheaper_and_keeps_its_winner(noise):
     saved = spent = wrong = 0.0
