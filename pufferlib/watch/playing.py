@@ -28,7 +28,7 @@ from pufferlib.play.matches import against, load_rival
 from pufferlib.runs.folder import write_atomically
 from pufferlib.watch.controls import PATIENCE_SECONDS, Mode, Playback
 from pufferlib.watch.keyboard import Keyboard, KeyState, keyboard_for
-from pufferlib.watch.scene import FRAMES_PER_SECOND, Scene, array_settings, make_scene
+from pufferlib.watch.scene import Scene, array_settings, make_scene
 from pufferlib.watch.stage import CYAN, EDGE, GREY, PANEL, SHADE, WHITE
 
 KEPT = 5  # scores, all of which are shown
@@ -88,6 +88,7 @@ def shown_score(score: float) -> str:
     return f"{score:,.0f}" if float(score).is_integer() else f"{score:,.2f}"
 
 
+FRAMES_PER_SECOND = 60.0  # of the window
 BAR_HEIGHT = 44  # pixels
 MIN_WIDTH = 520  # pixels of a window, so that the bar has room
 
