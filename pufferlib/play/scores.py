@@ -340,13 +340,12 @@ def evaluate_model(
 
     The environments and the actions have the seed of `[train]`.
     """
-    with prepare_players(env_name, args, episodes, is_greedy, args["train"]["seed"]) as make_player:
-        player = make_player()
+    with prepare_player(env_name, args, episodes, is_greedy, args["train"]["seed"]) as player:
         return _play_to_the_end(player, episodes_per_agent(episodes, player.vecenv), max_steps).scores()
 
 
 @contextlib.contextmanager
-def prepare_players(
+def prepare_player(
     env_name: str,
     args: dict[str, Any],
     episodes: int,
@@ -354,14 +353,11 @@ def prepare_players(
     seed: int,
     shown_with: Mapping[str, Any] | None = None,
     adapt: Callable[[nn.Module, Vector], nn.Module] = lambda policy, vecenv: policy,
-) -> Iterator[Callable[[], Player]]:
-    """Makes environments for some episodes, and the policy of `args`; closes the environments in the end.
+) -> Iterator[Player]:
+    """Makes environments for some episodes and a player of the policy of `args`; closes the environments in the end.
 
     `shown_with` are further keyword arguments of environments that are shown, each of which is a batch that may play or
     wait; None where they are not shown. `adapt` gives the policy that plays in place of that of `args`.
-
-    Yields:
-        A function that makes players; all of them play the same.
     """
     entry = catalog.find(env_name)
     env_kwargs = {**args["env"], **(shown_with or {})}
@@ -369,11 +365,8 @@ def prepare_players(
     try:
         policy = adapt(load_policy(args, vecenv, env_name), vecenv).eval()
         device = resolve_device(args["train"]["device"])
-
-        def make_player() -> Player:
-            return Player(vecenv, policy, device, None if is_greedy else torch.Generator(device).manual_seed(seed))
-
+        generator = None if is_greedy else torch.Generator(device).manual_seed(seed)
         with one_thread():  # the barriers of such small operations wait long where other programs run
-            yield make_player
+            yield Player(vecenv, policy, device, generator)
     finally:
         vecenv.close()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import enum
 import math
-from collections.abc import Iterable
 from types import ModuleType
 
 import numpy as np
@@ -173,7 +172,10 @@ class Controls:
         """Returns the commands since the last call."""
         keys = [self._names.get(code, "") for code in iter(self._raylib.GetKeyPressed, 0)]
         characters = [chr(code) for code in iter(self._raylib.GetCharPressed, 0)]
-        return commands(keys, characters, self.is_shift_held)
+        from_keys = (
+            [] if self.is_shift_held else [KEYS[key] for key in keys if key in KEYS]
+        )  # with it they are the game's
+        return [*from_keys, *(CHARACTERS[each] for each in characters if each in CHARACTERS)]
 
     @property
     def is_shift_held(self) -> bool:
@@ -186,11 +188,6 @@ class Controls:
         return self._keyboard is not None and self.is_shift_held
 
     @property
-    def has_no_keys(self) -> bool:
-        """Whether shift is held in an environment without known keys."""
-        return self._keyboard is None and self.is_shift_held
-
-    @property
     def is_awaited(self) -> bool:
         """Whether the game stands until the person moves."""
         return self.is_playing and self._keyboard.waits and not held_keys(self._keyboard, self._raylib)
@@ -200,12 +197,6 @@ class Controls:
         is_playing = self.is_playing
         self._last = self._keyboard.action(held_keys(self._keyboard, self._raylib), self._last) if is_playing else None
         return self._last
-
-
-def commands(keys: Iterable[str], characters: Iterable[str], is_shift_held: bool) -> list[ViewerCommand]:
-    """Returns the commands of keys and characters; with shift keys belong to the game."""
-    from_keys = [] if is_shift_held else [KEYS[key] for key in keys if key in KEYS]
-    return [*from_keys, *(CHARACTERS[each] for each in characters if each in CHARACTERS)]
 
 
 NOTICE_SECONDS = 2.0

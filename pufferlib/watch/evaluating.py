@@ -5,18 +5,15 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import numpy as np
 from rich.console import Console
 from rich.live import Live
-from typing_extensions import Self
 
 from pufferlib.config.flags import EvalOptions
 from pufferlib.dashboard.output import Output, printable
@@ -31,7 +28,7 @@ from pufferlib.play.scores import (
     counts_by_agent,
     episodes_per_agent,
     player_of,
-    prepare_players,
+    prepare_player,
     vector_to_play,
 )
 from pufferlib.runs.making import is_vector
@@ -41,41 +38,6 @@ from pufferlib.watch.scene import Scene, array_settings, make_scene
 from pufferlib.watch.show import RenderOptions, Show
 from pufferlib.watch.video import VideoWriter, require_video
 from pufferlib.watch.watched_play import WatchedPlay
-
-INTERVAL_SECONDS = 0.5
-
-
-class RecordingLine:
-    """A line on stderr inside a `with` statement, where that is a terminal; gone afterwards."""
-
-    def __enter__(self) -> Self:
-        output = Output(sys.stderr)
-        console = Console(file=output)
-        self._live = Live("", console=console, transient=True, auto_refresh=False) if output.isatty() else None
-        if self._live is not None:
-            self._live.start()
-        self._begin = self._shown = time.perf_counter()
-        return self
-
-    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        if self._live is not None:
-            self._live.stop()
-
-    def update(self, video: VideoWriter, player: Player) -> None:
-        """Shows the progress, at most every INTERVAL_SECONDS."""
-        now = time.perf_counter()
-        if self._live is None or now - self._shown < INTERVAL_SECONDS:
-            return
-        self._shown = now
-        seconds, speed = video.frames / float(video.fps), video.frames / (now - self._begin)
-        left = int(player.remaining.sum())
-        line = f"{seconds:.0f} s recorded, {speed:.0f} frames a second, {left} episode{'s' * (left != 1)} to end"
-        self._live.update(line, refresh=True)
-
-    def clear(self) -> None:
-        """Removes the line, for other output."""
-        if self._live is not None:
-            self._live.update("", refresh=True)
 
 
 def record(
@@ -129,7 +91,7 @@ def record(
         vecenv = vector_to_play(env, 1, seed, undo, array_settings)
         player = player_of(policy, vecenv, seed if sample else None, undo)
         quotas = np.full(vecenv.num_agents, int(episodes))
-        play = WatchedPlay(lambda: player, make_scene, quotas, int(max_steps), seed, side_by_side=1)
+        play = WatchedPlay(player, make_scene, quotas, int(max_steps), seed, side_by_side=1)
         Show(play, RenderOptions(lambda scene: scene.frames_per_second, in_window=False, video=Path(path))).run()
     return Path(path)
 
@@ -160,12 +122,12 @@ def evaluate_command(env_name: str, args: dict[str, Any], options: EvalOptions) 
     if options.opponent is not None:
         args = {**args, "env": against(options.opponent, entry, args["env"])}
         adapt = {"adapt": partial(versus, options.opponent, entry.name, args["train"]["data_dir"])}
-    with prepare_players(env_name, args, options.episodes, options.is_greedy, seed, drawn_with, **adapt) as make_player:
-        _print_agents(make_player().vecenv, options.episodes)
+    with prepare_player(env_name, args, options.episodes, options.is_greedy, seed, drawn_with, **adapt) as player:
+        _print_agents(player.vecenv, options.episodes)
         if display.is_drawn:
-            _show(make_player, options, display, seed, slug(entry.name))
+            _show(player, options, display, seed, slug(entry.name))
         else:
-            _score(make_player, options, seed)
+            _score(player, options, seed)
 
 
 def _display(entry: Entry, options: EvalOptions) -> _Display:
@@ -219,8 +181,7 @@ def _print_agents(vecenv: Vector, episodes: int) -> None:
         print(f"an episode is one of all {agents} agents, so n is {episodes * agents:,} where each of them is counted")
 
 
-def _score(make_player: Callable[[], Player], options: EvalOptions, seed: int) -> None:
-    player = make_player()
+def _score(player: Player, options: EvalOptions, seed: int) -> None:
     sheet = sheet_for(player)
     with StopRequest() as stop:
         for ended in player.play(*_quotas(player, options), seed):
@@ -238,28 +199,40 @@ def _score(make_player: Callable[[], Player], options: EvalOptions, seed: int) -
         raise KeyboardInterrupt
 
 
-def _show(make_player: Callable[[], Player], options: EvalOptions, display: _Display, seed: int, name: str) -> None:
-    player = make_player()
+def _show(player: Player, options: EvalOptions, display: _Display, seed: int, name: str) -> None:
     side_by_side = min(options.grid, player.vecenv.num_envs)
-    play = WatchedPlay(make_player, make_scene, *_quotas(player, options), seed, side_by_side)
+    play = WatchedPlay(player, make_scene, *_quotas(player, options), seed, side_by_side)
 
     def frame_rate(scene: Scene) -> float:
         natural = scene.frames_per_second
         return options.fps or (natural if display.video is not None else max(natural, LEAST_PICTURES))
 
     rendering = RenderOptions(frame_rate, display.in_window, display.video, name, options.panel, options.speed)
-    with RecordingLine() as line:
-        show = Show(play, rendering, lambda video: line.update(video, play.player))
-        try:
+    show = Show(play, rendering)
+    try:
+        with nullcontext() if display.video is None else _progress_line(show, player):
             show.run()
-        except DisplayError as error:
-            remedy = "unset it, or pass --headless or --video play.gif, to go without a window"
-            raise DisplayError(f"no window can be opened, as {display_trouble()}; {remedy}") from error
-        except KeyboardInterrupt:
-            line.clear()
-            _print_outcome(play, show, options)
-            raise
+    except DisplayError as error:
+        remedy = "unset it, or pass --headless or --video play.gif, to go without a window"
+        raise DisplayError(f"no window can be opened, as {display_trouble()}; {remedy}") from error
+    except KeyboardInterrupt:
+        _print_outcome(play, show, options)
+        raise
     _print_outcome(play, show, options)
+
+
+def _progress_line(show: Show, player: Player) -> Live:
+    # On stderr where that is a terminal, in a thread; gone when it is left.
+    begin = time.perf_counter()
+
+    def line() -> str:
+        if show.video is None:
+            return "recording"
+        frames, left = show.video.frames, int(player.remaining.sum())
+        recorded, speed = frames / float(show.video.fps), frames / (time.perf_counter() - begin)
+        return f"{recorded:.0f} s recorded, {speed:.0f} frames a second, {left} episode{'s' * (left != 1)} to end"
+
+    return Live(get_renderable=line, console=Console(file=Output(sys.stderr)), refresh_per_second=2, transient=True)
 
 
 def _print_outcome(play: WatchedPlay, show: Show, options: EvalOptions) -> None:

@@ -48,15 +48,12 @@ class Show:
         is_left: whether the person closed the window.
     """
 
-    def __init__(
-        self, play: WatchedPlay, options: RenderOptions, on_frame: Callable[[VideoWriter], None] = lambda video: None
-    ):
+    def __init__(self, play: WatchedPlay, options: RenderOptions):
         self.video: VideoWriter | None = None
         self.is_left = False
         self._play = play
         self._options = options
         self._in_window = options.in_window
-        self._on_frame = on_frame
         self._panel = SidePanel(action_names(play.player.vecenv.driver_env))
         self._has_panel = options.has_panel
         self._overlay = Overlay()
@@ -156,7 +153,6 @@ class Show:
             self._save_picture(self._screen.frame())
         if self.video is not None and has_moved:
             self.video.add(self._screen.frame())
-            self._on_frame(self.video)
         if self._in_window:
             self._overlay.draw(self._brush, self._stage.width, self._badge())
         self._screen.end()
@@ -172,8 +168,6 @@ class Show:
 
     def _advance(self, seconds: float) -> bool:
         self._overlay.advance(seconds)
-        if self._in_window and self._controls.has_no_keys:
-            self._overlay.say("no keys are known for this environment")
         if self._in_window and self._controls.is_awaited:
             return False
         return self._playback.advance(seconds)

@@ -97,20 +97,20 @@ class WatchedPlay:
         side_by_side: places at the most.
         traces: of the first agent of the first place, the newest of the last step.
         steps: made so far, since the beginning or the last restart.
-        player: of the policy; its quotas say how many episodes remain.
+        player: of the policy, which knows how many episodes remain.
         is_helped: whether a person took part.
     """
 
     def __init__(
         self,
-        make_player: Callable[[], Player],
+        player: Player,
         make_scene: Callable[[Any], Scene],
         quotas: np.ndarray,
         max_steps: int,
         seed: int,
         side_by_side: int,
     ):
-        self._make_player = make_player
+        self.player = player
         self._make_scene = make_scene
         self._quotas = quotas
         self._max_steps = max_steps
@@ -126,7 +126,6 @@ class WatchedPlay:
         self.traces: deque[PolicyTrace] = deque(maxlen=MAX_TRACES)
         self.steps = 0
         self.is_helped = False
-        self.player = self._make_player()
         self.sheet = sheet_for(self.player)
         self._play: Iterator[list[Episodes]] = self.player.play(
             self._quotas, self._max_steps, self._seed, self.side_by_side, self._decide

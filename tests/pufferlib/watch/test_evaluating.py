@@ -17,7 +17,8 @@ from pufferlib.runs import checkpoint
 from pufferlib.runs.loaders import load_policy
 from pufferlib.watch import evaluating
 from pufferlib.watch.controls import HOLD_SECONDS
-from pufferlib.watch.evaluating import RecordingLine, evaluate_command
+from pufferlib.watch.evaluating import evaluate_command
+from pufferlib.watch.video import VideoWriter
 
 CARTPOLE, SQUARED = "puffer_cartpole", "puffer_squared"
 
@@ -243,11 +244,14 @@ def test_an_environment_that_cannot_draw_says_so(untrained, monkeypatch):
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_a_video_that_can_be_watched_and_tells_what_there_is(untrained, monkeypatch, capsys, number):
-    def tell(line, video, player):
+    add = VideoWriter.add
+
+    def end_after_30(video, frame):
+        add(video, frame)
         if video.frames == 30:
             os.kill(os.getpid(), number)
 
-    monkeypatch.setattr(RecordingLine, "update", tell)
+    monkeypatch.setattr(VideoWriter, "add", end_after_30)
     options = EvalOptions(episodes=100, video="cut.gif")
     with pytest.raises(KeyboardInterrupt):
         evaluate_command(SQUARED, untrained(SQUARED), options)

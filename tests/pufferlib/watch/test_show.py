@@ -8,7 +8,7 @@ from PIL import Image
 
 from pufferlib.config import load_config
 from pufferlib.ocean import screen
-from pufferlib.play.scores import prepare_players, split_evenly
+from pufferlib.play.scores import prepare_player, split_evenly
 from pufferlib.watch import show as show_module
 from pufferlib.watch.controls import Controls, Mode, ViewerCommand
 from pufferlib.watch.evaluating import make_scene
@@ -52,8 +52,8 @@ def shown(monkeypatch, tmp_path):
         monkeypatch.setattr(screen.Screen, "is_closing", lambda self: not controls.script)
         args = load_config(env_name)
         args["train"]["device"] = "cpu"
-        with prepare_players(env_name, args, episodes, True, 3, {}) as make_player:
-            play = WatchedPlay(make_player, make_scene, split_evenly(episodes, episodes), 10_000, 3, grid)
+        with prepare_player(env_name, args, episodes, True, 3, {}) as player:
+            play = WatchedPlay(player, make_scene, split_evenly(episodes, episodes), 10_000, 3, grid)
             show = Show(play, RenderOptions(lambda scene: 240.0, True, video, "cartpole", panel))
             controls.look = lambda: (
                 show._playback.mode,
