@@ -39,13 +39,7 @@ class Playback:
     """
 
     def __init__(self, steps_per_second: float, frames_per_second: float | None = None, speed: float = 1.0):
-        """Begins at 0, running.
-
-        Args:
-            steps_per_second: see the class.
-            frames_per_second: of a video that is recorded; None where time flows freely.
-            speed: seconds of game time in one second, of the video where one is recorded.
-        """
+        """Begins at 0, running; `frames_per_second` are of a video that is recorded, None where time flows freely."""
         self.steps_per_second = steps_per_second
         self.is_recorded = frames_per_second is not None
         self.speed = 1.0 if self.is_recorded else speed
@@ -128,10 +122,7 @@ class Playback:
 
 
 class ViewerCommand(enum.Enum):
-    """A command to a play; the value is its keys and its effect, for the list of keys, and raylib's names of the keys.
-
-    These are places on a keyboard.
-    """
+    """A command to a play; the value is its keys and its effect, for the list of keys, and raylib's names of them."""
 
     PAUSE = ("space", "pause, or go on", "SPACE")
     STEP = ("right or .", "a single step", "RIGHT PERIOD")
@@ -145,7 +136,6 @@ class ViewerCommand(enum.Enum):
 
 
 OTHER_KEYS = (("shift + keys", "play the first one yourself"), ("esc", "end"))
-"""Keys that act while they are held, and that of raylib itself."""
 
 KEYS = {key: command for command in ViewerCommand for key in command.value[2].split()}
 
@@ -157,14 +147,8 @@ class Controls:
     """Reads what is pressed in raylib's window: commands, and with shift a person's action in place of the policy's."""
 
     def __init__(self, raylib: ModuleType, keyboard: Keyboard | None = None):
-        """Reads nothing yet.
-
-        Args:
-            raylib: the module.
-            keyboard: of the environment; None where the meaning of keys is not known.
-        """
         self._raylib = raylib
-        self._keyboard = keyboard
+        self._keyboard = keyboard  # None where the meaning of keys is not known
         self._names = {getattr(raylib, f"KEY_{name}"): name for name in KEYS if hasattr(raylib, f"KEY_{name}")}
         self._last: np.ndarray | None = None  # action
 

@@ -77,7 +77,7 @@ def record(
         StorageError: if the video cannot be written.
     """
     for name, value in (("episodes", episodes), ("max_steps", max_steps)):
-        if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < 1:
+        if not isinstance(value, (int, np.integer)) or value < 1:
             raise APIUsageError(f"{name} must be an integer of at least 1, got {value!r}")
     require_video(Path(path))
     if is_vector(env) and configured_env(env) is None:
@@ -143,14 +143,13 @@ def _display(entry: Entry, options: EvalOptions) -> _Display:
     can_be_drawn = entry.family == "ocean" or "render_mode" in entry.settings or entry.takes_any_setting
     if not can_be_drawn and (video is not None or options.window):
         raise APIUsageError(f"{entry.name} cannot be drawn, as it takes no render_mode; pass --headless to score it")
-    if options.headless or (video is not None and not options.window):
-        display = _Display(False, video, "without a window")
-    elif not has_display():
-        display = _Display(False, video, "without a window, as there is no display")
-    elif not can_be_drawn:
-        display = _Display(False, video, "without a window, as it cannot be drawn")
-    else:
-        display = _Display(True, video)
+    reasons = {
+        "without a window": options.headless or (video is not None and not options.window),
+        "without a window, as there is no display": not has_display(),
+        "without a window, as it cannot be drawn": not can_be_drawn,
+    }
+    why_no_window = next((reason for reason, holds in reasons.items() if holds), "")
+    display = _Display(not why_no_window, video, why_no_window)
     if display.is_drawn and options.grid > options.episodes:
         raise APIUsageError(
             f"--grid {options.grid} needs an episode for each of the environments, got {options.episodes}; "
@@ -189,12 +188,8 @@ def _score(player: Player, options: EvalOptions, seed: int) -> None:
                 sheet.add(episodes)
             if stop.requested:
                 break
-    _print_scores(sheet)
-    unfinished = _unfinished(player)
-    if unfinished and stop.requested:
-        print(f"{unfinished} of {options.episodes} episodes had not ended; those above are the shorter ones")
-    elif unfinished:
-        print(f"{unfinished} of {options.episodes} episodes did not end")
+    reason = "had not ended; those above are the shorter ones" if stop.requested else "did not end"
+    _print_scores(sheet, player, options.episodes, reason)
     if stop.requested:
         raise KeyboardInterrupt
 
@@ -236,11 +231,8 @@ def _progress_line(show: Show, player: Player) -> Live:
 
 
 def _print_outcome(play: WatchedPlay, show: Show, options: EvalOptions) -> None:
-    _print_scores(play.sheet)
-    unfinished = _unfinished(play.player)
-    if unfinished:
-        reason = "had not ended when the window was closed" if show.is_left else "did not end"
-        print(f"{unfinished} of {options.episodes} episodes {reason}")
+    reason = "had not ended when the window was closed" if show.is_left else "did not end"
+    _print_scores(play.sheet, play.player, options.episodes, reason)
     if play.is_helped:
         print("a person took part, so these are not the scores of the policy alone")
     if show.video is not None:
@@ -252,15 +244,14 @@ def _quotas(player: Player, options: EvalOptions) -> tuple[np.ndarray, int]:
     return quotas, options.max_steps * int(quotas.max())
 
 
-def _unfinished(player: Player) -> int:
-    if counts_by_agent(player.vecenv.driver_env):
-        return int(player.remaining.sum())
-    return int(player.remaining.reshape(player.vecenv.num_envs, -1).max(1).sum())
-
-
-def _print_scores(sheet: ScoreSheet) -> None:
+def _print_scores(sheet: ScoreSheet, player: Player, episodes: int, reason: str) -> None:
+    # And how many episodes are missing, with the reason.
     for name, score in sheet.scores().items():
         print(printable(f"{name:<16} {score}"))
+    is_single = counts_by_agent(player.vecenv.driver_env)
+    remaining = player.remaining if is_single else player.remaining.reshape(player.vecenv.num_envs, -1).max(1)
+    if remaining.any():
+        print(f"{remaining.sum()} of {episodes} episodes {reason}")
 
 
 def _described(video: VideoWriter) -> str:

@@ -20,7 +20,6 @@ GREY = (140, 165, 165)
 VEIL = (*BACKGROUND, 225)  # over what lies below something that is to be read
 SHADE = (*BACKGROUND, 140)  # over what is not to be looked at
 
-
 Color = tuple[int, ...]  # red, green, blue and, if it is not opaque, alpha
 
 
@@ -52,7 +51,7 @@ _INNER = PANEL_WIDTH - 2 * _MARGIN
 _TEXT, _SMALL = 16, 13
 _HEADING = 26  # pixels from a heading to what it is about
 _SECTION = 16  # pixels between two sections
-_BARS_HEIGHT = 72
+_BARS_HEIGHT, _CHOICES_HEIGHT = 72, 40
 _MAX_IMAGE = 150
 _MAX_LISTED = 8  # choices with a line each; more are bars side by side
 _STEP = _INNER / MAX_TRACES  # pixels of the curve for each step
@@ -98,14 +97,8 @@ class SidePanel:
         np.maximum(self._largest, abs(numbers), out=self._largest)
         heights = pooled(numbers / np.maximum(self._largest, 1e-9), _INNER // 2)
         self._has_negative |= bool((heights < 0).any())
-        zero = y + _BARS_HEIGHT / (2 if self._has_negative else 1)
-        reach = zero - y
-        width = _INNER / max(len(heights), 1)
-        gap = 1 if width >= 3 else 0
-        for index, share in enumerate(heights.tolist()):
-            top = zero - reach * max(share, 0.0)
-            brush.box(x + index * width, top, width - gap, reach * abs(share), CYAN if share >= 0 else RED)
-        brush.box(x, zero, _INNER, 1, EDGE)
+        reach = _BARS_HEIGHT / (2 if self._has_negative else 1)
+        _draw_columns(brush, x, y + reach, reach, heights.tolist())
         return y + _BARS_HEIGHT
 
     def _draw_actions(self, brush: Brush, x: float, y: float, parts: Sequence[DiscreteProbs | GaussianParams]) -> float:
@@ -117,7 +110,8 @@ class SidePanel:
             elif len(part.probabilities) <= _MAX_LISTED and len(parts) == 1:
                 y = _draw_list(brush, x, y, part, self._action_names)
             else:
-                y = _draw_columns(brush, x, y, part)
+                _draw_columns(brush, x, y + _CHOICES_HEIGHT, _CHOICES_HEIGHT, part.probabilities.tolist(), part.taken)
+                y += _CHOICES_HEIGHT + 8
         return y
 
     def _draw_values(
@@ -172,36 +166,36 @@ def _draw_list(brush: Brush, x: float, y: float, choice: DiscreteProbs, names: S
     return y
 
 
-def _draw_columns(brush: Brush, x: float, y: float, choice: DiscreteProbs) -> float:
-    reach = 40
-    heights = choice.probabilities.tolist()
-    width = _INNER / len(heights)
+def _draw_columns(
+    brush: Brush, x: float, base: float, reach: float, shares: Sequence[float], taken: int | None = None
+) -> None:
+    # Shares from -1 to 1 as bars up or down from the base, each as long as that part of the reach.
+    width = _INNER / max(len(shares), 1)
     gap = 1 if width >= 3 else 0
-    brush.box(x, y + reach, _INNER, 1, EDGE)
-    for index, share in enumerate(heights):
-        is_taken = index == choice.taken
-        brush.box(x + index * width, y, width - gap, reach, WHITE if is_taken and width < 3 else PANEL)
-        tall = max(share * reach, 2)
-        brush.box(x + index * width, y + reach - tall, width - gap, tall, WHITE if is_taken else CYAN)
-    return y + reach + 8
+    for index, share in enumerate(shares):
+        across = x + index * width
+        if index == taken and not gap:
+            brush.box(across, base - reach, width, reach, WHITE)  # else it would be too thin to be seen
+        color = WHITE if index == taken else CYAN if share >= 0 else RED
+        brush.box(across, base - reach * max(share, 0.0), width - gap, reach * abs(share), color)
+    brush.box(x, base, _INNER, 1, EDGE)
 
 
 def _draw_amounts(brush: Brush, x: float, y: float, amounts: GaussianParams) -> float:
     line = max(6, min(20, 160 // len(amounts.means)))
     span = np.where(np.isfinite(amounts.high - amounts.low), amounts.high - amounts.low, 2.0)
     low = np.where(np.isfinite(amounts.low), amounts.low, -1.0)
-    for index in range(len(amounts.means)):
 
-        def across(number: float, index: int = index) -> float:
-            return x + float(np.clip((number - low[index]) / span[index], 0.0, 1.0)) * _INNER
+    def across(numbers: np.ndarray) -> list[float]:
+        return (x + np.clip((numbers - low) / span, 0.0, 1.0) * _INNER).tolist()
 
-        mean, deviation = amounts.means[index], amounts.deviations[index]
+    lefts, rights = across(amounts.means - amounts.deviations), across(amounts.means + amounts.deviations)
+    for left, right, mean, taken in zip(lefts, rights, across(amounts.means), across(amounts.taken), strict=True):
         middle = y + line / 2
         brush.box(x, middle - 1, _INNER, 2, EDGE)
-        left, right = across(mean - deviation), across(mean + deviation)
         brush.box(left, middle - line / 4, right - left, line / 2, DIM_CYAN)
-        brush.box(across(mean) - 1, middle - line / 4, 2, line / 2, CYAN)
-        brush.box(across(amounts.taken[index]) - 2, middle - line / 2 + 1, 4, line - 2, WHITE)
+        brush.box(mean - 1, middle - line / 4, 2, line / 2, CYAN)
+        brush.box(taken - 2, middle - line / 2 + 1, 4, line - 2, WHITE)
         y += line
     return y
 
