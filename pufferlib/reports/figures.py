@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import itertools
 import math
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -203,7 +202,7 @@ _DOTS = np.array(((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80)))  # bi
 
 
 def print_panels(panels: Sequence[Panel | Split]) -> None:
-    """Prints plots below each other; curves of several runs share a plot where colours tell them apart."""
+    """Prints plots below each other, one for each curve."""
     from rich.console import Console
 
     console = Console(file=Output(sys.stdout), highlight=False)
@@ -216,62 +215,47 @@ def print_panels(panels: Sequence[Panel | Split]) -> None:
         elif panel.is_stacked:
             means = {curve.label: sum(curve.ys) / len(curve.ys) for curve in panel.curves}
             _print_shares(console, panel.title, means, columns)
-        elif console.color_system is None and len(panel.curves) > 1:
-            for curve in panel.curves:
-                _print_curves(console, f"{panel.title}  {curve.label}", panel, [curve], columns)
         else:
-            _print_curves(console, panel.title, panel, panel.curves, columns)
+            for curve in panel.curves:
+                title = panel.title if len(panel.curves) == 1 else f"{panel.title}  {curve.label}"
+                _print_curve(console, title, panel, curve, columns)
 
 
-def braille(curves: Sequence[tuple[np.ndarray, str]], columns: int, rows: int) -> list[list[tuple[str, str]]]:
-    """Joins the points of each curve by lines.
+def braille(points: np.ndarray, columns: int, rows: int) -> list[str]:
+    """Joins points by lines.
 
     Args:
-        curves: `(points, 2)` from 0 to 1, from the left and from the bottom, and a colour.
+        points: `(points, 2)` from 0 to 1, from the left and from the bottom.
         columns: characters across.
         rows: characters down.
 
     Returns:
-        The lines from the top, each as texts with their colours. A sign has the colour of the last curve in it.
+        The lines from the top.
     """
-    bits, colours = np.zeros((rows, columns), int), np.full((rows, columns), "", object)
-    for points, colour in curves:
-        dots = np.rint(points * (2 * columns - 1, 4 * rows - 1)).astype(int)
-        for begin, end in zip(dots, dots[1:] if len(dots) > 1 else dots, strict=False):
-            x, y = np.rint(np.linspace(begin, end, abs(end - begin).max() + 1)).astype(int).T
-            down = 4 * rows - 1 - y
-            np.bitwise_or.at(bits, (down // 4, x // 2), _DOTS[down % 4, x % 2])
-            colours[down // 4, x // 2] = colour
-    signs = [[chr(0x2800 + bit) if bit else " " for bit in line] for line in bits.tolist()]
-    lines = [zip(*line, strict=True) for line in zip(signs, colours.tolist(), strict=True)]
-    return [
-        [("".join(sign for sign, _ in part), colour) for colour, part in itertools.groupby(line, lambda each: each[1])]
-        for line in lines
-    ]
+    bits = np.zeros((rows, columns), int)
+    dots = np.rint(points * (2 * columns - 1, 4 * rows - 1)).astype(int)
+    for begin, end in zip(dots, dots[1:] if len(dots) > 1 else dots, strict=False):
+        x, y = np.rint(np.linspace(begin, end, abs(end - begin).max() + 1)).astype(int).T
+        down = 4 * rows - 1 - y
+        np.bitwise_or.at(bits, (down // 4, x // 2), _DOTS[down % 4, x % 2])
+    return ["".join(chr(0x2800 + bit) if bit else " " for bit in line) for line in bits.tolist()]
 
 
-def _print_curves(console: Console, title: str, panel: Panel, curves: Sequence[Curve], columns: int) -> None:
+def _print_curve(console: Console, title: str, panel: Panel, curve: Curve, columns: int) -> None:
     from rich.text import Text
 
-    points = np.array([point for curve in panel.curves for point in zip(curve.xs, curve.ys, strict=True)])
-    low, high = points.min(0), points.max(0)  # of all curves, whichever are printed
+    points = np.array([point for each in panel.curves for point in zip(each.xs, each.ys, strict=True)])
+    low, high = points.min(0), points.max(0)  # of all curves, so that they compare
     span = np.where(high > low, high - low, np.inf)  # a flat curve lies in the middle
-    scaled = [
-        ((np.stack((curve.xs, curve.ys), 1) - low) / span + np.where(high > low, 0.0, 0.5), SERIES[index % len(SERIES)])
-        for index, curve in enumerate(curves)
-    ]
+    scaled = (np.stack((curve.xs, curve.ys), 1) - low) / span + np.where(high > low, 0.0, 0.5)
     console.print(Text(printable(title), f"bold {WHITE}"))
     margin = {0: number_text(high[1]), _ROWS - 1: number_text(low[1])}
     for row, line in enumerate(braille(scaled, columns, _ROWS)):
-        label = Text(f"{margin.get(row, ''):>{_LABEL}} ", MUTED)
-        console.print(Text.assemble(label, *line), no_wrap=True, crop=True)
+        label = (f"{margin.get(row, ''):>{_LABEL}} ", MUTED)
+        console.print(Text.assemble(label, (line, CYAN)), no_wrap=True, crop=True)
     begin, end = (count_text(x) if panel.x == STEPS else cost_text(x) for x in (low[0], high[0]))
     middle = X_AXES[panel.x].center(columns - len(begin) - len(end))
     console.print(Text(f"{'':{_LABEL}} {begin}{middle}{end}", MUTED), no_wrap=True)
-    if len(curves) > 1:
-        for index, curve in enumerate(curves):
-            label = (printable(curve.label), WHITE)
-            console.print(Text.assemble(" " * (_LABEL + 1), ("━━ ", SERIES[index % len(SERIES)]), label))
 
 
 def _print_shares(console: Console, title: str, shares: Mapping[str, float], columns: int) -> None:
