@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from rich.console import Console
+from rich.text import Text
 
 from pufferlib.dashboard.output import Output, printable
 from pufferlib.dashboard.panel import BACKGROUND, CYAN, WHITE, cost_text, count_text, number_text, percent_text
@@ -20,8 +22,6 @@ from pufferlib.runs.folder import write_atomically
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-    from rich.console import Console
-
 
 SURFACE = "#0B2424"  # of plots, tables and bars on the background
 GRID = "#1D3C3C"
@@ -203,8 +203,6 @@ _DOTS = np.array(((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80)))  # bi
 
 def print_panels(panels: Sequence[Panel | Split]) -> None:
     """Prints plots below each other, one for each curve."""
-    from rich.console import Console
-
     console = Console(file=Output(sys.stdout), highlight=False)
     columns = max(_LEAST_COLUMNS, min(_MOST_COLUMNS, console.width - _LABEL - 1))
     for panel in panels:
@@ -242,8 +240,6 @@ def braille(points: np.ndarray, columns: int, rows: int) -> list[str]:
 
 
 def _print_curve(console: Console, title: str, panel: Panel, curve: Curve, columns: int) -> None:
-    from rich.text import Text
-
     points = np.array([point for each in panel.curves for point in zip(each.xs, each.ys, strict=True)])
     low, high = points.min(0), points.max(0)  # of all curves, so that they compare
     span = np.where(high > low, high - low, np.inf)  # a flat curve lies in the middle
@@ -259,8 +255,6 @@ def _print_curve(console: Console, title: str, panel: Panel, curve: Curve, colum
 
 
 def _print_shares(console: Console, title: str, shares: Mapping[str, float], columns: int) -> None:
-    from rich.text import Text
-
     console.print(Text(printable(title), f"bold {WHITE}"))
     width = max(map(len, shares))
     for name, share in shares.items():

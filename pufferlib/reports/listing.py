@@ -10,6 +10,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
 from pufferlib.dashboard.output import Output, plain_table, printable
 from pufferlib.dashboard.panel import CYAN, RED, cost_text, count_text, number_text
 from pufferlib.errors import CheckpointError, ConfigError, nearest
@@ -90,11 +95,6 @@ def _runs_inside(folder: Path) -> list[Unreadable]:
 
 def print_table(rows: list[tuple[str, ...]]) -> None:
     """Prints the table on a terminal; one that is too narrow for all columns gets fewer."""
-    from rich.box import SIMPLE_HEAD
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
     console = Console(file=Output(sys.stdout))
     header, rows = fitting(HEADER, rows, console.width)
     table = Table(box=SIMPLE_HEAD, header_style=CYAN, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
