@@ -106,23 +106,6 @@ class _ObservationForms:
         return np.array(rows[None] if is_one else rows), is_one
 
 
-class _ActionForms:
-    # Turns the choices of a policy into actions of a space, inside its bounds.
-    def __init__(self, space: gymnasium.Space, are_rows: bool):
-        self._space = space
-        self._layout = ActionLayout(space)
-        self._are_kept = are_rows and isinstance(space, (Dict, Tuple))
-        self._is_discrete = isinstance(space, Discrete)
-
-    def one(self, rows: np.ndarray) -> Any:
-        if self._is_discrete:
-            return int(rows.item()) + int(self._space.start)
-        return self._layout.split(rows[0])
-
-    def many(self, rows: np.ndarray) -> Any:
-        return rows if self._are_kept else self._layout.split_rows(rows)
-
-
 def _mask_of(rows: ArrayLike | Tensor, num_rows: int) -> np.ndarray:
     # (num_rows,) bools; rows are a bool for each, one bool for the only one, an index, or several.
     found = np.atleast_1d(rows.cpu().numpy() if isinstance(rows, Tensor) else np.asarray(rows))
@@ -184,7 +167,9 @@ class Agent:
         check_acting(policy, env.single_observation_space, env.single_action_space, self.device)
         self.observation_space, self.action_space = _own_spaces(env)
         self._observations = _ObservationForms(self.observation_space)
-        self._actions = _ActionForms(self.action_space, self.action_space is env.single_action_space)
+        self._action_layout = ActionLayout(self.action_space)
+        are_rows = self.action_space is env.single_action_space
+        self._keeps_rows = are_rows and isinstance(self.action_space, (Dict, Tuple))
         self._parts = action_parts(env.single_action_space)
         self._forward = acting_forward(policy)
         self._generator = torch.Generator(self.device).manual_seed(seed)
@@ -225,7 +210,11 @@ class Agent:
         else:
             chosen = greedy_action(logits, masks)
         chosen = chosen.cpu().numpy()
-        return self._actions.one(chosen) if is_one else self._actions.many(chosen)
+        if not is_one:
+            return chosen if self._keeps_rows else self._action_layout.split_rows(chosen)
+        if isinstance(self.action_space, Discrete):
+            return int(chosen.item()) + int(self.action_space.start)
+        return self._action_layout.split(chosen[0])
 
     @torch.inference_mode()
     def value(self, observations: Any) -> Any:
