@@ -1,8 +1,7 @@
 """Scores of a policy: whole episodes, the mean of every statistic, and its standard error.
 
-Episodes that end within a window are no fair sample where the window is not much longer than an episode: agents begin
-together, so it holds those that end early. Here each of N fresh environments plays its first K episodes to the end,
-with N and K fixed before, so that nothing that happens in an episode decides whether it counts.
+Episodes that end within a window of time are no fair sample: agents begin together, so it holds those that end early.
+Here each of N fresh environments plays its first K episodes to the end, with N and K fixed before.
 """
 
 from __future__ import annotations
@@ -159,13 +158,9 @@ def _play_to_the_end(
 
 
 def player_of(policy: object, vecenv: vector.Vector, sampling_seed: int | None, undo: ExitStack) -> Player:
-    """Returns a player for a torch module or an Agent in a vector.
+    """Returns a player for a torch module or an Agent in a vector; raises what `evaluate` does.
 
     Actions are drawn by `sampling_seed`; None takes the likeliest. `undo` restores the policy's mode and buffers.
-
-    Raises:
-        APIUsageError: if it is neither, or does not fit the environments.
-        DivergedError: if a weight is infinite or NaN.
     """
     module = _module(policy)
     require_finite_weights(module)
@@ -183,10 +178,7 @@ def split_evenly(episodes: int, count: int) -> np.ndarray:
 
 
 def episodes_per_agent(episodes: int, vecenv: vector.Vector) -> np.ndarray:
-    """Returns the number of episodes for each agent: `(num_agents,)` int64.
-
-    `episodes` are in all, each of an environment with all its agents, or of one agent, see `counts_by_agent`.
-    """
+    """Returns the number of episodes for each agent, `(num_agents,)` int64, of as many `episodes` in all."""
     if counts_by_agent(vecenv.driver_env):
         return split_evenly(episodes, vecenv.num_agents)
     count = vecenv.num_envs * getattr(vecenv.driver_env, "num_envs", 1)
@@ -204,7 +196,6 @@ def make_environments(
     """Makes as many environments as play some episodes side by side, whose infos have owners.
 
     Each is a batch of its own, which may play or wait, if they are `are_apart`; else all of C are one, which is faster.
-    No episode depends on how many there are.
     """
     # One environment behind each PufferEnv, which reports every episode.
     env_kwargs = {**env_kwargs, **{name: 1 for name in ("num_envs", "report_interval") if name in entry.settings}}
@@ -268,10 +259,7 @@ def vector_to_play(
 
 
 def configured_env(env: object) -> _ConfiguredEnv | None:
-    """Returns how to make environments like one, see `evaluate`; None where that is unknown.
-
-    Raises UnknownEnvironmentError if it is a name that no environment has.
-    """
+    """Returns how to make environments like one, see `evaluate`; None where that is unknown."""
     if isinstance(env, str):
         return _ConfiguredEnv(catalog.find(env), env_arguments(env, {}))
     if is_to_be_made(env):
@@ -313,12 +301,11 @@ def play_whole_episodes(
         vecenv: of the training, which is not stepped.
         episodes: at least; all environments, and all agents in them, play equally many, give or take one.
         seed: of the environments and of the actions.
-        max_steps: steps per episode, on average over those of an environment, after which the play ends.
+        max_steps: as for `evaluate`.
         is_wanted: asked after every step; once it says False the play ends without scores.
 
     Returns:
-        Scores of the episodes that ended, as `ScoreSheet.by_metric` names them. Empty where none ended, or no such
-        environments can be made.
+        Scores by metric; empty where no episode ended, or no such environments can be made.
     """
     env = repeatable(vecenv)
     if env is None:
@@ -336,10 +323,7 @@ def play_whole_episodes(
 def evaluate_model(
     env_name: str, args: dict[str, Any], episodes: int = 100, is_greedy: bool = True, max_steps: int = 20_000
 ) -> dict[str, Score]:
-    """Plays some episodes with the policy that `args['load_model_path']` names, as `pufferlib.evaluate` does.
-
-    The environments and the actions have the seed of `[train]`.
-    """
+    """Plays as `pufferlib.evaluate` with the policy that `args['load_model_path']` names, by the seed of `[train]`."""
     with prepare_player(env_name, args, episodes, is_greedy, args["train"]["seed"]) as player:
         return _play_to_the_end(player, episodes_per_agent(episodes, player.vecenv), max_steps).scores()
 
@@ -356,8 +340,8 @@ def prepare_player(
 ) -> Iterator[Player]:
     """Makes environments for some episodes and a player of the policy of `args`; closes the environments in the end.
 
-    `shown_with` are further keyword arguments of environments that are shown, each of which is a batch that may play or
-    wait; None where they are not shown. `adapt` gives the policy that plays in place of that of `args`.
+    `shown_with` are further settings of environments that are shown, each of which is a batch; None where they are not.
+    `adapt` gives the policy that plays in place of that of `args`.
     """
     entry = catalog.find(env_name)
     env_kwargs = {**args["env"], **(shown_with or {})}
