@@ -174,16 +174,11 @@ class Report:
         """Makes the next `show` redraw, however recent the last one was."""
         self._shown_time = -math.inf
 
-    def end_showing(self) -> None:
+    def close(self) -> None:
         """Gives the terminal back until the next `show`; may be called twice."""
         if self._dashboard is not None:
             self._dashboard.close()
             self._dashboard = None
-
-    def close(self) -> None:
-        """Gives back the terminal and the hardware's drivers; may be called twice."""
-        self.end_showing()
-        self._hardware.close()
 
     # ------------------------------------------------------------------------------------------------ what outlives it
 
