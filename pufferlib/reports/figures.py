@@ -16,7 +16,7 @@ from rich.text import Text
 from pufferlib.dashboard.output import Output, printable
 from pufferlib.dashboard.panel import BACKGROUND, CYAN, WHITE, cost_text, count_text, number_text, percent_text
 from pufferlib.errors import ConfigError, MissingExtraError, require_extra
-from pufferlib.reports.recorded_run import STEPS, X_AXES, Curve, Panel, RecordedRun, Split, find_runs, panels
+from pufferlib.reports.recorded_run import STEPS, X_AXES, Curve, Panel, RecordedRun, find_runs, panels
 from pufferlib.runs.folder import write_atomically
 
 if TYPE_CHECKING:
@@ -62,12 +62,11 @@ _DOTS_PER_INCH = 150
 _TITLE_POINTS = 13
 _LEGEND_CHARACTERS = 52  # that fit above one column of plots
 _LEGEND_SIGN = 8  # characters' worth of room for a curve's line and the gaps
-_BAR = 0.5  # of the distance from one bar to the next
 _MANY = 1e4  # from here on values are written as 10K
 _MOST_MARKED = 25  # logs of a curve that are marked one by one
 
 
-def write_figure(panels: Sequence[Panel | Split], title: str, path: Path) -> None:
+def write_figure(panels: Sequence[Panel], title: str, path: Path) -> None:
     """Draws plots beside each other into one file."""
     write_drawing(lambda: _figure(panels, title), path)
 
@@ -90,7 +89,7 @@ def write_drawing(draw: Callable[[], Figure], path: Path) -> None:
     write_atomically(path, buffer.getvalue())
 
 
-def panel_svg(panel: Panel | Split) -> str:
+def panel_svg(panel: Panel) -> str:
     """Returns a plot as an `<svg>` element for a page, with nothing that is fetched from elsewhere.
 
     Raises:
@@ -110,7 +109,7 @@ def panel_svg(panel: Panel | Split) -> str:
     return text[text.index("<svg") :].strip()
 
 
-def _figure(panels: Sequence[Panel | Split], title: str) -> Figure:
+def _figure(panels: Sequence[Panel], title: str) -> Figure:
     # With one legend for the runs that all plots show.
     from matplotlib.figure import Figure
 
@@ -124,7 +123,7 @@ def _figure(panels: Sequence[Panel | Split], title: str) -> Figure:
         axes.remove()
     handles: dict[str, Any] = {}
     for axes, panel in zip(grid, panels, strict=False):
-        if isinstance(panel, Panel) and not panel.is_stacked:
+        if not panel.is_stacked:
             lines, names = axes.get_legend_handles_labels()
             handles = {**dict(zip(names, lines, strict=True)), **handles}
     if len(handles) > 1:
@@ -136,11 +135,8 @@ def _figure(panels: Sequence[Panel | Split], title: str) -> Figure:
     return drawn
 
 
-def _draw_panel(axes: Axes, panel: Panel | Split) -> None:
+def _draw_panel(axes: Axes, panel: Panel) -> None:
     axes.set_title(printable(panel.title))
-    if isinstance(panel, Split):
-        _draw_bars(axes, panel)
-        return
     axes.set_xlabel(X_AXES[panel.x])
     axes.locator_params(axis="x", nbins=5)
     axes.xaxis.set_major_formatter(lambda place, _: count_text(place) if panel.x == STEPS else cost_text(place))
@@ -178,39 +174,19 @@ def _draw_shares(axes: Axes, panel: Panel) -> None:
     axes.legend(**_LEGEND)
 
 
-def _draw_bars(axes: Axes, split: Split) -> None:
-    places = range(len(split.shares))
-    begins = [0.0] * len(split.shares)
-    for phase in split.phases:
-        widths = [shares.get(phase, 0.0) for shares in split.shares.values()]
-        axes.barh(places, widths, _BAR, begins, label=printable(phase), color=PHASES.get(phase, MUTED))
-        begins = [begin + width for begin, width in zip(begins, widths, strict=True)]
-    for place, name in zip(places, split.shares, strict=True):  # above its bar: beside it, long names take much room
-        axes.text(0.0, place - _BAR / 2 - 0.04, printable(name), va="bottom", fontsize=8, clip_on=True)
-    axes.set_yticks([])
-    axes.set_ylim(len(split.shares) - 1 + _BAR / 2, -1 + _BAR / 2)
-    axes.set_xlim(0, 1)
-    axes.xaxis.set_major_formatter(lambda share, _: percent_text(share))
-    axes.grid(visible=False)
-    axes.legend(**_LEGEND)
-
-
 _ROWS = 10  # characters of a plot's height
 _LEAST_COLUMNS, _MOST_COLUMNS = 20, 100
 _LABEL = 10  # characters at the left, for the least and the greatest value
 _DOTS = np.array(((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80)))  # bits of a braille sign, by row and column
 
 
-def print_panels(panels: Sequence[Panel | Split]) -> None:
+def print_panels(panels: Sequence[Panel]) -> None:
     """Prints plots below each other, one for each curve."""
     console = Console(file=Output(sys.stdout), highlight=False)
     columns = max(_LEAST_COLUMNS, min(_MOST_COLUMNS, console.width - _LABEL - 1))
     for panel in panels:
         console.print()
-        if isinstance(panel, Split):
-            for name, shares in panel.shares.items():
-                _print_shares(console, f"{panel.title}  {name}", shares, columns)
-        elif panel.is_stacked:
+        if panel.is_stacked:
             means = {curve.label: sum(curve.ys) / len(curve.ys) for curve in panel.curves}
             _print_shares(console, panel.title, means, columns)
         else:

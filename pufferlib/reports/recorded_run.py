@@ -363,22 +363,7 @@ class Panel:
     is_stacked: bool = False  # whether the curves are shares that add up to 1
 
 
-@dataclass(frozen=True)
-class Split:
-    """The split of the time of several runs, a bar for each."""
-
-    title: str
-    shares: dict[str, dict[str, float]]
-
-    @property
-    def phases(self) -> list[str]:
-        """The phases of any run, the one that takes most first, `other` last."""
-        names = dict.fromkeys(name for shares in self.shares.values() for name in shares)
-        totals = {name: sum(shares.get(name, 0.0) for shares in self.shares.values()) for name in names}
-        return sorted(names, key=lambda name: (name == "other", -totals[name]))
-
-
-def panels(runs: Sequence[RecordedRun], patterns: Iterable[str] | None = None, x: str = STEPS) -> list[Panel | Split]:
+def panels(runs: Sequence[RecordedRun], patterns: Iterable[str] | None = None, x: str = STEPS) -> list[Panel]:
     """Returns the plots of runs.
 
     Args:
@@ -395,22 +380,16 @@ def panels(runs: Sequence[RecordedRun], patterns: Iterable[str] | None = None, x
     if not known:
         raise ConfigError(f"{' and '.join(run.name for run in runs)} logged nothing yet; there is nothing to plot")
     names = labels(list(runs))
-    found: list[Panel | Split] = []
+    found: list[Panel] = []
     for name in _standard(runs, known) if patterns is None else _asked(patterns, known):
         if name != TIME_SPLIT:
             curves = [_curve(run, name, x, names[run.folder]) for run in runs]
             found.append(Panel(name, x, [curve for curve in curves if curve.xs]))
-        elif len(runs) == 1:  # log by log, the largest phase at the bottom
-            phases = sorted(_phases(runs[0], x), key=lambda curve: (curve.label == "other", -sum(curve.ys)))
-            found.append(Panel("time split", x, phases, is_stacked=True))
-        else:  # from the first log of each to its last
-            each = {names[run.folder]: _phases(run, x) for run in runs}
-            means = {
-                name: {curve.label: sum(curve.ys) / len(curve.ys) for curve in phases}
-                for name, phases in each.items()
-                if phases
-            }
-            found.append(Split("time split", means))
+            continue
+        for run in runs:  # the largest phase at the bottom
+            phases = sorted(_phases(run, x), key=lambda curve: (curve.label == "other", -sum(curve.ys)))
+            title = "time split" if len(runs) == 1 else f"time split  {names[run.folder]}"
+            found += [Panel(title, x, phases, is_stacked=True)] if phases else []
     return found
 
 
