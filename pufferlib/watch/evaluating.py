@@ -35,9 +35,8 @@ from pufferlib.runs.making import is_vector
 from pufferlib.runs.stopping import StopRequest
 from pufferlib.vector import Vector
 from pufferlib.watch.scene import Scene, array_settings, make_scene
-from pufferlib.watch.show import RenderOptions, Show
+from pufferlib.watch.show import RenderOptions, Show, WatchedPlay
 from pufferlib.watch.video import VideoWriter, require_video
-from pufferlib.watch.watched_play import WatchedPlay
 
 
 def record(

@@ -1,28 +1,131 @@
-"""The loop that shows a play: in a window, as a video, or both at once."""
+"""A play step by step, and the loop that shows it: in a window, as a video, or both at once."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from PIL import Image
 
 from pufferlib.ocean.screen import Screen, open_window, raylib
+from pufferlib.play.matches import sheet_for
+from pufferlib.play.player import Decision, Episodes, Player
 from pufferlib.runs.stopping import StopRequest
 from pufferlib.watch.controls import PATIENCE_SECONDS, Controls, Mode, Overlay, Playback, ViewerCommand
 from pufferlib.watch.keyboard import keyboard_for
 from pufferlib.watch.scene import Scene
-from pufferlib.watch.stage import LIMIT, Brush, SidePanel, Stage
+from pufferlib.watch.stage import LIMIT, MAX_TRACES, Brush, Place, PolicyTrace, SidePanel, Stage, trace_of
 from pufferlib.watch.video import VideoWriter
-from pufferlib.watch.watched_play import WatchedPlay
 
 SLOWEST_PICTURES = 4.0
 """Pictures of a window a second at the least, as keys are read with each."""
+
+
+class WatchedPlay:
+    """Plays step by step, when asked to, and keeps a scene for each environment that plays.
+
+    Attributes:
+        places: of the picture, in order; filled by the first step.
+        sheet: scores of the episodes that ended.
+        side_by_side: places at the most.
+        traces: of the first agent of the first place, the newest of the last step.
+        steps: made so far, since the beginning or the last restart.
+        player: of the policy, which knows how many episodes remain.
+        is_helped: whether a person took part.
+    """
+
+    def __init__(
+        self,
+        player: Player,
+        make_scene: Callable[[Any], Scene],
+        quotas: np.ndarray,
+        max_steps: int,
+        seed: int,
+        side_by_side: int,
+    ):
+        self.player = player
+        self._make_scene = make_scene
+        self._quotas = quotas
+        self._max_steps = max_steps
+        self._seed = seed
+        self.side_by_side = side_by_side
+        # Asked before every step of the first place for a person's action, a row; None leaves it to the policy.
+        self.override: Callable[[], np.ndarray | None] = lambda: None
+        self.places: list[Place] = []
+        self.restart()
+
+    def restart(self) -> None:
+        """Starts the same play over, with empty scores."""
+        self.close()
+        self.traces: deque[PolicyTrace] = deque(maxlen=MAX_TRACES)
+        self.steps = 0
+        self.is_helped = False
+        self.sheet = sheet_for(self.player)
+        self._play: Iterator[list[Episodes]] = self.player.play(
+            self._quotas, self._max_steps, self._seed, self.side_by_side, self._decide
+        )
+
+    def step(self) -> bool:
+        """Steps every environment that plays; returns whether there was one left."""
+        ended = next(self._play, None)
+        if ended is None:
+            return False
+        self.steps += 1
+        for episodes in ended:
+            self.sheet.add(episodes)
+            place = next(place for place in self.places if place.rows.start <= episodes.agents[0] < place.rows.stop)
+            place.last = float(episodes.returns.mean())
+        return True
+
+    def close(self) -> None:
+        """Closes the scenes; the environments stay open."""
+        for place in self.places:
+            place.scene.close()
+        self.places = []
+
+    def _decide(self, decision: Decision) -> np.ndarray:
+        self._seat([rows.start // self.player.vecenv.agents_per_env for rows in decision.rows])
+        for place in self.places:
+            if place.is_playing:
+                place.scene.remember()
+                place.running = float(self.player.returns[place.rows].mean())
+        actions, row = decision.actions, self.places[0].rows.start
+        own = self.override() if self.places[0].is_playing else None
+        if own is not None:
+            self.is_helped = True
+            actions = actions.copy()
+            actions[self.places[0].rows] = own
+        space = self.player.vecenv.single_action_space
+        trace = trace_of(replace(decision, actions=actions), row, space, self.player.lengths[row] == 0)
+        self.traces.append(trace)
+        return actions
+
+    def _seat(self, playing: list[int]) -> None:
+        for place in self.places:
+            place.is_playing = place.env in playing
+        seated = {place.env for place in self.places}
+        for env in playing:
+            if env in seated:
+                continue
+            free = next((index for index, place in enumerate(self.places) if not place.is_playing), None)
+            if free is None:
+                self.places.append(self._place(env))
+            else:
+                last = self.places[free].last
+                self.places[free].scene.close()
+                self.places[free] = self._place(env)
+                self.places[free].last = last
+
+    def _place(self, env: int) -> Place:
+        agents = self.player.vecenv.agents_per_env
+        return Place(env, slice(env * agents, (env + 1) * agents), self._make_scene(self.player.vecenv.envs[env]))
 
 
 @dataclass(frozen=True)

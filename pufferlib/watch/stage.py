@@ -1,4 +1,4 @@
-"""The window around environments: colours, tiles and the side panel."""
+"""The picture around environments: what an agent sees and thinks, the side panel, and tiles."""
 
 from __future__ import annotations
 
@@ -6,11 +6,15 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import gymnasium
 import numpy as np
+import torch
+from torch.distributions import Normal
 
+from pufferlib import spaces
 from pufferlib.ocean.screen import BACKGROUND, CYAN, PANEL, RED, WHITE, Screen
-from pufferlib.watch.scene import Texture
-from pufferlib.watch.watched_play import MAX_TRACES, DiscreteProbs, GaussianParams, Place, PolicyTrace
+from pufferlib.play.player import Decision
+from pufferlib.watch.scene import Scene, Texture
 
 __all__ = ["BACKGROUND", "CYAN", "DIM_CYAN", "EDGE", "GREY", "PANEL", "RED", "SHADE", "VEIL", "WHITE"]
 
@@ -42,6 +46,61 @@ class Brush:
     def text_before(self, string: str, right: float, y: float, size: int, color: Color) -> None:
         """Writes a line that ends at `right`."""
         self.text(string, right - self.screen.text_width(string, size), y, size, color)
+
+
+@dataclass(frozen=True)
+class DiscreteProbs:
+    """The probabilities of a discrete action, and the one that was taken."""
+
+    probabilities: np.ndarray  # (n,)
+    taken: int
+
+
+@dataclass(frozen=True)
+class GaussianParams:
+    """Normal distributions of continuous actions, which are clipped to their range."""
+
+    means: np.ndarray  # (k,) like the others
+    deviations: np.ndarray
+    taken: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+
+
+@dataclass(frozen=True)
+class PolicyTrace:
+    """One step of one agent."""
+
+    observation: np.ndarray  # in the shape and dtype of its space
+    value: float  # the critic's estimate of the return from there on
+    actions: tuple[DiscreteProbs | GaussianParams, ...]  # its parts in their order
+    is_first: bool  # of its episode
+
+
+def trace_of(decision: Decision, row: int, space: gymnasium.Space, is_first: bool) -> PolicyTrace:
+    """Returns one agent's part of a decision, copied."""
+    logits = decision.logits
+    parts = (logits,) if isinstance(logits, torch.Tensor | Normal) else logits
+    taken, bounds = decision.actions[row].reshape(-1), spaces.joint_space(space, 1)  # a Box where there are numbers
+    actions: list[DiscreteProbs | GaussianParams] = []
+    for part, place in zip(parts, spaces.action_parts(space), strict=True):
+        if isinstance(part, Normal):
+            low, high = (bound.reshape(-1)[place.columns] for bound in (bounds.low, bounds.high))
+            means, deviations = part.mean[row], part.stddev[row].expand_as(part.mean[row])
+            means, deviations = _array(means).ravel(), _array(deviations).ravel()
+            actions.append(GaussianParams(means, deviations, taken[place.columns].copy(), low, high))
+        else:
+            actions.append(DiscreteProbs(_array(part[row].float().softmax(-1)), int(taken[place.columns.start])))
+    value = float(decision.values.reshape(len(decision.actions), -1)[row, 0])
+    return PolicyTrace(decision.observations[row].copy(), value, tuple(actions), is_first)
+
+
+def _array(tensor: torch.Tensor) -> np.ndarray:
+    return tensor.detach().float().cpu().numpy().copy()
+
+
+MAX_TRACES = 200
+"""Steps that are kept."""
 
 
 PANEL_WIDTH = 300  # pixels
@@ -269,6 +328,18 @@ def tiled(count: int, size: tuple[int, int], limit: tuple[int, int], line: int =
         return round(one.scale, 3), -places, -abs(one.size[0] / one.size[1] - 16 / 9)
 
     return max(map(arranged, range(1, count + 1)), key=rank)
+
+
+@dataclass
+class Place:
+    """One of the environments that are shown side by side."""
+
+    env: int  # its index in the vector
+    rows: slice  # of its agents
+    scene: Scene  # draws it
+    is_playing: bool = True  # whether it made the last step; if not, it is done
+    running: float = 0.0  # its return at the moment before the last step, the mean over its agents
+    last: float | None = None  # return of the episode before, the mean over the agents that ended last
 
 
 LIMIT = (1920, 1080)

@@ -12,8 +12,7 @@ from pufferlib.play.scores import prepare_player, split_evenly
 from pufferlib.watch import show as show_module
 from pufferlib.watch.controls import Controls, Mode, ViewerCommand
 from pufferlib.watch.evaluating import make_scene
-from pufferlib.watch.show import RenderOptions, Show, action_names
-from pufferlib.watch.watched_play import WatchedPlay
+from pufferlib.watch.show import RenderOptions, Show, WatchedPlay, action_names
 
 
 class Scripted(Controls):
