@@ -164,11 +164,11 @@ class FinishedEpisodes:
         return {**means, "n": max(self._counts.values())} if means else {}
 
     def tracked(self) -> dict[str, float]:
-        """The totals' metrics, as `episode/return_mean` and so on; empty when no episode ended."""
+        """Returns `episode/return_mean, return_min, return_max, length_mean, count`; empty when no episode ended."""
         return {f"episode/{name}": value for name, value in self.episodes.metrics().items()}
 
     def metrics(self) -> dict[str, float]:
-        """`tracked()`, and `means()` as `environment/<name>`."""
+        """Returns `tracked()`, and `means()` as `environment/<name>`."""
         return {**self.tracked(), **{f"environment/{name}": value for name, value in self.means().items()}}
 
     def take(self) -> dict[str, float]:
