@@ -34,7 +34,7 @@ from pufferlib.play.scores import (
 from pufferlib.runs.making import is_vector
 from pufferlib.runs.stopping import StopRequest
 from pufferlib.vector import Vector
-from pufferlib.watch.scene import Scene, array_settings, make_scene
+from pufferlib.watch.scene import Scene, array_settings
 from pufferlib.watch.show import RenderOptions, Show, WatchedPlay
 from pufferlib.watch.video import VideoWriter, require_video
 
@@ -90,7 +90,7 @@ def record(
         vecenv = vector_to_play(env, 1, seed, undo, array_settings)
         player = player_of(policy, vecenv, seed if sample else None, undo)
         quotas = np.full(vecenv.num_agents, int(episodes))
-        play = WatchedPlay(player, make_scene, quotas, int(max_steps), seed, side_by_side=1)
+        play = WatchedPlay(player, quotas, int(max_steps), seed, side_by_side=1)
         Show(play, RenderOptions(lambda scene: scene.frames_per_second, in_window=False, video=Path(path))).run()
     return Path(path)
 
@@ -195,7 +195,7 @@ def _score(player: Player, options: EvalOptions, seed: int) -> None:
 
 def _show(player: Player, options: EvalOptions, display: _Display, seed: int, name: str) -> None:
     side_by_side = min(options.grid, player.vecenv.num_envs)
-    play = WatchedPlay(player, make_scene, *_quotas(player, options), seed, side_by_side)
+    play = WatchedPlay(player, *_quotas(player, options), seed, side_by_side)
 
     def frame_rate(scene: Scene) -> float:
         natural = scene.frames_per_second

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from PIL import Image
 
 from pufferlib.ocean.screen import Screen, open_window, raylib
 from pufferlib.play.matches import sheet_for
-from pufferlib.play.player import Decision, Episodes, Player
+from pufferlib.play.player import Decision, Player
 from pufferlib.runs.stopping import StopRequest
 from pufferlib.watch.controls import PATIENCE_SECONDS, Controls, Mode, Overlay, Playback, ViewerCommand
 from pufferlib.watch.keyboard import keyboard_for
-from pufferlib.watch.scene import Scene
+from pufferlib.watch.scene import Scene, make_scene
 from pufferlib.watch.stage import LIMIT, MAX_TRACES, Brush, Place, PolicyTrace, SidePanel, Stage, trace_of
 from pufferlib.watch.video import VideoWriter
 
@@ -41,21 +41,10 @@ class WatchedPlay:
         is_helped: whether a person took part.
     """
 
-    def __init__(
-        self,
-        player: Player,
-        make_scene: Callable[[Any], Scene],
-        quotas: np.ndarray,
-        max_steps: int,
-        seed: int,
-        side_by_side: int,
-    ):
+    def __init__(self, player: Player, quotas: np.ndarray, max_steps: int, seed: int, side_by_side: int):
         self.player = player
-        self._make_scene = make_scene
-        self._quotas = quotas
-        self._max_steps = max_steps
-        self._seed = seed
         self.side_by_side = side_by_side
+        self._begin = partial(player.play, quotas, max_steps, seed, side_by_side, self._decide)
         # Asked before every step of the first place for a person's action, a row; None leaves it to the policy.
         self.override: Callable[[], np.ndarray | None] = lambda: None
         self.places: list[Place] = []
@@ -68,9 +57,7 @@ class WatchedPlay:
         self.steps = 0
         self.is_helped = False
         self.sheet = sheet_for(self.player)
-        self._play: Iterator[list[Episodes]] = self.player.play(
-            self._quotas, self._max_steps, self._seed, self.side_by_side, self._decide
-        )
+        self._play = self._begin()
 
     def step(self) -> bool:
         """Steps every environment that plays; returns whether there was one left."""
@@ -125,7 +112,7 @@ class WatchedPlay:
 
     def _place(self, env: int) -> Place:
         agents = self.player.vecenv.agents_per_env
-        return Place(env, slice(env * agents, (env + 1) * agents), self._make_scene(self.player.vecenv.envs[env]))
+        return Place(env, slice(env * agents, (env + 1) * agents), make_scene(self.player.vecenv.envs[env]))
 
 
 @dataclass(frozen=True)
@@ -144,7 +131,7 @@ class Show:
     """Shows a play until it is over, or until the person closes the window.
 
     A window follows the clock: a picture that comes late leaves others out and no game time. A video follows its
-    frames: number k shows game time k / fps. Both at once follow the frames, as fast as the speed says.
+    frames: number k shows game time k / fps. Both at once follow the frames.
 
     Attributes:
         video: the recording; None where there is none.
@@ -163,13 +150,7 @@ class Show:
         self._wants_picture = False
 
     def run(self) -> None:
-        """Shows everything. SIGINT, as by Ctrl-C, SIGTERM and SIGHUP end it after the picture that is being drawn.
-
-        Raises:
-            KeyboardInterrupt: if a signal ended it; the video is whole then.
-            APIUsageError: if the environment cannot be drawn.
-            StorageError: if the video cannot be written.
-        """
+        """Shows everything; raises KeyboardInterrupt if a signal such as SIGINT ended it, with a whole video."""
         self._play.step()  # from here on it is known what there is to draw
         scene = self._play.places[0].scene
         path = self._options.video

@@ -11,7 +11,6 @@ from pufferlib.ocean import screen
 from pufferlib.play.scores import prepare_player, split_evenly
 from pufferlib.watch import show as show_module
 from pufferlib.watch.controls import Controls, Mode, ViewerCommand
-from pufferlib.watch.evaluating import make_scene
 from pufferlib.watch.show import RenderOptions, Show, WatchedPlay, action_names
 
 
@@ -52,7 +51,7 @@ def shown(monkeypatch, tmp_path):
         args = load_config(env_name)
         args["train"]["device"] = "cpu"
         with prepare_player(env_name, args, episodes, True, 3, {}) as player:
-            play = WatchedPlay(player, make_scene, split_evenly(episodes, episodes), 10_000, 3, grid)
+            play = WatchedPlay(player, split_evenly(episodes, episodes), 10_000, 3, grid)
             show = Show(play, RenderOptions(lambda scene: 240.0, True, video, "cartpole", panel))
             controls.look = lambda: (
                 show._playback.mode,
