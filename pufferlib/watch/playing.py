@@ -41,13 +41,9 @@ class HighScores:
     """
 
     def __init__(self, env_name: str, settings: Mapping[str, Any], folder: Path | None = None):
-        """Touches no file.
+        """Touches no file, which lies in `folder`; None is `high_scores` in the user's data folder of pufferlib.
 
-        Args:
-            env_name: the environment's one name.
-            settings: those that are not the defaults; games with others are not compared.
-            folder: where the file lies; None is `high_scores` in the user's data folder of pufferlib, on Linux
-                `~/.local/share/pufferlib`, or as XDG_DATA_HOME says.
+        The settings are those that are not the defaults; games with others are not compared.
         """
         folder = platformdirs.user_data_path("pufferlib", appauthor=False) / "high_scores" if folder is None else folder
         self.path = folder / f"{slug(env_name)}.json"
@@ -58,10 +54,9 @@ class HighScores:
         return self._read().get(self._settings, [])
 
     def add(self, score: float) -> int | None:
-        """Notes a game that was finished; StorageError if the file is damaged or cannot be written.
+        """Notes a game, and returns its place: 1 for the best, behind older ones as good; None if it is not among them.
 
-        Returns:
-            Its place, 1 for the best, behind older ones as good; None where it is not among the best.
+        StorageError if the file is damaged or cannot be written.
         """
         tables = self._read()
         scores = tables.setdefault(self._settings, [])
@@ -142,12 +137,7 @@ def _draw_sign(screen: Screen, lines: Sequence[_Line]) -> None:
 class HumanEpisodes:
     """Plays one episode after another; the score is the sum of the person's rewards.
 
-    Args:
-        env: of one agent, or of agents who take turns.
-        keyboard: the person's.
-        seed: of the first episode.
-        side: the person's agent.
-        rival: acts for the other agents.
+    The environment has one agent, or agents who take turns: `side` is the person's, and the rival acts for the others.
     """
 
     def __init__(self, env: PufferEnv, keyboard: Keyboard, seed: int, side: int = 0, rival: Agent | None = None):
@@ -389,7 +379,7 @@ def play_command(
     try:
         keyboard = keyboard_for(env)
         if keyboard is None:
-            agents = env.num_agents // getattr(env, "num_envs", 1)
+            agents = env.num_agents
             why = f"it has {agents} agents that act at a time, and a person plays one that acts alone"
             if agents == 1:
                 why = "it does not say which keys mean which action; an environment says it by its attribute `keys`"
@@ -398,8 +388,8 @@ def play_command(
             raise APIUsageError(f"{entry.name} needs somebody for the other side; pass --opponent, such as random")
         rival = None
         if env.num_agents > 1:
-            device = torch.device("cpu")
-            rival = Agent(load_rival(opponent, entry.name, env, device, args["train"]["data_dir"]), env)
+            policy = load_rival(opponent, entry.name, env, torch.device("cpu"), args["train"]["data_dir"])
+            rival = Agent(policy, env)
         first_seed = secrets.randbelow(2**31) if seed is None else seed
         episodes = HumanEpisodes(env, keyboard, first_seed, 0 if rival is None or side == "first" else 1, rival)
         changed = {  # games with other settings do not compare

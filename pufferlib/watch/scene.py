@@ -69,14 +69,9 @@ class ArrayScene:
     """
 
     def __init__(self, env: PufferEnv):
-        """Looks at the environment, which it does not own.
+        """Looks at an environment that was reset and whose `render` returns a frame, `(height, width, 3)` uint8.
 
-        Args:
-            env: one that was reset, and whose `render` returns a frame, `(height, width, 3)` uint8: one of Gymnasium or
-                PettingZoo is made with `render_mode="rgb_array"`.
-
-        Raises:
-            APIUsageError: if it draws none; the message says which modes it has.
+        Raises APIUsageError if it draws none: one of Gymnasium or PettingZoo is made with `render_mode="rgb_array"`.
         """
         self.title = environment_name(env)
         self._env = env

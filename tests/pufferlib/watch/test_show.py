@@ -86,7 +86,8 @@ def test_a_pause_holds_and_single_steps_end_one_each(shown):
 def test_speed_changes_how_fast_it_goes(shown):
     faster = [ViewerCommand.FASTER] * 3
     _, _, seen = shown(
-        [[]] * 20 + [faster] + [[]] * 20 + [[ViewerCommand.SLOWER] * 2] + [[]] + [[ViewerCommand.NORMAL_SPEED], [], []]
+        [[]] * 20 + [faster] + [[]] * 20 + [[ViewerCommand.SLOWER] * 2] + [[]] + [[ViewerCommand.NORMAL_SPEED], [], []],
+        episodes=200,
     )
     assert [speed for _, _, speed, *_ in seen][-5:-2] == [8.0, 2.0, 2.0] and seen[-1][2] == 1.0
     slow, fast = seen[19][1] - seen[1][1], seen[40][1] - seen[21][1]
