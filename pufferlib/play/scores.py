@@ -23,12 +23,11 @@ from pufferlib.environment import PufferEnv
 from pufferlib.errors import APIUsageError, kind_of
 from pufferlib.families import catalog
 from pufferlib.families.catalog import Entry
-from pufferlib.fast.cpu import one_thread
 from pufferlib.metrics.finished_episodes import is_number
 from pufferlib.metrics.finite import require_finite_weights
 from pufferlib.ocean.environment import OceanEnv
 from pufferlib.play.player import Episodes, Player, eval_mode
-from pufferlib.runs.loaders import load_policy, resolve_device
+from pufferlib.runs.loaders import load_policy
 from pufferlib.runs.making import env_arguments, is_to_be_made, is_vector
 from pufferlib.runs.policy_check import check_acting
 from pufferlib.vector import Vector
@@ -113,8 +112,7 @@ def evaluate(
 
     Returns:
         A score for `episode_return` and `episode_length`, and for every statistic that the environment reports at the
-        end of an episode, over the episodes that ended; empty when none did. Where it reports one mean for agents whose
-        episodes end in the same step, the mean counts for each of them. Reports without an owner, as of many ready
+        end of an episode, over the episodes that ended; empty when none did. Reports without an owner, as of many ready
         environments in one, are left out.
 
     Raises:
@@ -157,7 +155,7 @@ def _play_to_the_end(
     return sheet
 
 
-def player_of(policy: object, vecenv: vector.Vector, sampling_seed: int | None, undo: ExitStack) -> Player:
+def player_of(policy: object, vecenv: Vector, sampling_seed: int | None, undo: ExitStack) -> Player:
     """Returns a player for a torch module or an Agent in a vector; raises what `evaluate` does.
 
     Actions are drawn by `sampling_seed`; None takes the likeliest. `undo` restores the policy's mode and buffers.
@@ -177,7 +175,7 @@ def split_evenly(episodes: int, count: int) -> np.ndarray:
     return np.array([episodes // count + (index < episodes % count) for index in range(count)])
 
 
-def episodes_per_agent(episodes: int, vecenv: vector.Vector) -> np.ndarray:
+def episodes_per_agent(episodes: int, vecenv: Vector) -> np.ndarray:
     """Returns the number of episodes for each agent, `(num_agents,)` int64, of as many `episodes` in all."""
     if counts_by_agent(vecenv.driver_env):
         return split_evenly(episodes, vecenv.num_agents)
@@ -190,9 +188,7 @@ def counts_by_agent(env: object) -> bool:
     return getattr(env, "counts_episodes_by_agent", False)
 
 
-def make_environments(
-    entry: Entry, env_kwargs: Mapping[str, Any], episodes: int, seed: int, are_apart: bool
-) -> vector.Vector:
+def make_environments(entry: Entry, env_kwargs: Mapping[str, Any], episodes: int, seed: int, are_apart: bool) -> Vector:
     """Makes as many environments as play some episodes side by side, whose infos have owners.
 
     Each is a batch of its own, which may play or wait, if they are `are_apart`; else all of C are one, which is faster.
@@ -236,7 +232,7 @@ def vector_to_play(
     seed: int,
     undo: ExitStack,
     shown_with: Callable[[Entry], Mapping[str, Any]] | None = None,
-) -> vector.Vector:
+) -> Vector:
     """Returns a vector to play in; `undo` closes it, or hands its environment back.
 
     Where it is to be shown, `shown_with` gives the further settings of an environment, and each is a batch.
@@ -335,22 +331,15 @@ def prepare_player(
     episodes: int,
     is_greedy: bool,
     seed: int,
-    shown_with: Mapping[str, Any] | None = None,
+    shown_with: Callable[[Entry], Mapping[str, Any]] | None = None,
     adapt: Callable[[nn.Module, Vector], nn.Module] = lambda policy, vecenv: policy,
 ) -> Iterator[Player]:
     """Makes environments for some episodes and a player of the policy of `args`; closes the environments in the end.
 
-    `shown_with` are further settings of environments that are shown, each of which is a batch; None where they are not.
-    `adapt` gives the policy that plays in place of that of `args`.
+    `shown_with` is as for `vector_to_play`; `adapt` gives the policy that plays in place of that of `args`.
     """
-    entry = catalog.find(env_name)
-    env_kwargs = {**args["env"], **(shown_with or {})}
-    vecenv = make_environments(entry, env_kwargs, episodes, seed, are_apart=shown_with is not None)
-    try:
-        policy = adapt(load_policy(args, vecenv, env_name), vecenv).eval()
-        device = resolve_device(args["train"]["device"])
-        generator = None if is_greedy else torch.Generator(device).manual_seed(seed)
-        with one_thread():  # the barriers of such small operations wait long where other programs run
-            yield Player(vecenv, policy, device, generator)
-    finally:
-        vecenv.close()
+    with ExitStack() as undo:
+        configured = _ConfiguredEnv(catalog.find(env_name), args["env"])
+        vecenv = vector_to_play(configured, episodes, seed, undo, shown_with)
+        policy = adapt(load_policy(args, vecenv, env_name), vecenv)
+        yield player_of(policy, vecenv, None if is_greedy else seed, undo)

@@ -115,8 +115,7 @@ def evaluate_command(env_name: str, args: dict[str, Any], options: EvalOptions) 
     display = _display(entry, options)
     print(printable(_beginning(env_name, args, options, display)), flush=True)
     seed = args["train"]["seed"] if options.seed is None else options.seed
-    needs = {} if entry.family == "ocean" else array_settings(entry)
-    drawn_with = needs if display.is_drawn else None
+    drawn_with = array_settings if display.is_drawn else None
     adapt = {}
     if options.opponent is not None:
         args = {**args, "env": against(options.opponent, entry, args["env"])}
