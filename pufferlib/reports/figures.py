@@ -72,12 +72,7 @@ def write_figure(panels: Sequence[Panel], title: str, path: Path) -> None:
 
 
 def write_drawing(draw: Callable[[], Figure], path: Path) -> None:
-    """Writes the figure that a function draws in the style of all pictures.
-
-    Raises:
-        ConfigError: if the file has another ending than those of FORMATS.
-        MissingExtraError: if matplotlib is not installed.
-    """
+    """Writes the figure that a function draws in the style of all pictures; ConfigError for another ending."""
     require_extra("matplotlib", "plot")
     if path.suffix.lower() not in FORMATS:
         raise ConfigError(f"the output must end in {', '.join(FORMATS)}, got {str(path)!r}")
@@ -90,11 +85,7 @@ def write_drawing(draw: Callable[[], Figure], path: Path) -> None:
 
 
 def panel_svg(panel: Panel) -> str:
-    """Returns a plot as an `<svg>` element for a page, with nothing that is fetched from elsewhere.
-
-    Raises:
-        MissingExtraError: if matplotlib is not installed.
-    """
+    """Returns a plot as an `<svg>` element for a page, with nothing that is fetched from elsewhere."""
     require_extra("matplotlib", "plot")
     from matplotlib import rc_context
     from matplotlib.figure import Figure
@@ -196,16 +187,7 @@ def print_panels(panels: Sequence[Panel]) -> None:
 
 
 def braille(points: np.ndarray, columns: int, rows: int) -> list[str]:
-    """Joins points by lines.
-
-    Args:
-        points: `(points, 2)` from 0 to 1, from the left and from the bottom.
-        columns: characters across.
-        rows: characters down.
-
-    Returns:
-        The lines from the top.
-    """
+    """Joins points, `(points, 2)` from 0 to 1, from the left and from the bottom; returns lines from the top."""
     bits = np.zeros((rows, columns), int)
     dots = np.rint(points * (2 * columns - 1, 4 * rows - 1)).astype(int)
     for begin, end in zip(dots, dots[1:] if len(dots) > 1 else dots, strict=False):

@@ -36,7 +36,6 @@ _LEAST_TEXT = 24  # characters of the last column
 _GAP = 2  # characters between columns, one of them the padding
 _STATE_COLOURS = {"running": CYAN, "failed": RED}
 
-
 Unreadable = tuple[Path, str]  # a folder among the runs that holds none, a damaged one, or several; and the reason
 
 
@@ -61,8 +60,7 @@ def runs_command(
 def listed_runs(data_dir: Path, env: str | None = None) -> tuple[list[RecordedRun], list[Unreadable]]:
     """Returns the runs in a folder, of one environment where it is named, and what else is there.
 
-    Raises:
-        ConfigError: if there is no such folder, or no run in it that is asked for.
+    ConfigError if there is no such folder, or no run in it that is asked for.
     """
     if not data_dir.is_dir():
         raise ConfigError(f"--data-dir must be a folder of runs, got {str(data_dir)!r}, which is none; train something")
