@@ -6,7 +6,6 @@ import os
 import sys
 import time
 from contextlib import ExitStack, nullcontext
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -34,8 +33,8 @@ from pufferlib.play.scores import (
 from pufferlib.runs.making import is_vector
 from pufferlib.runs.stopping import StopRequest
 from pufferlib.vector import Vector
-from pufferlib.watch.scene import Scene, array_settings
-from pufferlib.watch.show import RenderOptions, Show, WatchedPlay
+from pufferlib.watch.scene import array_settings
+from pufferlib.watch.show import Show, WatchedPlay
 from pufferlib.watch.video import VideoWriter, require_video
 
 
@@ -91,47 +90,35 @@ def record(
         player = player_of(policy, vecenv, seed if sample else None, undo)
         quotas = np.full(vecenv.num_agents, int(episodes))
         play = WatchedPlay(player, quotas, int(max_steps), seed, side_by_side=1)
-        Show(play, RenderOptions(lambda scene: scene.frames_per_second, in_window=False, video=Path(path))).run()
+        Show(play, EvalOptions(video=str(path)), in_window=False).run()
     return Path(path)
-
-
-LEAST_PICTURES = 30.0  # a second in a window, where `--fps` does not say: keys are read with each
-
-
-@dataclass(frozen=True)
-class _Display:
-    in_window: bool
-    video: Path | None
-    why_no_window: str = ""
-
-    @property
-    def is_drawn(self) -> bool:
-        return self.in_window or self.video is not None
 
 
 def evaluate_command(env_name: str, args: dict[str, Any], options: EvalOptions) -> None:
     """Plays and prints the scores; the episodes are the same with a window, a video or neither."""
     entry = find(env_name)
-    display = _display(entry, options)
-    print(printable(_beginning(env_name, args, options, display)), flush=True)
+    why_no_window = _why_no_window(entry, options)
+    is_drawn = not why_no_window or options.video is not None
+    print(printable(_beginning(env_name, args, options, why_no_window)), flush=True)
     seed = args["train"]["seed"] if options.seed is None else options.seed
-    drawn_with = array_settings if display.is_drawn else None
+    drawn_with = array_settings if is_drawn else None
     adapt = {}
     if options.opponent is not None:
         args = {**args, "env": against(options.opponent, entry, args["env"])}
         adapt = {"adapt": partial(versus, options.opponent, entry.name, args["train"]["data_dir"])}
     with prepare_player(env_name, args, options.episodes, options.is_greedy, seed, drawn_with, **adapt) as player:
         _print_agents(player.vecenv, options.episodes)
-        if display.is_drawn:
-            _show(player, options, display, seed, slug(entry.name))
+        if is_drawn:
+            _show(player, options, not why_no_window, seed, slug(entry.name))
         else:
             _score(player, options, seed)
 
 
-def _display(entry: Entry, options: EvalOptions) -> _Display:
-    video = None if options.video is None else Path(options.video)
-    if video is not None:
-        require_video(video)
+def _why_no_window(entry: Entry, options: EvalOptions) -> str:
+    # Empty where there is one. Options that cannot be had raise.
+    has_video = options.video is not None
+    if has_video:
+        require_video(Path(options.video))
     if options.sample and options.deterministic:
         raise APIUsageError("--sample and --deterministic ask for opposites; pass one of them")
     if options.window and options.headless:
@@ -139,27 +126,26 @@ def _display(entry: Entry, options: EvalOptions) -> _Display:
     if options.window and not has_display():
         raise APIUsageError("--window needs a display, and there is none; on Linux DISPLAY or WAYLAND_DISPLAY names it")
     can_be_drawn = entry.family == "ocean" or "render_mode" in entry.settings or entry.takes_any_setting
-    if not can_be_drawn and (video is not None or options.window):
+    if not can_be_drawn and (has_video or options.window):
         raise APIUsageError(f"{entry.name} cannot be drawn, as it takes no render_mode; pass --headless to score it")
     reasons = {
-        "without a window": options.headless or (video is not None and not options.window),
+        "without a window": options.headless or (has_video and not options.window),
         "without a window, as there is no display": not has_display(),
         "without a window, as it cannot be drawn": not can_be_drawn,
     }
     why_no_window = next((reason for reason, holds in reasons.items() if holds), "")
-    display = _Display(not why_no_window, video, why_no_window)
-    if display.is_drawn and options.grid > options.episodes:
+    if (has_video or not why_no_window) and options.grid > options.episodes:
         raise APIUsageError(
             f"--grid {options.grid} needs an episode for each of the environments, got {options.episodes}; "
             f"pass --episodes {options.grid} or more"
         )
-    return display
+    return why_no_window
 
 
-def _beginning(env_name: str, args: dict[str, Any], options: EvalOptions, display: _Display) -> str:
-    shown = f", {display.why_no_window}" if display.why_no_window else ""
-    if display.video is not None:
-        shown = f" into {display.video}"
+def _beginning(env_name: str, args: dict[str, Any], options: EvalOptions, why_no_window: str) -> str:
+    shown = f", {why_no_window}" if why_no_window else ""
+    if options.video is not None:
+        shown = f" into {options.video}"
     policy = args["load_model_path"] or "an untrained policy (--load-model-path latest takes the last that was trained)"
     actions = "the likeliest actions (--sample draws them)" if options.is_greedy else "actions that are drawn"
     return (
@@ -192,18 +178,12 @@ def _score(player: Player, options: EvalOptions, seed: int) -> None:
         raise KeyboardInterrupt
 
 
-def _show(player: Player, options: EvalOptions, display: _Display, seed: int, name: str) -> None:
+def _show(player: Player, options: EvalOptions, in_window: bool, seed: int, name: str) -> None:
     side_by_side = min(options.grid, player.vecenv.num_envs)
     play = WatchedPlay(player, *_quotas(player, options), seed, side_by_side)
-
-    def frame_rate(scene: Scene) -> float:
-        natural = scene.frames_per_second
-        return options.fps or (natural if display.video is not None else max(natural, LEAST_PICTURES))
-
-    rendering = RenderOptions(frame_rate, display.in_window, display.video, name, options.panel, options.speed)
-    show = Show(play, rendering)
+    show = Show(play, options, in_window, name)
     try:
-        with nullcontext() if display.video is None else _progress_line(show, player):
+        with nullcontext() if options.video is None else _progress_line(show, player):
             show.run()
     except DisplayError as error:
         remedy = "unset it, or pass --headless or --video play.gif, to go without a window"

@@ -6,7 +6,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
@@ -14,18 +14,20 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
+from pufferlib.config.flags import EvalOptions
 from pufferlib.ocean.screen import Screen, open_window, raylib
 from pufferlib.play.matches import sheet_for
 from pufferlib.play.player import Decision, Player
 from pufferlib.runs.stopping import StopRequest
 from pufferlib.watch.controls import PATIENCE_SECONDS, Controls, Mode, Overlay, Playback, ViewerCommand
 from pufferlib.watch.keyboard import keyboard_for
-from pufferlib.watch.scene import Scene, make_scene
+from pufferlib.watch.scene import make_scene
 from pufferlib.watch.stage import LIMIT, MAX_TRACES, Brush, Place, PolicyTrace, SidePanel, Stage, trace_of
 from pufferlib.watch.video import VideoWriter
 
+# Pictures of a window a second, as keys are read with each.
+LEAST_PICTURES = 30.0  # where `--fps` does not say
 SLOWEST_PICTURES = 4.0
-"""Pictures of a window a second at the least, as keys are read with each."""
 
 
 class WatchedPlay:
@@ -115,18 +117,6 @@ class WatchedPlay:
         return Place(env, slice(env * agents, (env + 1) * agents), make_scene(self.player.vecenv.envs[env]))
 
 
-@dataclass(frozen=True)
-class RenderOptions:
-    """How to draw a play."""
-
-    frame_rate: Callable[[Scene], float]  # pictures a second of the window and of the video, for a scene
-    in_window: bool  # if not, there must be a video
-    video: Path | None  # the file to write
-    name: str = ""  # of the screenshots
-    has_panel: bool = False  # at the beginning
-    speed: float = 1.0  # seconds of the game in one second, of the video where there is one
-
-
 class Show:
     """Shows a play until it is over, or until the person closes the window.
 
@@ -138,14 +128,16 @@ class Show:
         is_left: whether the person closed the window.
     """
 
-    def __init__(self, play: WatchedPlay, options: RenderOptions):
+    def __init__(self, play: WatchedPlay, options: EvalOptions, in_window: bool, name: str = ""):
+        """Opens nothing yet; without a window there is a video. The name is of screenshots."""
         self.video: VideoWriter | None = None
         self.is_left = False
         self._play = play
         self._options = options
-        self._in_window = options.in_window
+        self._in_window = in_window
+        self._name = name
         self._panel = SidePanel(action_names(play.player.vecenv.driver_env))
-        self._has_panel = options.has_panel
+        self._has_panel = options.panel
         self._overlay = Overlay()
         self._wants_picture = False
 
@@ -153,14 +145,14 @@ class Show:
         """Shows everything; raises KeyboardInterrupt if a signal such as SIGINT ended it, with a whole video."""
         self._play.step()  # from here on it is known what there is to draw
         scene = self._play.places[0].scene
-        path = self._options.video
-        self._fps = self._options.frame_rate(scene)
+        path, natural = self._options.video, scene.frames_per_second
+        self._fps = self._options.fps or (max(natural, LEAST_PICTURES) if path is None else natural)
         self._playback = Playback(scene.steps_per_second, None if path is None else self._fps, self._options.speed)
         try:
             self._open(scene.size, scene.title)
             with (
                 StopRequest() as stop,
-                nullcontext() if path is None else VideoWriter(path, self._stage.size, self._fps) as video,
+                nullcontext() if path is None else VideoWriter(Path(path), self._stage.size, self._fps) as video,
             ):
                 self.video = video
                 self._loop(stop)
@@ -291,9 +283,7 @@ class Show:
 
     def _save_picture(self, frame: np.ndarray) -> None:
         self._wants_picture = False
-        path = next(
-            path for number in range(1, 10**6) if not (path := Path(f"{self._options.name}_{number}.png")).exists()
-        )
+        path = next(path for number in range(1, 10**6) if not (path := Path(f"{self._name}_{number}.png")).exists())
         try:
             Image.fromarray(frame).save(path)
         except OSError as error:

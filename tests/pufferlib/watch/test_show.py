@@ -7,12 +7,13 @@ import pytest
 from PIL import Image
 
 from pufferlib.config import load_config
+from pufferlib.config.flags import EvalOptions
 from pufferlib.ocean import screen
 from pufferlib.play.scores import prepare_player, split_evenly
 from pufferlib.watch import show as show_module
 from pufferlib.watch.controls import Controls, Mode, ViewerCommand
 from pufferlib.watch.scene import array_settings
-from pufferlib.watch.show import RenderOptions, Show, WatchedPlay, action_names
+from pufferlib.watch.show import Show, WatchedPlay, action_names
 
 
 class Scripted(Controls):
@@ -53,7 +54,7 @@ def shown(monkeypatch, tmp_path):
         args["train"]["device"] = "cpu"
         with prepare_player(env_name, args, episodes, True, 3, array_settings) as player:
             play = WatchedPlay(player, split_evenly(episodes, episodes), 10_000, 3, grid)
-            show = Show(play, RenderOptions(lambda scene: 240.0, True, video, "cartpole", panel))
+            show = Show(play, EvalOptions(video=video, panel=panel, fps=240.0), True, "cartpole")
             controls.look = lambda: (
                 show._playback.mode,
                 show._playback.position,
@@ -153,11 +154,11 @@ def test_a_game_of_turns_waits_for_the_person(shown, monkeypatch):
 
 
 def test_a_window_and_a_video_show_the_same(shown, tmp_path):
-    path = Path("a.gif")
+    path = "a.gif"
     pause = [ViewerCommand.PAUSE]
     show, _, seen = shown([[], *[[]] * 20, pause, *[[]] * 20, pause, [ViewerCommand.PANEL], *[[]] * 20], video=path)
     assert show.video.frames == pytest.approx(len(seen) - 21, abs=2)  # none while it stood
-    assert show.video.size == seen[0][3] == seen[-1][3] and path.exists()
+    assert show.video.size == seen[0][3] == seen[-1][3] and Path(path).exists()
     assert show._playback.seconds == pytest.approx((show.video.frames - 1) / 240, abs=2 / 240)
 
 
