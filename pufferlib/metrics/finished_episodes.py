@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -57,10 +58,7 @@ class Moments:
 
     def with_all(self, parts: Iterable[Moments]) -> Moments:
         """The moments of these and of all parts together, one part merged after the other."""
-        whole = self
-        for part in parts:
-            whole = whole.merged(part)
-        return whole
+        return functools.reduce(Moments.merged, parts, self)
 
 
 class MetricSums:

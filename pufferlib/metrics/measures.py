@@ -36,9 +36,6 @@ class Phase:
 class DeviceClock:
     """Times what is queued on a GPU by events in its stream, and never waits for them.
 
-    An event is an entry in the stream's queue that notes the time when the GPU comes to it. So two of them enclose
-    exactly what was queued in between, however far the GPU is behind.
-
     Attributes:
         seconds: by phase, of the work that the GPU is known to have done.
     """

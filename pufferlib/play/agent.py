@@ -125,9 +125,8 @@ def _mask_of(rows: ArrayLike | Tensor, num_rows: int) -> np.ndarray:
 class Agent:
     """A policy that acts in one environment or in many at once, with the recurrent state of each.
 
-    It makes and steps no environment and writes nothing. With a small policy one observation takes about a tenth of a
-    millisecond, two tenths where it samples, mostly for torch's calls; a hundred rows in one call take three times
-    that. It can be pickled, with its state. One thread may use it at a time; agents share nothing.
+    With a small policy one observation takes about a tenth of a millisecond, mostly for torch's calls; a hundred rows
+    in one call take three times that. It can be pickled, with its state. One thread may use it at a time.
 
     Attributes:
         policy: the torch module that acts, in evaluation mode.
@@ -218,15 +217,10 @@ class Agent:
 
     @torch.inference_mode()
     def value(self, observations: Any) -> Any:
-        """The policy's value of observations: the expected discounted sum of future rewards, as in training.
+        """Returns the policy's value of observations as `act` takes them: a float for one, `(rows,)` float32 for many.
 
-        It leaves the recurrent state unchanged: call it before `act`.
-
-        Args:
-            observations: as for `act`.
-
-        Returns:
-            A float for one, `(rows,)` float32 for many.
+        That is the expected discounted sum of future rewards, as in training. The recurrent state stays unchanged: call
+        it before `act`.
         """
         _, values, is_one = self._forward_once(observations)
         values = values.view(-1).float().cpu().numpy()
@@ -234,18 +228,11 @@ class Agent:
 
     @torch.inference_mode()
     def probabilities(self, observations: Any, action_masks: ArrayLike | Tensor | None = None) -> Any:
-        """The probability of every choice; it leaves the recurrent state unchanged, as `value`.
+        """Returns the probability of every choice; it takes what `act` takes, and leaves the recurrent state unchanged.
 
-        Args:
-            observations: as for `act`.
-            action_masks: likewise; what they do not allow has probability 0.
-
-        Returns:
-            `(choices,)` float32 for one observation, `(rows, choices)` for many; a tuple of those where an action
-            consists of several choices.
-
-        Raises:
-            APIUsageError: if actions are continuous, and so have densities instead of probabilities.
+        It is `(choices,)` float32 for one observation, `(rows, choices)` for many; a tuple of those where an action
+        consists of several choices. What the masks do not allow has probability 0. APIUsageError if actions are
+        continuous, and so have densities instead.
         """
         logits, values, is_one = self._forward_once(observations)
         if action_masks is not None:
@@ -264,9 +251,6 @@ class Agent:
         Args:
             rows: with a new episode: a bool for each row, such as `terminated | truncated`; or indices; None for all,
                 after which another number of rows may follow.
-
-        Raises:
-            APIUsageError: if there are no such rows.
         """
         if rows is None:
             self._state, self._num_rows = {}, None

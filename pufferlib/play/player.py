@@ -57,9 +57,6 @@ class _Running:
 class Player:
     """Plays episodes with a policy, a fixed number with every agent, so that long ones count like short ones.
 
-    Each batch of the vector stops when all its agents have played theirs. The policy's recurrent state is reset at the
-    start of an episode; steps of absent agents do not count.
-
     A report of a PufferEnv belongs to those of its episodes that end with the same step. Reports of batches of several
     environments need an `agent_id`, see `vector.Native`, and are left out without one.
 

@@ -60,8 +60,6 @@ _COLUMNS = 3
 _PANEL_INCHES = (4.4, 2.9)
 _DOTS_PER_INCH = 150
 _TITLE_POINTS = 13
-_LEGEND_CHARACTERS = 52  # that fit above one column of plots
-_LEGEND_SIGN = 8  # characters' worth of room for a curve's line and the gaps
 _MANY = 1e4  # from here on values are written as 10K
 _MOST_MARKED = 25  # logs of a curve that are marked one by one
 
@@ -108,18 +106,16 @@ def _figure(panels: Sequence[Panel], title: str) -> Figure:
     rows = math.ceil(len(panels) / columns)
     drawn = Figure(figsize=(_PANEL_INCHES[0] * columns, _PANEL_INCHES[1] * rows + 0.7), layout="constrained")
     grid = list(drawn.subplots(rows, columns, squeeze=False).flat)
-    for axes, panel in zip(grid, panels, strict=False):
-        _draw_panel(axes, panel)
     for axes in grid[len(panels) :]:
         axes.remove()
     handles: dict[str, Any] = {}
     for axes, panel in zip(grid, panels, strict=False):
+        _draw_panel(axes, panel)
         if not panel.is_stacked:
             lines, names = axes.get_legend_handles_labels()
             handles = {**dict(zip(names, lines, strict=True)), **handles}
     if len(handles) > 1:
-        beside = max(1, _LEGEND_CHARACTERS * columns // (max(map(len, handles)) + _LEGEND_SIGN))
-        options = {"title": printable(title), "title_fontsize": _TITLE_POINTS, "alignment": "left", "ncols": beside}
+        options = {"title": printable(title), "title_fontsize": _TITLE_POINTS, "alignment": "left", "ncols": columns}
         drawn.legend(handles.values(), handles, loc="outside upper left", **options)
     else:
         drawn.suptitle(printable(title), x=0.008, ha="left", fontsize=_TITLE_POINTS)
