@@ -16,7 +16,7 @@ from pufferlib import ocean
 from pufferlib.errors import APIUsageError
 from pufferlib.families.catalog import Entry
 from pufferlib.models import Default
-from pufferlib.play.agent_loading import load_agent, trained_in
+from pufferlib.play.agent import load_agent, trained_in
 from pufferlib.play.player import Episodes, Player
 from pufferlib.play.scores import ScoreSheet, make_environments, player_of, split_evenly
 from pufferlib.policy import Logits, acting_forward

@@ -182,19 +182,13 @@ class SidePanel:
             return
         values = np.nan_to_num([trace.value for trace in traces])
         low, high = value_range(values)
-        heights = (values - low) / (high - low) * reach
         base = top + reach
-        begin = x + _INNER - _STEP * (len(values) - 1 + progress)
-        for index, (trace, level) in enumerate(zip(traces, heights.tolist(), strict=True)):
-            across = begin + index * _STEP
-            if across < x:
-                continue
-            before = heights[index - 1] if index else level
-            upper, lower = max(level, before), min(level, before)
-            brush.box(across, base - lower, _STEP + 0.5, lower, DIM_CYAN)
-            brush.box(across, base - upper - 1, _STEP + 0.5, upper - lower + 2, CYAN)
-            if trace.is_first:
-                brush.box(across, top, 1, reach, GREY)
+        across = x + _INNER + _STEP * (np.arange(len(values)) + 1 - progress - len(values))
+        points = np.stack((across, base - (values - low) / (high - low) * reach), 1)[across >= x]
+        brush.screen.line(points, CYAN)
+        for trace, place in zip(traces, across.tolist(), strict=True):
+            if trace.is_first and place >= x:
+                brush.box(place, top, 1, reach, GREY)
         brush.text(f"{high:.3g}", x, top - 4, _SMALL, GREY)
         brush.text(f"{low:.3g}", x, base - _SMALL, _SMALL, GREY)
 
