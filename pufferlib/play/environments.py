@@ -24,19 +24,14 @@ MAX_NAMED_PARTS = 3  # of a Tuple
 
 def overview() -> str:
     """Returns the tables of Ocean's environments and of the other families."""
-    return f"{environments_table()}\n\n{_families_table()}\n\n`puffer envs FAMILY` lists the names of a family"
-
-
-def _families_table() -> str:
-    # Families that would have to be imported are not counted.
     rows = []
     for family in catalog.families():
-        if family.name == "ocean":
-            continue
-        count = str(len(family.names())) if family.is_installed and family.is_listed_freely else "-"
-        state = "installed" if family.is_installed else f"pip install 'pufferlib[{family.extra}]'"
-        rows.append((family.name, count, family.example, state))
-    return plain_table(("family", "environments", "named like", "installed"), rows)
+        if family.name != "ocean":
+            is_counted = family.is_installed and family.is_listed_freely  # else it would have to be imported
+            state = "installed" if family.is_installed else f"pip install 'pufferlib[{family.extra}]'"
+            rows.append((family.name, str(len(family.names())) if is_counted else "-", family.example, state))
+    families = plain_table(("family", "environments", "named like", "installed"), rows)
+    return f"{environments_table()}\n\n{families}\n\n`puffer envs FAMILY` lists the names of a family"
 
 
 def listing(family_name: str) -> str:

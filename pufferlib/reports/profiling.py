@@ -49,8 +49,7 @@ class ProfileFacts:
     cores: int  # that this process may use
     agents: int  # in one batch of observations
     update_epochs: float  # passes over every rollout
-    is_kernel: bool  # whether a C kernel computes the policy
-    why_torch: str | None  # the reason for torch in place of something faster; None where there is none to name
+    why_torch: str | None  # the reason for torch in place of the C kernel; None where there is none to name
 
 
 def parts(shares: Mapping[str, float]) -> dict[str, float]:
@@ -81,28 +80,24 @@ def stepping_text(facts: ProfileFacts) -> str:
 
 
 def _remedy(part: str, facts: ProfileFacts) -> str:
-    fewer = "have larger minibatches, by --train.minibatch-size,"
-    if facts.update_epochs > 1.0:
-        fewer = f"learn fewer times from each step, by --train.update-epochs (now {facts.update_epochs:g}),"
-    remedy = {
-        "environment": _faster_environment(facts),
-        "acting": "have a smaller policy, by --policy.hidden-size",
-        "learning": f"{fewer} as far as the scores allow, or have a smaller policy",
-        "evaluation": "evaluate less often, by --train.evaluations",
-        "communication": (
-            "have larger batches, by --env.num-envs or --train.bptt-horizon, so that gradients are exchanged less often"
-        ),
-        "the rest": (
-            "it is spent between the phases: log less often, by --train.log-interval, "
-            "and look at what callbacks and loggers do"
-        ),
-    }[part]
+    if part == "environment":
+        return _faster_environment(facts)
     if part == "acting" and facts.device != "cpu":
         return (
             f"the {facts.device} device is asked in every step for {facts.agents:,} agents; have more of them, by "
             "--env.num-envs, so that each call does more work"
         )
-    if part in ("acting", "learning") and facts.device == "cpu" and not facts.is_kernel and facts.why_torch is not None:
+    fewer = "have larger minibatches, by --train.minibatch-size,"
+    if facts.update_epochs > 1.0:
+        fewer = f"learn fewer times from each step, by --train.update-epochs (now {facts.update_epochs:g}),"
+    remedy = {
+        "acting": "have a smaller policy, by --policy.hidden-size",
+        "learning": f"{fewer} as far as the scores allow, or have a smaller policy",
+        "evaluation": "evaluate less often, by --train.evaluations",
+        "communication": "exchange gradients less often, by more --env.num-envs or a longer --train.bptt-horizon",
+        "the rest": "log less often, by --train.log-interval, and look at what callbacks and loggers do",
+    }[part]
+    if part in ("acting", "learning") and facts.device == "cpu" and facts.why_torch is not None:
         return f"torch computes the policy, as {facts.why_torch}; change that for the C kernel, or {remedy}"
     return remedy
 
@@ -228,6 +223,5 @@ def _facts(trainer: PuffeRL, metrics: dict[str, float]) -> ProfileFacts:
         cores=usable_cores(),
         agents=vecenv.agents_per_batch,
         update_epochs=config.update_epochs,
-        is_kernel=described["by"] == "C kernel",
-        why_torch=described["because"],
+        why_torch=None if described["by"] == "C kernel" else described["because"],
     )

@@ -104,13 +104,9 @@ class Playback:
         self._stop = begin + 1
         self.mode = Mode.STEPPING
 
-    def hurry(self) -> None:
-        """Doubles the speed, up to the fastest."""
-        self.speed = min(2 * self.speed, FASTEST)
-
-    def slow_down(self) -> None:
-        """Halves the speed, down to the slowest."""
-        self.speed = max(self.speed / 2, SLOWEST)
+    def change_speed(self, factor: float) -> None:
+        """Multiplies the speed, within SLOWEST to FASTEST."""
+        self.speed = min(max(factor * self.speed, SLOWEST), FASTEST)
 
     def end_at(self, steps: int) -> None:
         """Sets the number of steps that can be made."""

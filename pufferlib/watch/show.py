@@ -258,9 +258,9 @@ class Show:
             case ViewerCommand.STEP:
                 playback.step()
             case ViewerCommand.FASTER:
-                playback.hurry()
+                playback.change_speed(2)
             case ViewerCommand.SLOWER:
-                playback.slow_down()
+                playback.change_speed(1 / 2)
             case ViewerCommand.NORMAL_SPEED:
                 playback.speed = 1.0
                 overlay.say("1x")

@@ -16,7 +16,7 @@ from pufferlib.runs.description import pretrained_path
 EVEN = ProfileFacts(
     shares={"environment": 0.3, "forward": 0.2, "store": 0.1, "learn": 0.3, "advantage": 0.05, "other": 0.05},
     **{"device": "cpu", "backend": "Native", "workers": 2, "cores": 2, "agents": 1024, "update_epochs": 4.0},
-    **{"is_kernel": True, "why_torch": None},
+    why_torch=None,
 )
 
 
@@ -50,13 +50,13 @@ def test_where_nothing_dominates_that_is_the_advice():
         ),
         (dominated("advantage", update_epochs=0.5), "have larger minibatches, by --train.minibatch-size"),
         (
-            dominated("learn", is_kernel=False, why_torch="[train] fused is False"),
+            dominated("learn", why_torch="[train] fused is False"),
             "torch computes the policy, as [train] fused is False; change that for the C kernel, or learn fewer times",
         ),
-        (dominated("learn", is_kernel=False, why_torch="it is for CPUs", device="cuda"), "the time: learn fewer times"),
-        (dominated("communicate"), "Communication takes 70% of the time: have larger batches"),
+        (dominated("learn", why_torch="it is for CPUs", device="cuda"), "the time: learn fewer times"),
+        (dominated("communicate"), "Communication takes 70% of the time: exchange gradients less often"),
         (dominated("other", 0.1), "Evaluation takes 85% of the time: evaluate less often"),
-        (dominated("nothing of ours"), "The rest takes 75% of the time: it is spent between the phases"),
+        (dominated("nothing of ours"), "The rest takes 75% of the time: log less often"),
     ],
 )
 def test_what_dominates_is_told_with_a_remedy(facts, told):
