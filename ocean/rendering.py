@@ -25,8 +25,11 @@ class Drawing:
     Attributes:
         size: width and height of the picture at scale 1, in pixels.
         steps_per_second: of the environment that look natural to a person.
+        frames_per_second: different pictures that it has for a second at that pace, as many as are worth drawing.
         title: for a window.
     """
+
+    frames_per_second = 60.0
 
     def __init__(self, name: str, env: object):
         """Makes the drawing; this needs no screen.

@@ -28,8 +28,7 @@ if TYPE_CHECKING:  # the same names as in the table, for type checkers and edito
         TensorBoardLogger as TensorBoardLogger,
         WandbLogger as WandbLogger,
     )
-    from pufferlib.play.agent import Agent as Agent
-    from pufferlib.play.agent_loading import load_agent as load_agent
+    from pufferlib.play.agent import Agent as Agent, load_agent as load_agent
     from pufferlib.play.scores import evaluate as evaluate
     from pufferlib.pufferl import PuffeRL as PuffeRL
     from pufferlib.runs.early_notes import check_env as check_env
@@ -40,8 +39,7 @@ if TYPE_CHECKING:  # the same names as in the table, for type checkers and edito
     __version__: str
 
 _NAMES = {  # by the module that they come from
-    "pufferlib.play.agent": "Agent",
-    "pufferlib.play.agent_loading": "load_agent",
+    "pufferlib.play.agent": "Agent load_agent",
     "pufferlib.environment": "Buffers Keys PufferEnv",
     "pufferlib.errors": "APIUsageError PufferError",
     "pufferlib.interop.gymnasium_interop": "make_gymnasium make_gymnasium_vec make_pettingzoo",

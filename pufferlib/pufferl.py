@@ -337,7 +337,7 @@ class PuffeRL:
             ranks.announce(error)
             raise
         finally:
-            self.report.end_showing()
+            self.report.close()
         if is_interrupted:
             raise KeyboardInterrupt
         return self
@@ -621,8 +621,8 @@ class PuffeRL:
               captured.
             - `device/<phase>`: shares of the same time in which a CUDA device worked on the update's phases. (In the
               rollout every step waits for the device, so that the wall time has it all.)
-            - `hardware/cpu, memory, memory_bytes` and, with the extra `gpu`, `hardware/gpu, gpu_memory,
-              gpu_memory_bytes`: what is used of the machine, see HardwareMeter.
+            - `hardware/cpu, memory, memory_bytes`, of a GPU `hardware/gpu_memory, gpu_memory_bytes` and, with the extra
+              `gpu`, `hardware/gpu`: what is used of the machine, see HardwareMeter.
         """
         if not self.is_logged:
             self._agree("mean_and_log")

@@ -46,7 +46,7 @@ from pufferlib.models import Default
 from pufferlib.reports.figures import panel_svg, print_panels, write_figure
 from pufferlib.reports.listing import print_table
 from pufferlib.reports.page import Content, page
-from pufferlib.reports.recorded_run import STEPS, Curve, Panel, RecordedRun, Split
+from pufferlib.reports.recorded_run import STEPS, Curve, Panel, RecordedRun
 from pufferlib.scaffold import check_name
 from pufferlib.sweep.command import best_ini, summary, trials_csv
 from pufferlib.sweep.panel import LiveTable, render as render_sweep
@@ -331,8 +331,7 @@ def test_the_report_of_a_sweep_has_the_elements_that_it_would_have(text, monkeyp
 
 def panels_of(text):
     curves = [Curve(f"first {text}", [1.0, 2.0], [0.1, 0.5]), Curve(f"{text} second", [1.0, 2.0], [0.2, 0.3])]
-    split = Split(f"split {text}", {f"run {text}": {"environment": 0.5, f"phase {text}": 0.5}})
-    return [Panel(f"title {text}", STEPS, curves), Panel(f"shares {text}", STEPS, curves, is_stacked=True), split]
+    return [Panel(f"title {text}", STEPS, curves), Panel(f"shares {text}", STEPS, curves, is_stacked=True)]
 
 
 @pytest.mark.filterwarnings("ignore:Glyph .* missing from")  # of scripts that its font does not have
@@ -463,7 +462,7 @@ def test_a_cell_of_a_notebook_has_the_elements_that_it_would_have(text, monkeypa
     contents = []
     monkeypatch.setattr("IPython.display.display", lambda content, **_: contents.append(content), raising=False)
     for told in (text, "plain"):
-        panel = NotebookPanel("#061818")
+        panel = NotebookPanel()
         panel.draw(lambda console, told=told: dashboard.render(told, {"Fact": told}, METRICS, 100, console))
     hostile, plain = (Structure(content["text/html"]) for content in contents)
     assert {*hostile.elements} == {*plain.elements}

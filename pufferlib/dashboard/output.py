@@ -9,7 +9,7 @@ import sys
 import unicodedata
 import warnings
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TextIO
 
 from pufferlib.errors import PufferWarning, StorageError
@@ -75,20 +75,12 @@ class Output:
 
     def write(self, text: str) -> int:
         """Writes as much as can be written; returns the number of characters given."""
-        if self._stream is not None and self.error is None:
-            try:
-                self._stream.write(self._encodable(text))
-            except (OSError, ValueError) as error:  # ValueError: the stream was closed
-                self._give_up(error)
+        self._attempt(lambda: self._stream.write(self._encodable(text)))
         return len(text)
 
     def flush(self) -> None:
         """Flushes the stream."""
-        if self._stream is not None and self.error is None:
-            try:
-                self._stream.flush()
-            except (OSError, ValueError) as error:
-                self._give_up(error)
+        self._attempt(lambda: self._stream.flush())
 
     def report(self) -> None:
         """Warns if the stream was given up, once for each stream."""
@@ -104,9 +96,14 @@ class Output:
             return text.translate(_PLAIN).encode(self.encoding, "replace").decode(self.encoding)
         return text
 
-    def _give_up(self, error: Exception) -> None:
-        self.error = error
-        discard(self._stream)
+    def _attempt(self, call: Callable[[], object]) -> None:
+        if self._stream is None or self.error is not None:
+            return
+        try:
+            call()
+        except (OSError, ValueError) as error:  # ValueError: the stream was closed
+            self.error = error
+            discard(self._stream)
 
 
 def say(text: str, stream: TextIO | None = None) -> None:

@@ -8,18 +8,25 @@ import os
 import sys
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import Any, TextIO
+
+from rich import box
+from rich.console import Console
+from rich.live import Live
+from rich.panel import Panel
+from rich.text import Text
 
 from pufferlib.dashboard.output import Output, printable
 
-if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.panel import Panel
-    from rich.text import Text
-
-
-_COLUMNS, _LINES = 96, 30  # what a cell is wide enough for
+CYAN, RED, WHITE, BACKGROUND = "#00BBBB", "#BB0000", "#F1F1F1", "#061818"
+TRACK = "#1D3C3C"  # the part of a bar that is still ahead
+FRAME_COLUMNS = 4  # of the panel's border and its padding
+_COLUMNS, _LINES = 96, 30  # what a notebook's cell is wide enough for
 _STYLE = "font-family:Menlo,'DejaVu Sans Mono',Consolas,monospace; font-size:13px; line-height:normal; white-space:pre"
+_HTML = (
+    f'<div style="overflow-x:auto"><pre style="display:inline-block; background-color:{BACKGROUND}; {_STYLE}">'
+    "{code}</pre></div>"
+)
 
 
 def is_notebook(stream: TextIO | None) -> bool:
@@ -30,23 +37,17 @@ def is_notebook(stream: TextIO | None) -> bool:
 class NotebookPanel:
     """A panel in a cell of its own; where a frontend shows no HTML, it shows the panel as text."""
 
-    def __init__(self, background: str):
-        self._format = (
-            f'<div style="overflow-x:auto"><pre style="display:inline-block; background-color:{background}; {_STYLE}">'
-            "{code}</pre></div>"
-        )
+    def __init__(self):
         self._handle: Any = None
 
     def draw(self, render: Callable[[Console], Panel]) -> None:
         """Shows the panel, in place of that of before."""
-        from rich.console import Console
-
         console = Console(
             **dict(file=io.StringIO(), record=True, width=_COLUMNS, height=_LINES),
             **dict(force_terminal=True, force_jupyter=False, color_system="truecolor"),
         )
         console.print(render(console))
-        html = console.export_html(inline_styles=True, code_format=self._format, clear=False)
+        html = console.export_html(inline_styles=True, code_format=_HTML, clear=False)
         content = {"text/html": html, "text/plain": console.export_text()}
         if self._handle is None:
             from IPython.display import display
@@ -54,11 +55,6 @@ class NotebookPanel:
             self._handle = display(content, raw=True, display_id=True)
         else:
             self._handle.update(content, raw=True)
-
-
-CYAN, RED, WHITE, BACKGROUND = "#00BBBB", "#BB0000", "#F1F1F1", "#061818"
-TRACK = "#1D3C3C"  # the part of a bar that is still ahead
-FRAME_COLUMNS = 4  # of the panel's border and its padding
 
 
 class LivePanel:
@@ -74,7 +70,7 @@ class LivePanel:
     def __init__(self, stream: TextIO | None = None):
         stream = sys.stdout if stream is None else stream
         self._output = Output(stream)
-        self._notebook = NotebookPanel(BACKGROUND) if is_notebook(stream) else None
+        self._notebook = NotebookPanel() if is_notebook(stream) else None
         is_terminal = self._output.isatty() and os.environ.get("TERM") != "dumb"
         self.is_panel = is_terminal or self._notebook is not None
         self._live = None
@@ -102,9 +98,6 @@ class LivePanel:
             self._stop()
 
     def _start(self) -> None:
-        from rich.console import Console
-        from rich.live import Live
-
         self._live = Live(console=Console(file=self._output), auto_refresh=False, vertical_overflow="crop")
         self._stop = weakref.finalize(self, self._live.stop)
         self._live.start()
@@ -117,10 +110,6 @@ class LivePanel:
 
 def frame(title: str, lines: Sequence[Text]) -> Panel:
     """The panel around lines, which are cut where they are wider than it; control codes in them are not obeyed."""
-    from rich import box
-    from rich.panel import Panel
-    from rich.text import Text
-
     heading = Text.assemble(("PufferLib ", f"bold {CYAN}"), (printable(title), WHITE))
     for line in lines:
         line.plain = printable(line.plain)  # of the same length, so its styles stay where they are
@@ -131,8 +120,6 @@ def frame(title: str, lines: Sequence[Text]) -> Panel:
 
 def progress(left: Text, fraction: float, right: Text, width: int) -> Text:
     """A line with a bar between two texts, filled as far as the fraction says."""
-    from rich.text import Text
-
     cells = max(0, width - len(left) - len(right) - 2)
     filled = round(cells * min(max(fraction, 0.0), 1.0))
     return Text.assemble(left, " ", ("━" * filled, CYAN), ("─" * (cells - filled), TRACK), " ", right)
@@ -140,8 +127,6 @@ def progress(left: Text, fraction: float, right: Text, width: int) -> Text:
 
 def pairs(values: Mapping[str, str], width: int) -> Text:
     """A line of names and values, cut where it is wider."""
-    from rich.text import Text
-
     line = Text("   ").join(pair(label, value) for label, value in values.items())
     line.truncate(width, overflow="ellipsis")
     return line
@@ -149,8 +134,6 @@ def pairs(values: Mapping[str, str], width: int) -> Text:
 
 def pair(label: str, value: str) -> Text:
     """A name and its value."""
-    from rich.text import Text
-
     return Text.assemble((f"{label} ", CYAN), (str(value), WHITE))
 
 
@@ -320,8 +303,6 @@ def _extremes(returns: Mapping[str, float]) -> str:
 
 
 def _columns(metrics: Mapping[str, float], width: int, rows: int) -> list[Text]:
-    from rich.text import Text
-
     wide = (width - 2 * len(_GAP)) * 3 // 8  # of losses and environment; times need less
     columns = [
         _column("Time", group(metrics, "performance"), percent_text, width - 2 * len(_GAP) - 2 * wide, rows),
@@ -336,8 +317,6 @@ def _columns(metrics: Mapping[str, float], width: int, rows: int) -> list[Text]:
 def _column(
     heading: str, values: Mapping[str, float], text: Callable[[float], str], width: int, rows: int
 ) -> list[Text]:
-    from rich.text import Text
-
     lines = [Text(fit(heading, width), f"bold {RED}")]
     for name, value in list(values.items())[:rows]:
         shown = text(value)

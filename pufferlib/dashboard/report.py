@@ -108,9 +108,7 @@ class Report:
         return dict(self.metrics)
 
     def _measured(self, counts: Counts) -> dict[str, float]:
-        since_start = FinishedEpisodes()
-        since_start.merge(self._before)
-        since_start.merge(self.episodes)
+        since_start = FinishedEpisodes.merged([self._before.state_dict(), self.episodes.state_dict()])
         return {
             "agent_steps": counts.agent_steps,
             "epoch": counts.epoch,
@@ -132,14 +130,6 @@ class Report:
         self.phases.reset()
         self.iteration.seconds = 0.0
         self._begin = time.perf_counter()
-
-    @contextlib.contextmanager
-    def paused(self) -> Iterator[None]:
-        """Time inside does not count; to be entered before anything of the interval, or after a resume."""
-        seconds = self.seconds
-        yield
-        self._begin = time.perf_counter() - seconds
-        self.phases.reset()
 
     @contextlib.contextmanager
     def uncounted(self) -> Iterator[None]:
@@ -174,16 +164,11 @@ class Report:
         """Makes the next `show` redraw, however recent the last one was."""
         self._shown_time = -math.inf
 
-    def end_showing(self) -> None:
+    def close(self) -> None:
         """Gives the terminal back until the next `show`; may be called twice."""
         if self._dashboard is not None:
             self._dashboard.close()
             self._dashboard = None
-
-    def close(self) -> None:
-        """Gives back the terminal and the hardware's drivers; may be called twice."""
-        self.end_showing()
-        self._hardware.close()
 
     # ------------------------------------------------------------------------------------------------ what outlives it
 

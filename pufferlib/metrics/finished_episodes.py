@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -57,10 +58,7 @@ class Moments:
 
     def with_all(self, parts: Iterable[Moments]) -> Moments:
         """The moments of these and of all parts together, one part merged after the other."""
-        whole = self
-        for part in parts:
-            whole = whole.merged(part)
-        return whole
+        return functools.reduce(Moments.merged, parts, self)
 
 
 class MetricSums:
@@ -164,11 +162,11 @@ class FinishedEpisodes:
         return {**means, "n": max(self._counts.values())} if means else {}
 
     def tracked(self) -> dict[str, float]:
-        """The totals' metrics, as `episode/return_mean` and so on; empty when no episode ended."""
+        """Returns `episode/return_mean, return_min, return_max, length_mean, count`; empty when no episode ended."""
         return {f"episode/{name}": value for name, value in self.episodes.metrics().items()}
 
     def metrics(self) -> dict[str, float]:
-        """`tracked()`, and `means()` as `environment/<name>`."""
+        """Returns `tracked()`, and `means()` as `environment/<name>`."""
         return {**self.tracked(), **{f"environment/{name}": value for name, value in self.means().items()}}
 
     def take(self) -> dict[str, float]:

@@ -80,11 +80,8 @@ def explaining(
 ) -> Iterator[None]:
     """Replaces an error of a policy by a DivergedError of what led to it, where that is a number which is not finite.
 
-    Args:
-        find: names the first number that is not finite of what the policy was given; None if all are.
-        policy: whose weights are looked at after that.
-        find_layer: names the layer whose output is the first that is not finite, of finite inputs and weights; None
-            where that cannot be told.
+    `find` names the first such number of what the policy was given, None if all are finite; its weights are looked at
+    after that. `find_layer` then names the layer whose output is the first that is not finite, or None.
     """
     try:
         yield

@@ -6,9 +6,7 @@ import itertools
 import shutil
 import statistics
 import sys
-import textwrap
 import time
-from dataclasses import dataclass
 from typing import Any
 
 import gymnasium
@@ -21,63 +19,47 @@ from pufferlib.environment import PufferEnv
 from pufferlib.errors import APIUsageError, nearest
 from pufferlib.families import catalog
 
-MIN_DESCRIPTION_WIDTH = 24  # columns; in fewer the descriptions are left out
 MAX_NAMED_PARTS = 3  # of a Tuple
 
 
 def overview() -> str:
     """Returns the tables of Ocean's environments and of the other families."""
-    return f"{environments_table()}\n\n{_families_table()}\n\n`puffer envs FAMILY` lists the names of a family"
-
-
-def _families_table() -> str:
-    # Families that would have to be imported are not counted.
     rows = []
     for family in catalog.families():
-        if family.name == "ocean":
-            continue
-        count = str(len(family.names())) if family.is_installed and family.is_listed_freely else "-"
-        state = "installed" if family.is_installed else f"pip install 'pufferlib[{family.extra}]'"
-        rows.append((family.name, count, family.example, state))
-    return plain_table(("family", "environments", "named like", "installed"), rows)
-
-
-def names_of(family_name: str) -> list[str]:
-    """Returns the names of a family's environments; raises APIUsageError or MissingExtraError where it is not there."""
-    return _required(family_name).names()
+        if family.name != "ocean":
+            is_counted = family.is_installed and family.is_listed_freely  # else it would have to be imported
+            state = "installed" if family.is_installed else f"pip install 'pufferlib[{family.extra}]'"
+            rows.append((family.name, str(len(family.names())) if is_counted else "-", family.example, state))
+    families = plain_table(("family", "environments", "named like", "installed"), rows)
+    return f"{environments_table()}\n\n{families}\n\n`puffer envs FAMILY` lists the names of a family"
 
 
 def listing(family_name: str) -> str:
-    """Returns the names of a family's environments as text, and before them how many there are of each kind."""
-    names, counts = names_of(family_name), _required(family_name).counts()
-    table = plain_table(("kind", "environments"), [(kind, f"{count:,}") for kind, count in counts.items()])
-    return "\n".join([*([f"{table}\n"] if counts else []), *names])
+    """Returns the names of a family's environments as text, and before them how many there are of each kind.
 
-
-def _required(family_name: str) -> catalog.Family:
+    Raises APIUsageError or MissingExtraError where there is no such family or it is not installed.
+    """
     known = {family.name: family for family in catalog.families()}
     if family_name not in known:
         remedy = nearest(family_name, known) or f"; there are {', '.join(known)}"
         raise APIUsageError(f"there is no family of environments {family_name!r}{remedy}")
-    known[family_name].require()
-    return known[family_name]
+    family = known[family_name]
+    family.require()
+    names, counts = family.names(), family.counts()
+    table = plain_table(("kind", "environments"), [(kind, f"{count:,}") for kind, count in counts.items()])
+    return "\n".join([*([f"{table}\n"] if counts else []), *names])
 
 
 def environments_table(width: int | None = None) -> str:
     """Returns a table of Ocean: names, spaces of one agent, agents, solved thresholds and descriptions.
 
-    Descriptions are cut to `width` columns; None are those of the terminal, and without one there is no limit.
+    Lines are cut to `width` columns; None are those of the terminal, and without one there is no limit.
     """
     if width is None:
-        width = shutil.get_terminal_size((10**6, 0)).columns if sys.stdout.isatty() else 10**6
-    header = ("environment", "observation", "action", "agents", "solved at")
-    lines = plain_table(header, [_environment_row(name) for name in ocean.names()]).splitlines()
-    longest = max(map(len, lines))
-    room = width - longest - 2
-    if room < MIN_DESCRIPTION_WIDTH:
-        return "\n".join(lines)
-    about = ["what it is", *(textwrap.shorten(what_it_is(name), room, placeholder="...") for name in ocean.names())]
-    return "\n".join(f"{line:<{longest}}  {text}".rstrip() for line, text in zip(lines, about, strict=True))
+        width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 10**6
+    header = ("environment", "observation", "action", "agents", "solved at", "what it is")
+    table = plain_table(header, [(*_environment_row(name), what_it_is(name)) for name in ocean.names()])
+    return "\n".join(line if len(line) <= width else f"{line[: width - 3]}..." for line in table.splitlines())
 
 
 def what_it_is(name: str) -> str:
@@ -131,25 +113,16 @@ _ACTION_SETS = 16  # prepared rows of actions, used in turn
 _WARM_UP_STEPS = 32
 
 
-@dataclass(frozen=True)
-class _Measurement:
-    # steps of one agent per second, over REPEATS repeats
-    num_agents: int
-    median: float
-    low: float
-    high: float
-
-
 def bench_command(env_name: str, args: dict[str, Any], seconds: float = 2.0) -> None:
     """Prints the speed of `env.step` at [env] num_envs and at 4096, with random actions; rows take `seconds` each."""
     creator, arguments, seed = catalog.find(env_name).creator, check_env(env_name, args["env"]), args["train"]["seed"]
     rows = []
     for size in _sizes(env_name, arguments):
         env = creator(**{**arguments, **size}, seed=seed)
-        result = measure(env, seed, seconds)
+        rates = measure(env, seed, seconds)
         env.close()
-        rates = (f"{rate:,.0f}" for rate in (result.median, result.low, result.high))
-        rows.append((str(size.get("num_envs", 1)), str(result.num_agents), *rates))
+        figures = (statistics.median(rates), min(rates), max(rates))
+        rows.append((str(size.get("num_envs", 1)), str(env.num_agents), *(f"{rate:,.0f}" for rate in figures)))
     print(printable(f"{env_name}: agent steps per second through env.step, one thread, random actions"))
     print(plain_table(("environments", "agents", f"median of {REPEATS}", "lowest", "highest"), rows))
 
@@ -163,28 +136,24 @@ def _sizes(env_name: str, arguments: dict[str, Any]) -> list[dict[str, int]]:
     return [{"num_envs": count} for count in sorted({count, LARGE_NUM_ENVS})]
 
 
-def measure(env: PufferEnv, seed: int, seconds: float) -> _Measurement:
+def measure(env: PufferEnv, seed: int, seconds: float) -> list[float]:
     """Times `env.step` with prepared actions, after a reset; it stays in the middle of an episode.
 
-    All repeats together take `seconds`, at least one step each.
+    Returns:
+        The steps of one agent per second of REPEATS repeats, which all together take `seconds`, at least one step each.
     """
     env.reset(seed)
     actions = itertools.cycle(random_actions(env, seed))
-    steps = _steps_within(env, actions, seconds / REPEATS)
-    rates = [steps * env.num_agents / _time_steps(env, actions, steps) for _ in range(REPEATS)]
-    return _Measurement(env.num_agents, statistics.median(rates), min(rates), max(rates))
+    _time_steps(env, actions, _WARM_UP_STEPS)  # warms the caches
+    seconds_each = _time_steps(env, actions, _WARM_UP_STEPS) / _WARM_UP_STEPS
+    steps = max(1, int(seconds / REPEATS / seconds_each))
+    return [steps * env.num_agents / _time_steps(env, actions, steps) for _ in range(REPEATS)]
 
 
 def random_actions(env: PufferEnv, seed: int) -> list[np.ndarray]:
     """Returns uniform random actions of all agents, in the dtype of the environment's array."""
     env.action_space.seed(seed)
     return [env.action_space.sample().astype(env.actions.dtype) for _ in range(_ACTION_SETS)]
-
-
-def _steps_within(env: PufferEnv, actions: itertools.cycle, seconds: float) -> int:
-    _time_steps(env, actions, _WARM_UP_STEPS)  # warms the caches
-    per_step = _time_steps(env, actions, _WARM_UP_STEPS) / _WARM_UP_STEPS
-    return max(1, int(seconds / per_step))
 
 
 def _time_steps(env: PufferEnv, actions: itertools.cycle, steps: int) -> float:

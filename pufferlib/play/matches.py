@@ -16,7 +16,7 @@ from pufferlib import ocean
 from pufferlib.errors import APIUsageError
 from pufferlib.families.catalog import Entry
 from pufferlib.models import Default
-from pufferlib.play.agent_loading import load_agent, trained_in
+from pufferlib.play.agent import load_agent, trained_in
 from pufferlib.play.player import Episodes, Player
 from pufferlib.play.scores import ScoreSheet, make_environments, player_of, split_evenly
 from pufferlib.policy import Logits, acting_forward
@@ -28,18 +28,11 @@ MAX_STEPS = 20_000  # of a game, on average
 
 
 def load_rival(word: str, env_name: str, env: Any, device: torch.device, data_dir: str) -> nn.Module:
-    """Loads a policy to play against.
+    """Loads a policy to play against in an environment or a vector, `env`, whose spaces are used.
 
-    Args:
-        word: what `load_agent` takes; `pretrained`; a run as `puffer train --resume` names it; or `random`.
-        env_name: the environment that it must have been trained in.
-        env: such an environment or a vector, whose spaces are used.
-        device: of the policy.
-        data_dir: the folder of the runs.
-
-    Raises:
-        APIUsageError: if it was trained in another environment, or with other settings of it.
-        CheckpointError: if there is none.
+    The word is what `load_agent` takes; `pretrained`; a run in `data_dir` as `puffer train --resume` names it; or
+    `random`. It raises an APIUsageError if it was trained in another environment, or with other settings of it, and a
+    CheckpointError if there is none.
     """
     if word == RANDOM:
         policy = Default(env, hidden_size=8).to(device)
@@ -59,12 +52,9 @@ def load_rival(word: str, env_name: str, env: Any, device: torch.device, data_di
 
 
 class Versus(nn.Module):
-    """Two policies as one: each acts for the agents of its side.
+    """Two policies as one: the first acts for the agents where `is_first`, `(agents,)` bool, the second for the others.
 
-    Args:
-        first: acts where `is_first` says so, the other one elsewhere.
-        second: may have another architecture.
-        is_first: `(agents,)` bool; it is called with observations of all of these agents.
+    It is called with observations of all of these agents.
     """
 
     def __init__(self, first: nn.Module, second: nn.Module, is_first: np.ndarray):
@@ -73,7 +63,7 @@ class Versus(nn.Module):
         self.register_buffer("is_first", torch.from_numpy(is_first), persistent=False)
 
     def initial_state(self, num_agents: int, device: torch.device) -> dict[str, Tensor]:
-        """The states of both, by names with the side before them."""
+        """Returns the states of both, by names with the side before them."""
         return {
             f"{side}.{name}": state
             for side, policy in enumerate(self.sides)
@@ -82,7 +72,7 @@ class Versus(nn.Module):
         }
 
     def forward(self, observations: Tensor, state: dict[str, Tensor]) -> tuple[Logits, Tensor]:
-        """The results of each side for its agents; `state` is updated."""
+        """Returns the results of each side for its agents; `state` is updated."""
         found = []
         for side, policy in enumerate(self.sides):
             prefix = f"{side}."
@@ -113,16 +103,11 @@ def seats_of(vecenv: Vector) -> np.ndarray:
 
 
 class MatchSheet(ScoreSheet):
-    """Collects the games of a Versus: whose side had the larger return, 1, 0.5 or 0 to the first.
-
-    Args:
-        is_first: `(agents,)` bool.
-        seats: agents of one game.
-    """
+    """Collects the games of a Versus: whose side had the larger return, 1, 0.5 or 0 to the first."""
 
     def __init__(self, is_first: np.ndarray, seats: int):
         super().__init__()
-        self._is_first, self._seats = is_first, seats
+        self._is_first, self._seats = is_first, seats  # `(agents,)` bool, and the agents of one game
         self._returns: list[list[float]] = [[] for _ in is_first]
 
     def add(self, episodes: Episodes) -> None:
@@ -153,10 +138,7 @@ def against(word: str, entry: Entry, env_kwargs: Mapping[str, Any]) -> dict[str,
 
 
 def versus(word: str | nn.Module, env_name: str, data_dir: str, policy: nn.Module, vecenv: Vector) -> nn.Module:
-    """Returns a policy and another one, or what a word means, as a `Versus`; the policy alone against the bot.
-
-    Raises APIUsageError if the environment's games have a single agent; and as `load_rival`.
-    """
+    """Returns a policy and another one, or what a word means, as a `Versus`; the policy alone against the bot."""
     if word == BOT:
         return policy
     seats = getattr(vecenv.driver_env, "agents_per_env", 1)
@@ -181,13 +163,7 @@ def play_match(
 ) -> list[float]:
     """Plays games between two policies, by actions that are drawn, half of them from each side.
 
-    Args:
-        first: a policy.
-        second: another one; None is the environment's own bot.
-        entry: of the environment.
-        env_kwargs: its settings.
-        games: how many.
-        seed: of the environments and of the actions.
+    The second may be None, the environment's own bot.
 
     Returns:
         What the first got of each game: 1, 0.5 or 0. Against the bot, what the environment reports as `perf`.

@@ -27,8 +27,6 @@ class PeriodicEvaluation:
     All evaluations have the same seed, so that two of them differ by the policy alone. They share no state, so that a
     resumed run evaluates like one that never stopped. They leave the training unchanged: they draw none of its random
     numbers or of torch's, and restore the policy's modes and buffers.
-
-    Of several processes the first evaluates while the others wait by `Ranks.from_first`.
     """
 
     def __init__(
@@ -40,22 +38,10 @@ class PeriodicEvaluation:
         autocast: Callable[[], AbstractContextManager],
         phases: Phases,
     ):
-        """Sets evaluations up.
-
-        Args:
-            config: has their number and length.
-            make_vecenv: makes the vector to play in from its seed, at the first evaluation; None where there is none.
-            policy: that is trained, on `device`.
-            device: of the policy.
-            autocast: the context in which the policy acts.
-            phases: adds up the time of the phase `evaluation`.
-        """
         self._config = config
         self._seed = mix_seed(config.seed, _SEED_STREAM)
-        self._make_vecenv = make_vecenv
-        self._policy = policy
-        self._device = device
-        self._autocast = autocast
+        self._make_vecenv = make_vecenv  # from its seed, at the first evaluation; None where there is none
+        self._policy, self._device, self._autocast = policy, device, autocast
         self._phases = phases
         self._player: Player | None = None
         self._metrics: dict[str, float] = {}

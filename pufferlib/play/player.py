@@ -57,9 +57,6 @@ class _Running:
 class Player:
     """Plays episodes with a policy, a fixed number with every agent, so that long ones count like short ones.
 
-    Each batch of the vector stops when all its agents have played theirs. The policy's recurrent state is reset at the
-    start of an episode; steps of absent agents do not count.
-
     A report of a PufferEnv belongs to those of its episodes that end with the same step. Reports of batches of several
     environments need an `agent_id`, see `vector.Native`, and are left out without one.
 
@@ -77,20 +74,9 @@ class Player:
         generator: torch.Generator | None = None,
         autocast: Callable[[], AbstractContextManager] = nullcontext,
     ):
-        """Allocates arrays.
-
-        Args:
-            vecenv: its running steps are dropped when the play begins.
-            policy: on `device`.
-            device: of the policy.
-            generator: samples the actions, by its seed; None takes the likeliest ones.
-            autocast: the context in which the policy is called.
-        """
-        self.vecenv = vecenv
+        self.vecenv, self.policy, self._device = vecenv, policy, device
         self.remaining = np.zeros(vecenv.num_agents, np.int64)
-        self.policy = policy
-        self._device = device
-        self._generator = generator
+        self._generator = generator  # samples the actions, by its seed; None takes the likeliest ones
         self._seed = None if generator is None else generator.initial_seed()
         self._autocast = autocast
         space, agents = vecenv.single_observation_space, vecenv.num_agents

@@ -1,8 +1,7 @@
 """Scores of a policy: whole episodes, the mean of every statistic, and its standard error.
 
-Episodes that end within a window are no fair sample where the window is not much longer than an episode: agents begin
-together, so it holds those that end early. Here each of N fresh environments plays its first K episodes to the end,
-with N and K fixed before, so that nothing that happens in an episode decides whether it counts.
+Episodes that end within a window of time are no fair sample: agents begin together, so it holds those that end early.
+Here each of N fresh environments plays its first K episodes to the end, with N and K fixed before.
 """
 
 from __future__ import annotations
@@ -24,12 +23,11 @@ from pufferlib.environment import PufferEnv
 from pufferlib.errors import APIUsageError, kind_of
 from pufferlib.families import catalog
 from pufferlib.families.catalog import Entry
-from pufferlib.fast.cpu import one_thread
 from pufferlib.metrics.finished_episodes import is_number
 from pufferlib.metrics.finite import require_finite_weights
 from pufferlib.ocean.environment import OceanEnv
 from pufferlib.play.player import Episodes, Player, eval_mode
-from pufferlib.runs.loaders import load_policy, resolve_device
+from pufferlib.runs.loaders import load_policy
 from pufferlib.runs.making import env_arguments, is_to_be_made, is_vector
 from pufferlib.runs.policy_check import check_acting
 from pufferlib.vector import Vector
@@ -114,8 +112,7 @@ def evaluate(
 
     Returns:
         A score for `episode_return` and `episode_length`, and for every statistic that the environment reports at the
-        end of an episode, over the episodes that ended; empty when none did. Where it reports one mean for agents whose
-        episodes end in the same step, the mean counts for each of them. Reports without an owner, as of many ready
+        end of an episode, over the episodes that ended; empty when none did. Reports without an owner, as of many ready
         environments in one, are left out.
 
     Raises:
@@ -158,14 +155,10 @@ def _play_to_the_end(
     return sheet
 
 
-def player_of(policy: object, vecenv: vector.Vector, sampling_seed: int | None, undo: ExitStack) -> Player:
-    """Returns a player for a torch module or an Agent in a vector.
+def player_of(policy: object, vecenv: Vector, sampling_seed: int | None, undo: ExitStack) -> Player:
+    """Returns a player for a torch module or an Agent in a vector; raises what `evaluate` does.
 
     Actions are drawn by `sampling_seed`; None takes the likeliest. `undo` restores the policy's mode and buffers.
-
-    Raises:
-        APIUsageError: if it is neither, or does not fit the environments.
-        DivergedError: if a weight is infinite or NaN.
     """
     module = _module(policy)
     require_finite_weights(module)
@@ -182,11 +175,8 @@ def split_evenly(episodes: int, count: int) -> np.ndarray:
     return np.array([episodes // count + (index < episodes % count) for index in range(count)])
 
 
-def episodes_per_agent(episodes: int, vecenv: vector.Vector) -> np.ndarray:
-    """Returns the number of episodes for each agent: `(num_agents,)` int64.
-
-    `episodes` are in all, each of an environment with all its agents, or of one agent, see `counts_by_agent`.
-    """
+def episodes_per_agent(episodes: int, vecenv: Vector) -> np.ndarray:
+    """Returns the number of episodes for each agent, `(num_agents,)` int64, of as many `episodes` in all."""
     if counts_by_agent(vecenv.driver_env):
         return split_evenly(episodes, vecenv.num_agents)
     count = vecenv.num_envs * getattr(vecenv.driver_env, "num_envs", 1)
@@ -198,13 +188,10 @@ def counts_by_agent(env: object) -> bool:
     return getattr(env, "counts_episodes_by_agent", False)
 
 
-def make_environments(
-    entry: Entry, env_kwargs: Mapping[str, Any], episodes: int, seed: int, are_apart: bool
-) -> vector.Vector:
+def make_environments(entry: Entry, env_kwargs: Mapping[str, Any], episodes: int, seed: int, are_apart: bool) -> Vector:
     """Makes as many environments as play some episodes side by side, whose infos have owners.
 
     Each is a batch of its own, which may play or wait, if they are `are_apart`; else all of C are one, which is faster.
-    No episode depends on how many there are.
     """
     # One environment behind each PufferEnv, which reports every episode.
     env_kwargs = {**env_kwargs, **{name: 1 for name in ("num_envs", "report_interval") if name in entry.settings}}
@@ -245,7 +232,7 @@ def vector_to_play(
     seed: int,
     undo: ExitStack,
     shown_with: Callable[[Entry], Mapping[str, Any]] | None = None,
-) -> vector.Vector:
+) -> Vector:
     """Returns a vector to play in; `undo` closes it, or hands its environment back.
 
     Where it is to be shown, `shown_with` gives the further settings of an environment, and each is a batch.
@@ -268,10 +255,7 @@ def vector_to_play(
 
 
 def configured_env(env: object) -> _ConfiguredEnv | None:
-    """Returns how to make environments like one, see `evaluate`; None where that is unknown.
-
-    Raises UnknownEnvironmentError if it is a name that no environment has.
-    """
+    """Returns how to make environments like one, see `evaluate`; None where that is unknown."""
     if isinstance(env, str):
         return _ConfiguredEnv(catalog.find(env), env_arguments(env, {}))
     if is_to_be_made(env):
@@ -313,12 +297,11 @@ def play_whole_episodes(
         vecenv: of the training, which is not stepped.
         episodes: at least; all environments, and all agents in them, play equally many, give or take one.
         seed: of the environments and of the actions.
-        max_steps: steps per episode, on average over those of an environment, after which the play ends.
+        max_steps: as for `evaluate`.
         is_wanted: asked after every step; once it says False the play ends without scores.
 
     Returns:
-        Scores of the episodes that ended, as `ScoreSheet.by_metric` names them. Empty where none ended, or no such
-        environments can be made.
+        Scores by metric; empty where no episode ended, or no such environments can be made.
     """
     env = repeatable(vecenv)
     if env is None:
@@ -336,44 +319,27 @@ def play_whole_episodes(
 def evaluate_model(
     env_name: str, args: dict[str, Any], episodes: int = 100, is_greedy: bool = True, max_steps: int = 20_000
 ) -> dict[str, Score]:
-    """Plays some episodes with the policy that `args['load_model_path']` names, as `pufferlib.evaluate` does.
-
-    The environments and the actions have the seed of `[train]`.
-    """
-    with prepare_players(env_name, args, episodes, is_greedy, args["train"]["seed"]) as make_player:
-        player = make_player()
+    """Plays as `pufferlib.evaluate` with the policy that `args['load_model_path']` names, by the seed of `[train]`."""
+    with prepare_player(env_name, args, episodes, is_greedy, args["train"]["seed"]) as player:
         return _play_to_the_end(player, episodes_per_agent(episodes, player.vecenv), max_steps).scores()
 
 
 @contextlib.contextmanager
-def prepare_players(
+def prepare_player(
     env_name: str,
     args: dict[str, Any],
     episodes: int,
     is_greedy: bool,
     seed: int,
-    shown_with: Mapping[str, Any] | None = None,
+    shown_with: Callable[[Entry], Mapping[str, Any]] | None = None,
     adapt: Callable[[nn.Module, Vector], nn.Module] = lambda policy, vecenv: policy,
-) -> Iterator[Callable[[], Player]]:
-    """Makes environments for some episodes, and the policy of `args`; closes the environments in the end.
+) -> Iterator[Player]:
+    """Makes environments for some episodes and a player of the policy of `args`; closes the environments in the end.
 
-    `shown_with` are further keyword arguments of environments that are shown, each of which is a batch that may play or
-    wait; None where they are not shown. `adapt` gives the policy that plays in place of that of `args`.
-
-    Yields:
-        A function that makes players; all of them play the same.
+    `shown_with` is as for `vector_to_play`; `adapt` gives the policy that plays in place of that of `args`.
     """
-    entry = catalog.find(env_name)
-    env_kwargs = {**args["env"], **(shown_with or {})}
-    vecenv = make_environments(entry, env_kwargs, episodes, seed, are_apart=shown_with is not None)
-    try:
-        policy = adapt(load_policy(args, vecenv, env_name), vecenv).eval()
-        device = resolve_device(args["train"]["device"])
-
-        def make_player() -> Player:
-            return Player(vecenv, policy, device, None if is_greedy else torch.Generator(device).manual_seed(seed))
-
-        with one_thread():  # the barriers of such small operations wait long where other programs run
-            yield make_player
-    finally:
-        vecenv.close()
+    with ExitStack() as undo:
+        configured = _ConfiguredEnv(catalog.find(env_name), args["env"])
+        vecenv = vector_to_play(configured, episodes, seed, undo, shown_with)
+        policy = adapt(load_policy(args, vecenv, env_name), vecenv)
+        yield player_of(policy, vecenv, None if is_greedy else seed, undo)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import itertools
 import math
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -11,18 +10,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from rich.console import Console
+from rich.text import Text
 
 from pufferlib.dashboard.output import Output, printable
 from pufferlib.dashboard.panel import BACKGROUND, CYAN, WHITE, cost_text, count_text, number_text, percent_text
 from pufferlib.errors import ConfigError, MissingExtraError, require_extra
-from pufferlib.reports.recorded_run import STEPS, X_AXES, Curve, Panel, RecordedRun, Split, find_runs, panels
+from pufferlib.reports.recorded_run import STEPS, X_AXES, Curve, Panel, RecordedRun, find_runs, panels
 from pufferlib.runs.folder import write_atomically
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-    from rich.console import Console
-
 
 SURFACE = "#0B2424"  # of plots, tables and bars on the background
 GRID = "#1D3C3C"
@@ -61,25 +60,17 @@ _COLUMNS = 3
 _PANEL_INCHES = (4.4, 2.9)
 _DOTS_PER_INCH = 150
 _TITLE_POINTS = 13
-_LEGEND_CHARACTERS = 52  # that fit above one column of plots
-_LEGEND_SIGN = 8  # characters' worth of room for a curve's line and the gaps
-_BAR = 0.5  # of the distance from one bar to the next
 _MANY = 1e4  # from here on values are written as 10K
 _MOST_MARKED = 25  # logs of a curve that are marked one by one
 
 
-def write_figure(panels: Sequence[Panel | Split], title: str, path: Path) -> None:
+def write_figure(panels: Sequence[Panel], title: str, path: Path) -> None:
     """Draws plots beside each other into one file."""
     write_drawing(lambda: _figure(panels, title), path)
 
 
 def write_drawing(draw: Callable[[], Figure], path: Path) -> None:
-    """Writes the figure that a function draws in the style of all pictures.
-
-    Raises:
-        ConfigError: if the file has another ending than those of FORMATS.
-        MissingExtraError: if matplotlib is not installed.
-    """
+    """Writes the figure that a function draws in the style of all pictures; ConfigError for another ending."""
     require_extra("matplotlib", "plot")
     if path.suffix.lower() not in FORMATS:
         raise ConfigError(f"the output must end in {', '.join(FORMATS)}, got {str(path)!r}")
@@ -91,12 +82,8 @@ def write_drawing(draw: Callable[[], Figure], path: Path) -> None:
     write_atomically(path, buffer.getvalue())
 
 
-def panel_svg(panel: Panel | Split) -> str:
-    """Returns a plot as an `<svg>` element for a page, with nothing that is fetched from elsewhere.
-
-    Raises:
-        MissingExtraError: if matplotlib is not installed.
-    """
+def panel_svg(panel: Panel) -> str:
+    """Returns a plot as an `<svg>` element for a page, with nothing that is fetched from elsewhere."""
     require_extra("matplotlib", "plot")
     from matplotlib import rc_context
     from matplotlib.figure import Figure
@@ -111,7 +98,7 @@ def panel_svg(panel: Panel | Split) -> str:
     return text[text.index("<svg") :].strip()
 
 
-def _figure(panels: Sequence[Panel | Split], title: str) -> Figure:
+def _figure(panels: Sequence[Panel], title: str) -> Figure:
     # With one legend for the runs that all plots show.
     from matplotlib.figure import Figure
 
@@ -119,29 +106,24 @@ def _figure(panels: Sequence[Panel | Split], title: str) -> Figure:
     rows = math.ceil(len(panels) / columns)
     drawn = Figure(figsize=(_PANEL_INCHES[0] * columns, _PANEL_INCHES[1] * rows + 0.7), layout="constrained")
     grid = list(drawn.subplots(rows, columns, squeeze=False).flat)
-    for axes, panel in zip(grid, panels, strict=False):
-        _draw_panel(axes, panel)
     for axes in grid[len(panels) :]:
         axes.remove()
     handles: dict[str, Any] = {}
     for axes, panel in zip(grid, panels, strict=False):
-        if isinstance(panel, Panel) and not panel.is_stacked:
+        _draw_panel(axes, panel)
+        if not panel.is_stacked:
             lines, names = axes.get_legend_handles_labels()
             handles = {**dict(zip(names, lines, strict=True)), **handles}
     if len(handles) > 1:
-        beside = max(1, _LEGEND_CHARACTERS * columns // (max(map(len, handles)) + _LEGEND_SIGN))
-        options = {"title": printable(title), "title_fontsize": _TITLE_POINTS, "alignment": "left", "ncols": beside}
+        options = {"title": printable(title), "title_fontsize": _TITLE_POINTS, "alignment": "left", "ncols": columns}
         drawn.legend(handles.values(), handles, loc="outside upper left", **options)
     else:
         drawn.suptitle(printable(title), x=0.008, ha="left", fontsize=_TITLE_POINTS)
     return drawn
 
 
-def _draw_panel(axes: Axes, panel: Panel | Split) -> None:
+def _draw_panel(axes: Axes, panel: Panel) -> None:
     axes.set_title(printable(panel.title))
-    if isinstance(panel, Split):
-        _draw_bars(axes, panel)
-        return
     axes.set_xlabel(X_AXES[panel.x])
     axes.locator_params(axis="x", nbins=5)
     axes.xaxis.set_major_formatter(lambda place, _: count_text(place) if panel.x == STEPS else cost_text(place))
@@ -179,104 +161,54 @@ def _draw_shares(axes: Axes, panel: Panel) -> None:
     axes.legend(**_LEGEND)
 
 
-def _draw_bars(axes: Axes, split: Split) -> None:
-    places = range(len(split.shares))
-    begins = [0.0] * len(split.shares)
-    for phase in split.phases:
-        widths = [shares.get(phase, 0.0) for shares in split.shares.values()]
-        axes.barh(places, widths, _BAR, begins, label=printable(phase), color=PHASES.get(phase, MUTED))
-        begins = [begin + width for begin, width in zip(begins, widths, strict=True)]
-    for place, name in zip(places, split.shares, strict=True):  # above its bar: beside it, long names take much room
-        axes.text(0.0, place - _BAR / 2 - 0.04, printable(name), va="bottom", fontsize=8, clip_on=True)
-    axes.set_yticks([])
-    axes.set_ylim(len(split.shares) - 1 + _BAR / 2, -1 + _BAR / 2)
-    axes.set_xlim(0, 1)
-    axes.xaxis.set_major_formatter(lambda share, _: percent_text(share))
-    axes.grid(visible=False)
-    axes.legend(**_LEGEND)
-
-
 _ROWS = 10  # characters of a plot's height
 _LEAST_COLUMNS, _MOST_COLUMNS = 20, 100
 _LABEL = 10  # characters at the left, for the least and the greatest value
 _DOTS = np.array(((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80)))  # bits of a braille sign, by row and column
 
 
-def print_panels(panels: Sequence[Panel | Split]) -> None:
-    """Prints plots below each other; curves of several runs share a plot where colours tell them apart."""
-    from rich.console import Console
-
+def print_panels(panels: Sequence[Panel]) -> None:
+    """Prints plots below each other, one for each curve."""
     console = Console(file=Output(sys.stdout), highlight=False)
     columns = max(_LEAST_COLUMNS, min(_MOST_COLUMNS, console.width - _LABEL - 1))
     for panel in panels:
         console.print()
-        if isinstance(panel, Split):
-            for name, shares in panel.shares.items():
-                _print_shares(console, f"{panel.title}  {name}", shares, columns)
-        elif panel.is_stacked:
+        if panel.is_stacked:
             means = {curve.label: sum(curve.ys) / len(curve.ys) for curve in panel.curves}
             _print_shares(console, panel.title, means, columns)
-        elif console.color_system is None and len(panel.curves) > 1:
-            for curve in panel.curves:
-                _print_curves(console, f"{panel.title}  {curve.label}", panel, [curve], columns)
         else:
-            _print_curves(console, panel.title, panel, panel.curves, columns)
+            for curve in panel.curves:
+                title = panel.title if len(panel.curves) == 1 else f"{panel.title}  {curve.label}"
+                _print_curve(console, title, panel, curve, columns)
 
 
-def braille(curves: Sequence[tuple[np.ndarray, str]], columns: int, rows: int) -> list[list[tuple[str, str]]]:
-    """Joins the points of each curve by lines.
-
-    Args:
-        curves: `(points, 2)` from 0 to 1, from the left and from the bottom, and a colour.
-        columns: characters across.
-        rows: characters down.
-
-    Returns:
-        The lines from the top, each as texts with their colours. A sign has the colour of the last curve in it.
-    """
-    bits, colours = np.zeros((rows, columns), int), np.full((rows, columns), "", object)
-    for points, colour in curves:
-        dots = np.rint(points * (2 * columns - 1, 4 * rows - 1)).astype(int)
-        for begin, end in zip(dots, dots[1:] if len(dots) > 1 else dots, strict=False):
-            x, y = np.rint(np.linspace(begin, end, abs(end - begin).max() + 1)).astype(int).T
-            down = 4 * rows - 1 - y
-            np.bitwise_or.at(bits, (down // 4, x // 2), _DOTS[down % 4, x % 2])
-            colours[down // 4, x // 2] = colour
-    signs = [[chr(0x2800 + bit) if bit else " " for bit in line] for line in bits.tolist()]
-    lines = [zip(*line, strict=True) for line in zip(signs, colours.tolist(), strict=True)]
-    return [
-        [("".join(sign for sign, _ in part), colour) for colour, part in itertools.groupby(line, lambda each: each[1])]
-        for line in lines
-    ]
+def braille(points: np.ndarray, columns: int, rows: int) -> list[str]:
+    """Joins points, `(points, 2)` from 0 to 1, from the left and from the bottom; returns lines from the top."""
+    bits = np.zeros((rows, columns), int)
+    dots = np.rint(points * (2 * columns - 1, 4 * rows - 1)).astype(int)
+    for begin, end in zip(dots, dots[1:] if len(dots) > 1 else dots, strict=False):
+        x, y = np.rint(np.linspace(begin, end, abs(end - begin).max() + 1)).astype(int).T
+        down = 4 * rows - 1 - y
+        np.bitwise_or.at(bits, (down // 4, x // 2), _DOTS[down % 4, x % 2])
+    return ["".join(chr(0x2800 + bit) if bit else " " for bit in line) for line in bits.tolist()]
 
 
-def _print_curves(console: Console, title: str, panel: Panel, curves: Sequence[Curve], columns: int) -> None:
-    from rich.text import Text
-
-    points = np.array([point for curve in panel.curves for point in zip(curve.xs, curve.ys, strict=True)])
-    low, high = points.min(0), points.max(0)  # of all curves, whichever are printed
+def _print_curve(console: Console, title: str, panel: Panel, curve: Curve, columns: int) -> None:
+    points = np.array([point for each in panel.curves for point in zip(each.xs, each.ys, strict=True)])
+    low, high = points.min(0), points.max(0)  # of all curves, so that they compare
     span = np.where(high > low, high - low, np.inf)  # a flat curve lies in the middle
-    scaled = [
-        ((np.stack((curve.xs, curve.ys), 1) - low) / span + np.where(high > low, 0.0, 0.5), SERIES[index % len(SERIES)])
-        for index, curve in enumerate(curves)
-    ]
+    scaled = (np.stack((curve.xs, curve.ys), 1) - low) / span + np.where(high > low, 0.0, 0.5)
     console.print(Text(printable(title), f"bold {WHITE}"))
     margin = {0: number_text(high[1]), _ROWS - 1: number_text(low[1])}
     for row, line in enumerate(braille(scaled, columns, _ROWS)):
-        label = Text(f"{margin.get(row, ''):>{_LABEL}} ", MUTED)
-        console.print(Text.assemble(label, *line), no_wrap=True, crop=True)
+        label = (f"{margin.get(row, ''):>{_LABEL}} ", MUTED)
+        console.print(Text.assemble(label, (line, CYAN)), no_wrap=True, crop=True)
     begin, end = (count_text(x) if panel.x == STEPS else cost_text(x) for x in (low[0], high[0]))
     middle = X_AXES[panel.x].center(columns - len(begin) - len(end))
     console.print(Text(f"{'':{_LABEL}} {begin}{middle}{end}", MUTED), no_wrap=True)
-    if len(curves) > 1:
-        for index, curve in enumerate(curves):
-            label = (printable(curve.label), WHITE)
-            console.print(Text.assemble(" " * (_LABEL + 1), ("━━ ", SERIES[index % len(SERIES)]), label))
 
 
 def _print_shares(console: Console, title: str, shares: Mapping[str, float], columns: int) -> None:
-    from rich.text import Text
-
     console.print(Text(printable(title), f"bold {WHITE}"))
     width = max(map(len, shares))
     for name, share in shares.items():

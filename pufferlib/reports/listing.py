@@ -10,6 +10,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
 from pufferlib.dashboard.output import Output, plain_table, printable
 from pufferlib.dashboard.panel import CYAN, RED, cost_text, count_text, number_text
 from pufferlib.errors import CheckpointError, ConfigError, nearest
@@ -30,7 +35,6 @@ _DISPENSABLE = ("time", "begun", "steps", "environment")  # columns that go wher
 _LEAST_TEXT = 24  # characters of the last column
 _GAP = 2  # characters between columns, one of them the padding
 _STATE_COLOURS = {"running": CYAN, "failed": RED}
-
 
 Unreadable = tuple[Path, str]  # a folder among the runs that holds none, a damaged one, or several; and the reason
 
@@ -56,8 +60,7 @@ def runs_command(
 def listed_runs(data_dir: Path, env: str | None = None) -> tuple[list[RecordedRun], list[Unreadable]]:
     """Returns the runs in a folder, of one environment where it is named, and what else is there.
 
-    Raises:
-        ConfigError: if there is no such folder, or no run in it that is asked for.
+    ConfigError if there is no such folder, or no run in it that is asked for.
     """
     if not data_dir.is_dir():
         raise ConfigError(f"--data-dir must be a folder of runs, got {str(data_dir)!r}, which is none; train something")
@@ -90,11 +93,6 @@ def _runs_inside(folder: Path) -> list[Unreadable]:
 
 def print_table(rows: list[tuple[str, ...]]) -> None:
     """Prints the table on a terminal; one that is too narrow for all columns gets fewer."""
-    from rich.box import SIMPLE_HEAD
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
     console = Console(file=Output(sys.stdout))
     header, rows = fitting(HEADER, rows, console.width)
     table = Table(box=SIMPLE_HEAD, header_style=CYAN, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))

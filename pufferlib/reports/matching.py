@@ -18,7 +18,7 @@ from pufferlib.dashboard.output import plain_table, printable
 from pufferlib.errors import APIUsageError, require_extra
 from pufferlib.families import catalog
 from pufferlib.metrics.ratings import NORMAL_95, rate
-from pufferlib.play.agent_loading import trained_in
+from pufferlib.play.agent import trained_in
 from pufferlib.play.matches import BOT, PRETRAINED, against, load_rival, play_match
 from pufferlib.reports.figures import CYAN, SURFACE, WHITE, write_drawing
 from pufferlib.runs.making import make
@@ -26,17 +26,11 @@ from pufferlib.runs.making import make
 
 @dataclass(frozen=True)
 class Match:
-    """The results of a match.
-
-    Attributes:
-        env_name: the game.
-        players: their names.
-        points: `(players, players)`, what the row's player scored against the column's.
-    """
+    """The results of a match."""
 
     env_name: str
-    players: Sequence[str]
-    points: np.ndarray
+    players: Sequence[str]  # their names
+    points: np.ndarray  # (players, players), what the row's player scored against the column's
 
     def share(self, row: int, column: int) -> tuple[float, float] | None:
         """Returns a share of the points, and half of its 95 % interval by Wilson's score; None without games."""
@@ -100,11 +94,7 @@ class Match:
 def play_all(
     words: Sequence[str], games: int, env_name: str | None = None, seed: int = 42, data_dir: str = "experiments"
 ) -> Match:
-    """Plays every pair of players; see `puffer match`, whose options these are.
-
-    Raises:
-        APIUsageError: if there are not two players, they play different games, or the game cannot be played by two.
-    """
+    """Plays every pair of players; see `puffer match`, whose options these are."""
     if len(words) < 2 or len({*words}) < len(words):
         raise APIUsageError(f"a match needs 2 different players or more, got {' '.join(words) or 'none'}; name others")
     if env_name is None:

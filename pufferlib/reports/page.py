@@ -23,7 +23,7 @@ from pufferlib.dashboard.score import Score, error_text
 from pufferlib.errors import CheckpointError, PufferError, is_installed
 from pufferlib.families.catalog import find_recorded, needs_module
 from pufferlib.reports.figures import GRID, MUTED, SURFACE, panel_svg
-from pufferlib.reports.recorded_run import Panel, RecordedRun, find_run, flat_settings, panels
+from pufferlib.reports.recorded_run import RecordedRun, find_run, flat_settings, panels
 from pufferlib.runs.folder import CONFIG_FILE, NAMED, write_atomically
 from pufferlib.setting import format_value
 
@@ -149,7 +149,7 @@ def gather(run: RecordedRun, episodes: int, video: bool) -> Content:
 
 def _plots(run: RecordedRun) -> Iterator[tuple[str, str]]:
     for panel in panels([run]):
-        last = f", in the end {panel.curves[0].ys[-1]:.4g}" if isinstance(panel, Panel) and not panel.is_stacked else ""
+        last = f", in the end {panel.curves[0].ys[-1]:.4g}" if not panel.is_stacked else ""
         yield f"{panel.title} over agent steps{last}", panel_svg(panel)
 
 

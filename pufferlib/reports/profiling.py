@@ -7,8 +7,7 @@ import os
 import tempfile
 import time
 import warnings
-from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -50,8 +49,7 @@ class ProfileFacts:
     cores: int  # that this process may use
     agents: int  # in one batch of observations
     update_epochs: float  # passes over every rollout
-    is_kernel: bool  # whether a C kernel computes the policy
-    why_torch: str | None  # the reason for torch in place of something faster; None where there is none to name
+    why_torch: str | None  # the reason for torch in place of the C kernel; None where there is none to name
 
 
 def parts(shares: Mapping[str, float]) -> dict[str, float]:
@@ -82,28 +80,24 @@ def stepping_text(facts: ProfileFacts) -> str:
 
 
 def _remedy(part: str, facts: ProfileFacts) -> str:
-    fewer = "have larger minibatches, by --train.minibatch-size,"
-    if facts.update_epochs > 1.0:
-        fewer = f"learn fewer times from each step, by --train.update-epochs (now {facts.update_epochs:g}),"
-    remedy = {
-        "environment": _faster_environment(facts),
-        "acting": "have a smaller policy, by --policy.hidden-size",
-        "learning": f"{fewer} as far as the scores allow, or have a smaller policy",
-        "evaluation": "evaluate less often, by --train.evaluations",
-        "communication": (
-            "have larger batches, by --env.num-envs or --train.bptt-horizon, so that gradients are exchanged less often"
-        ),
-        "the rest": (
-            "it is spent between the phases: log less often, by --train.log-interval, "
-            "and look at what callbacks and loggers do"
-        ),
-    }[part]
+    if part == "environment":
+        return _faster_environment(facts)
     if part == "acting" and facts.device != "cpu":
         return (
             f"the {facts.device} device is asked in every step for {facts.agents:,} agents; have more of them, by "
             "--env.num-envs, so that each call does more work"
         )
-    if part in ("acting", "learning") and facts.device == "cpu" and not facts.is_kernel and facts.why_torch is not None:
+    fewer = "have larger minibatches, by --train.minibatch-size,"
+    if facts.update_epochs > 1.0:
+        fewer = f"learn fewer times from each step, by --train.update-epochs (now {facts.update_epochs:g}),"
+    remedy = {
+        "acting": "have a smaller policy, by --policy.hidden-size",
+        "learning": f"{fewer} as far as the scores allow, or have a smaller policy",
+        "evaluation": "evaluate less often, by --train.evaluations",
+        "communication": "exchange gradients less often, by more --env.num-envs or a longer --train.bptt-horizon",
+        "the rest": "log less often, by --train.log-interval, and look at what callbacks and loggers do",
+    }[part]
+    if part in ("acting", "learning") and facts.device == "cpu" and facts.why_torch is not None:
         return f"torch computes the policy, as {facts.why_torch}; change that for the C kernel, or {remedy}"
     return remedy
 
@@ -124,20 +118,8 @@ def _faster_environment(facts: ProfileFacts) -> str:
 WARM_UP = 2  # iterations that are not measured: threads start, memory is touched, kernels are chosen
 TRACED = 2  # iterations that the profiler follows, which slows them down
 _OPERATORS = 12  # rows of the table
+_NAME_COLUMNS = 32  # of an operation
 _ENDLESS = 10**15  # steps
-
-
-@dataclass(frozen=True)
-class Operator:
-    """The time of one kind of operation in the traced iterations.
-
-    Where several threads compute at the same time, each counts for its part of that time: all seconds together are
-    those of the clock.
-    """
-
-    name: str  # as torch calls it; `learn outside torch`: when a phase did none of torch's operations, in any thread
-    calls: int  # in all
-    seconds: float  # of itself, without operations inside of it; on CUDA of the device
 
 
 def profile_command(env_name: str, args: dict[str, Any], seconds: float = 10.0, output: str | None = None) -> None:
@@ -155,7 +137,7 @@ def profile_command(env_name: str, args: dict[str, Any], seconds: float = 10.0, 
             _iterate(trainer)
         iterations = trainer.epoch - first_epoch
         metrics = trainer.mean_and_log()
-        operators, traced_seconds = trace(trainer, path)
+        operators = trace(trainer, path)
         facts, computed_by = _facts(trainer, metrics), trainer.computed_by
     lines = [
         f"{env_name}: {count_text(metrics['sps'])} steps/s over {iterations} iterations on {facts.device}, "
@@ -164,7 +146,7 @@ def profile_command(env_name: str, args: dict[str, Any], seconds: float = 10.0, 
         "",
         _phases_text(metrics),
         "",
-        _operators_text(operators, traced_seconds),
+        operators,
         "",
         advice(facts),
     ]
@@ -172,11 +154,11 @@ def profile_command(env_name: str, args: dict[str, Any], seconds: float = 10.0, 
     print(printable(f"the trace of {TRACED} iterations is {path}; open it in chrome://tracing or ui.perfetto.dev"))
 
 
-def trace(trainer: PuffeRL, path: Path) -> tuple[list[Operator], float]:
+def trace(trainer: PuffeRL, path: Path) -> str:
     """Follows TRACED iterations with torch's profiler and writes a trace, in which the phases have their names.
 
     Returns:
-        The operations, the one that took most first, and the seconds of all iterations.
+        torch's table of the operations that took most.
     """
     is_cuda = trainer.device.type == "cuda"
     activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if is_cuda else [])]
@@ -186,19 +168,13 @@ def trace(trainer: PuffeRL, path: Path) -> tuple[list[Operator], float]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         with trainer.phases.marked(record_function), profiling as profiler:
-            begin = time.perf_counter()
             for _ in range(TRACED):
                 _iterate(trainer)
-            traced_seconds = time.perf_counter() - begin
     with storing(path):
         profiler.export_chrome_trace(str(path))
-    phases = set(trainer.phases.shares())
-    if is_cuda:
-        events = [event for event in profiler.key_averages() if event.key not in phases]
-        rows = [Operator(event.key, event.count, event.self_device_time_total / 1e6) for event in events]
-    else:
-        rows = _operators(profiler.events(), phases)
-    return sorted((row for row in rows if row.seconds > 0.0), key=lambda row: -row.seconds), traced_seconds
+    sort_by = "self_cuda_time_total" if is_cuda else "self_cpu_time_total"
+    table = profiler.key_averages().table(sort_by, row_limit=_OPERATORS, max_name_column_width=_NAME_COLUMNS)
+    return table.strip()
 
 
 def _phases_text(metrics: Mapping[str, float]) -> str:
@@ -211,39 +187,6 @@ def _phases_text(metrics: Mapping[str, float]) -> str:
         for name, share in shares
     ]
     return plain_table(header, rows)
-
-
-def _operators_text(operators: Sequence[Operator], seconds: float) -> str:
-    rows = [
-        (each.name, f"{each.calls:,}", f"{1e3 * each.seconds:.1f}", percent_text(each.seconds / seconds))
-        for each in operators[:_OPERATORS]
-    ]
-    return plain_table(("operation", "calls", "ms", "share"), rows)
-
-
-def _operators(events: Sequence[Any], phases: Collection[str]) -> list[Operator]:
-    # The thread of the phases does nothing while it waits for others that share a minibatch: that time is theirs.
-    own = {event.thread for event in events if event.name in phases}
-    spans = [(e.time_range.start, e.time_range.end) for e in events if e.thread not in own and e.cpu_parent is None]
-    busy: list[tuple[float, float]] = []
-    for begin, end in sorted(spans):
-        if busy and begin <= busy[-1][1]:
-            busy[-1] = busy[-1][0], max(busy[-1][1], end)
-        else:
-            busy.append((begin, end))
-    busy_time, each_time = (sum(end - begin for begin, end in some) for some in (busy, spans))
-    part = busy_time / max(each_time, 1e-9)  # 1 where no two of the threads compute at the same time
-    calls: Counter[str] = Counter()
-    microseconds: Counter[str] = Counter()
-    for event in events:
-        is_phase = event.name in phases
-        name = f"{event.name} outside torch" if is_phase else event.name
-        calls[name] += 1
-        microseconds[name] += event.self_cpu_time_total * (1.0 if event.thread in own else part)
-        if is_phase:
-            begin, end = event.time_range.start, event.time_range.end
-            microseconds[name] -= sum(max(0.0, min(end, last) - max(begin, first)) for first, last in busy)
-    return [Operator(name, count, microseconds[name] / 1e6) for name, count in calls.items()]
 
 
 @contextlib.contextmanager
@@ -280,6 +223,5 @@ def _facts(trainer: PuffeRL, metrics: dict[str, float]) -> ProfileFacts:
         cores=usable_cores(),
         agents=vecenv.agents_per_batch,
         update_epochs=config.update_epochs,
-        is_kernel=described["by"] == "C kernel",
-        why_torch=described["because"],
+        why_torch=None if described["by"] == "C kernel" else described["because"],
     )

@@ -7,6 +7,7 @@ import glob
 import itertools
 import os
 import re
+import textwrap
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -146,9 +147,8 @@ class RecordedRun:
         train = self.settings.get("train") or {}
         iterations, steps = (number(train.get(name)) for name in ("num_iterations", "total_timesteps"))
         epoch = number(self.newest.get("epoch")) or 0
-        if iterations is not None and epoch >= iterations:
-            return "finished"
-        if iterations is None and steps is not None and self.steps >= steps:
+        is_over = steps is not None and self.steps >= steps if iterations is None else epoch >= iterations
+        if is_over:
             return "finished"
         saved_steps = number(read_note(self.folder, "last").get("agent_steps"))
         is_saved = (self.folder / TRAINER_STATE).exists() and saved_steps is not None and saved_steps >= self.steps
@@ -156,11 +156,7 @@ class RecordedRun:
 
 
 def read_run(folder: Path) -> RecordedRun:
-    """Returns the run in a folder.
-
-    Raises:
-        CheckpointError: if there is none, or its `config.json` is damaged.
-    """
+    """Returns the run in a folder; CheckpointError if there is none, or its `config.json` is damaged."""
     path = folder / CONFIG_FILE
     try:
         config = read_json(path)
@@ -243,14 +239,12 @@ def difference_text(settings: Mapping[str, Any]) -> str:
 
 
 def labels(runs: list[RecordedRun]) -> dict[Path, str]:
-    """Returns a unique name for each run: its differing settings, or its id where these are long or alike."""
+    """Returns a unique name for each run: its differing settings, with its id where these are alike."""
     differing, short = differences(runs), short_ids(runs)
     has_several = len({run.env_name for run in runs}) > 1
     names = {}
     for run in runs:
-        text = difference_text(differing[run.folder])
-        if len(text) > _LABEL_CHARACTERS:  # by then the id is what it is looked up by
-            text = f"{text[:_LABEL_CHARACTERS].rpartition(' ')[0]} ... {short[run.folder]}"
+        text = textwrap.shorten(difference_text(differing[run.folder]), _LABEL_CHARACTERS, placeholder=" ...")
         names[run.folder] = " ".join(filter(None, [has_several and run.env_name, text]))
     taken = list(names.values())
     return {
@@ -269,11 +263,7 @@ def short_ids(runs: Iterable[RecordedRun]) -> dict[Path, str]:
 
 
 def find_runs(words: Iterable[str], data_dir: str | Path) -> list[RecordedRun]:
-    """Returns the runs of words, each once, in their order; a pattern such as `puffer_pong_*` finds several.
-
-    Raises:
-        CheckpointError: if a word means none, or its run is damaged.
-    """
+    """Returns the runs of words, see `find_run`, each once; a pattern such as `puffer_pong_*` finds several."""
     found: dict[Path, RecordedRun] = {}
     for word in words:
         runs = [find_run(word, data_dir)] if not any(sign in word for sign in "*?[") else []
@@ -289,15 +279,10 @@ def find_runs(words: Iterable[str], data_dir: str | Path) -> list[RecordedRun]:
 
 
 def find_run(word: str, data_dir: str | Path) -> RecordedRun:
-    """Returns the run of a word.
+    """Returns the run of a word; CheckpointError if there is none, there are several, or it is damaged.
 
-    Args:
-        word: a path to the run's folder or to a file in it; the folder's name in `data_dir`; a run id, or the end of
-            one, as `puffer runs` shows it; `latest`; or an environment, for its latest.
-        data_dir: the folder of the runs.
-
-    Raises:
-        CheckpointError: if there is no such run, there are several, or it is damaged.
+    The word is a path to the run's folder or to a file in it; the folder's name in `data_dir`; a run id, or the end of
+    one, as `puffer runs` shows it; `latest`; or an environment, for its latest.
     """
     data_dir = Path(data_dir)
     named = find_folder(word, data_dir, is_run, kind=f"runs in {data_dir}")
@@ -363,54 +348,26 @@ class Panel:
     is_stacked: bool = False  # whether the curves are shares that add up to 1
 
 
-@dataclass(frozen=True)
-class Split:
-    """The split of the time of several runs, a bar for each."""
+def panels(runs: Sequence[RecordedRun], patterns: Iterable[str] | None = None, x: str = STEPS) -> list[Panel]:
+    """Returns the plots of runs, one for each pattern or metric; `x` is `agent_steps` or `uptime`.
 
-    title: str
-    shares: dict[str, dict[str, float]]
-
-    @property
-    def phases(self) -> list[str]:
-        """The phases of any run, the one that takes most first, `other` last."""
-        names = dict.fromkeys(name for shares in self.shares.values() for name in shares)
-        totals = {name: sum(shares.get(name, 0.0) for shares in self.shares.values()) for name in names}
-        return sorted(names, key=lambda name: (name == "other", -totals[name]))
-
-
-def panels(runs: Sequence[RecordedRun], patterns: Iterable[str] | None = None, x: str = STEPS) -> list[Panel | Split]:
-    """Returns the plots of runs.
-
-    Args:
-        runs: one at least.
-        patterns: names of metrics, such as `losses/entropy` or `entropy`, or patterns such as `losses/*`, in the order
-            of the plots; `performance` for the time split. None takes the score, returns, lengths, speed, losses and
-            the time split.
-        x: `agent_steps` or `uptime`.
-
-    Raises:
-        ConfigError: if a pattern fits no metric of any run, or the runs have logged nothing.
+    Patterns are names such as `losses/entropy` or `entropy`, or such as `losses/*`; `performance` is the time split.
+    None takes the score, returns, lengths, speed, losses and the time split. ConfigError if one fits no metric.
     """
     known = _known_metrics(runs)
     if not known:
         raise ConfigError(f"{' and '.join(run.name for run in runs)} logged nothing yet; there is nothing to plot")
     names = labels(list(runs))
-    found: list[Panel | Split] = []
+    found: list[Panel] = []
     for name in _standard(runs, known) if patterns is None else _asked(patterns, known):
         if name != TIME_SPLIT:
             curves = [_curve(run, name, x, names[run.folder]) for run in runs]
             found.append(Panel(name, x, [curve for curve in curves if curve.xs]))
-        elif len(runs) == 1:  # log by log, the largest phase at the bottom
-            phases = sorted(_phases(runs[0], x), key=lambda curve: (curve.label == "other", -sum(curve.ys)))
-            found.append(Panel("time split", x, phases, is_stacked=True))
-        else:  # from the first log of each to its last
-            each = {names[run.folder]: _phases(run, x) for run in runs}
-            means = {
-                name: {curve.label: sum(curve.ys) / len(curve.ys) for curve in phases}
-                for name, phases in each.items()
-                if phases
-            }
-            found.append(Split("time split", means))
+            continue
+        for run in runs:  # the largest phase at the bottom
+            phases = sorted(_phases(run, x), key=lambda curve: (curve.label == "other", -sum(curve.ys)))
+            title = "time split" if len(runs) == 1 else f"time split  {names[run.folder]}"
+            found += [Panel(title, x, phases, is_stacked=True)] if phases else []
     return found
 
 

@@ -287,7 +287,7 @@ def _open_files(trainer: Trainer, args: dict[str, Any], logs_by_settings: bool, 
     description = trainer.run.describe()
     description |= {**description.pop("settings"), "train": asdict(trainer.config)}  # with every size that was 'auto'
     description.pop("sweep", None)  # the ranges of a sweep do not describe this run
-    with trainer.report.paused():  # a service may take seconds to open its run
+    with trainer.report.uncounted():  # a service may take seconds to open its run
         trainer.logger.describe(description)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import enum
 import math
-from collections.abc import Iterable
 from types import ModuleType
 
 import numpy as np
@@ -40,13 +39,7 @@ class Playback:
     """
 
     def __init__(self, steps_per_second: float, frames_per_second: float | None = None, speed: float = 1.0):
-        """Begins at 0, running.
-
-        Args:
-            steps_per_second: see the class.
-            frames_per_second: of a video that is recorded; None where time flows freely.
-            speed: seconds of game time in one second, of the video where one is recorded.
-        """
+        """Begins at 0, running; `frames_per_second` are of a video that is recorded, None where time flows freely."""
         self.steps_per_second = steps_per_second
         self.is_recorded = frames_per_second is not None
         self.speed = 1.0 if self.is_recorded else speed
@@ -111,13 +104,9 @@ class Playback:
         self._stop = begin + 1
         self.mode = Mode.STEPPING
 
-    def hurry(self) -> None:
-        """Doubles the speed, up to the fastest."""
-        self.speed = min(2 * self.speed, FASTEST)
-
-    def slow_down(self) -> None:
-        """Halves the speed, down to the slowest."""
-        self.speed = max(self.speed / 2, SLOWEST)
+    def change_speed(self, factor: float) -> None:
+        """Multiplies the speed, within SLOWEST to FASTEST."""
+        self.speed = min(max(factor * self.speed, SLOWEST), FASTEST)
 
     def end_at(self, steps: int) -> None:
         """Sets the number of steps that can be made."""
@@ -129,10 +118,7 @@ class Playback:
 
 
 class ViewerCommand(enum.Enum):
-    """A command to a play; the value is its keys and its effect, for the list of keys, and raylib's names of the keys.
-
-    These are places on a keyboard.
-    """
+    """A command to a play; the value is its keys and its effect, for the list of keys, and raylib's names of them."""
 
     PAUSE = ("space", "pause, or go on", "SPACE")
     STEP = ("right or .", "a single step", "RIGHT PERIOD")
@@ -146,7 +132,6 @@ class ViewerCommand(enum.Enum):
 
 
 OTHER_KEYS = (("shift + keys", "play the first one yourself"), ("esc", "end"))
-"""Keys that act while they are held, and that of raylib itself."""
 
 KEYS = {key: command for command in ViewerCommand for key in command.value[2].split()}
 
@@ -158,14 +143,8 @@ class Controls:
     """Reads what is pressed in raylib's window: commands, and with shift a person's action in place of the policy's."""
 
     def __init__(self, raylib: ModuleType, keyboard: Keyboard | None = None):
-        """Reads nothing yet.
-
-        Args:
-            raylib: the module.
-            keyboard: of the environment; None where the meaning of keys is not known.
-        """
         self._raylib = raylib
-        self._keyboard = keyboard
+        self._keyboard = keyboard  # None where the meaning of keys is not known
         self._names = {getattr(raylib, f"KEY_{name}"): name for name in KEYS if hasattr(raylib, f"KEY_{name}")}
         self._last: np.ndarray | None = None  # action
 
@@ -173,7 +152,10 @@ class Controls:
         """Returns the commands since the last call."""
         keys = [self._names.get(code, "") for code in iter(self._raylib.GetKeyPressed, 0)]
         characters = [chr(code) for code in iter(self._raylib.GetCharPressed, 0)]
-        return commands(keys, characters, self.is_shift_held)
+        from_keys = (
+            [] if self.is_shift_held else [KEYS[key] for key in keys if key in KEYS]
+        )  # with it they are the game's
+        return [*from_keys, *(CHARACTERS[each] for each in characters if each in CHARACTERS)]
 
     @property
     def is_shift_held(self) -> bool:
@@ -186,11 +168,6 @@ class Controls:
         return self._keyboard is not None and self.is_shift_held
 
     @property
-    def has_no_keys(self) -> bool:
-        """Whether shift is held in an environment without known keys."""
-        return self._keyboard is None and self.is_shift_held
-
-    @property
     def is_awaited(self) -> bool:
         """Whether the game stands until the person moves."""
         return self.is_playing and self._keyboard.waits and not held_keys(self._keyboard, self._raylib)
@@ -200,12 +177,6 @@ class Controls:
         is_playing = self.is_playing
         self._last = self._keyboard.action(held_keys(self._keyboard, self._raylib), self._last) if is_playing else None
         return self._last
-
-
-def commands(keys: Iterable[str], characters: Iterable[str], is_shift_held: bool) -> list[ViewerCommand]:
-    """Returns the commands of keys and characters; with shift keys belong to the game."""
-    from_keys = [] if is_shift_held else [KEYS[key] for key in keys if key in KEYS]
-    return [*from_keys, *(CHARACTERS[each] for each in characters if each in CHARACTERS)]
 
 
 NOTICE_SECONDS = 2.0

@@ -5,18 +5,14 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable
-from contextlib import ExitStack
-from dataclasses import dataclass
+from contextlib import ExitStack, nullcontext
 from functools import partial
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import numpy as np
 from rich.console import Console
 from rich.live import Live
-from typing_extensions import Self
 
 from pufferlib.config.flags import EvalOptions
 from pufferlib.dashboard.output import Output, printable
@@ -31,51 +27,15 @@ from pufferlib.play.scores import (
     counts_by_agent,
     episodes_per_agent,
     player_of,
-    prepare_players,
+    prepare_player,
     vector_to_play,
 )
 from pufferlib.runs.making import is_vector
 from pufferlib.runs.stopping import StopRequest
 from pufferlib.vector import Vector
-from pufferlib.watch.scene import Scene, array_settings, make_scene
-from pufferlib.watch.show import RenderOptions, Show
+from pufferlib.watch.scene import array_settings
+from pufferlib.watch.show import Show, WatchedPlay
 from pufferlib.watch.video import VideoWriter, require_video
-from pufferlib.watch.watched_play import WatchedPlay
-
-INTERVAL_SECONDS = 0.5
-
-
-class RecordingLine:
-    """A line on stderr inside a `with` statement, where that is a terminal; gone afterwards."""
-
-    def __enter__(self) -> Self:
-        output = Output(sys.stderr)
-        console = Console(file=output)
-        self._live = Live("", console=console, transient=True, auto_refresh=False) if output.isatty() else None
-        if self._live is not None:
-            self._live.start()
-        self._begin = self._shown = time.perf_counter()
-        return self
-
-    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        if self._live is not None:
-            self._live.stop()
-
-    def update(self, video: VideoWriter, player: Player) -> None:
-        """Shows the progress, at most every INTERVAL_SECONDS."""
-        now = time.perf_counter()
-        if self._live is None or now - self._shown < INTERVAL_SECONDS:
-            return
-        self._shown = now
-        seconds, speed = video.frames / float(video.fps), video.frames / (now - self._begin)
-        left = int(player.remaining.sum())
-        line = f"{seconds:.0f} s recorded, {speed:.0f} frames a second, {left} episode{'s' * (left != 1)} to end"
-        self._live.update(line, refresh=True)
-
-    def clear(self) -> None:
-        """Removes the line, for other output."""
-        if self._live is not None:
-            self._live.update("", refresh=True)
 
 
 def record(
@@ -115,7 +75,7 @@ def record(
         StorageError: if the video cannot be written.
     """
     for name, value in (("episodes", episodes), ("max_steps", max_steps)):
-        if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < 1:
+        if not isinstance(value, (int, np.integer)) or value < 1:
             raise APIUsageError(f"{name} must be an integer of at least 1, got {value!r}")
     require_video(Path(path))
     if is_vector(env) and configured_env(env) is None:
@@ -129,49 +89,36 @@ def record(
         vecenv = vector_to_play(env, 1, seed, undo, array_settings)
         player = player_of(policy, vecenv, seed if sample else None, undo)
         quotas = np.full(vecenv.num_agents, int(episodes))
-        play = WatchedPlay(lambda: player, make_scene, quotas, int(max_steps), seed, side_by_side=1)
-        Show(play, RenderOptions(lambda scene: scene.frames_per_second, in_window=False, video=Path(path))).run()
+        play = WatchedPlay(player, quotas, int(max_steps), seed, side_by_side=1)
+        Show(play, EvalOptions(video=str(path)), in_window=False).run()
     return Path(path)
-
-
-LEAST_PICTURES = 30.0  # a second in a window, where `--fps` does not say: keys are read with each
-
-
-@dataclass(frozen=True)
-class _Display:
-    in_window: bool
-    video: Path | None
-    why_no_window: str = ""
-
-    @property
-    def is_drawn(self) -> bool:
-        return self.in_window or self.video is not None
 
 
 def evaluate_command(env_name: str, args: dict[str, Any], options: EvalOptions) -> None:
     """Plays and prints the scores; the episodes are the same with a window, a video or neither."""
     entry = find(env_name)
-    display = _display(entry, options)
-    print(printable(_beginning(env_name, args, options, display)), flush=True)
+    why_no_window = _why_no_window(entry, options)
+    is_drawn = not why_no_window or options.video is not None
+    print(printable(_beginning(env_name, args, options, why_no_window)), flush=True)
     seed = args["train"]["seed"] if options.seed is None else options.seed
-    needs = {} if entry.family == "ocean" else array_settings(entry)
-    drawn_with = needs if display.is_drawn else None
+    drawn_with = array_settings if is_drawn else None
     adapt = {}
     if options.opponent is not None:
         args = {**args, "env": against(options.opponent, entry, args["env"])}
         adapt = {"adapt": partial(versus, options.opponent, entry.name, args["train"]["data_dir"])}
-    with prepare_players(env_name, args, options.episodes, options.is_greedy, seed, drawn_with, **adapt) as make_player:
-        _print_agents(make_player().vecenv, options.episodes)
-        if display.is_drawn:
-            _show(make_player, options, display, seed, slug(entry.name))
+    with prepare_player(env_name, args, options.episodes, options.is_greedy, seed, drawn_with, **adapt) as player:
+        _print_agents(player.vecenv, options.episodes)
+        if is_drawn:
+            _show(player, options, not why_no_window, seed, slug(entry.name))
         else:
-            _score(make_player, options, seed)
+            _score(player, options, seed)
 
 
-def _display(entry: Entry, options: EvalOptions) -> _Display:
-    video = None if options.video is None else Path(options.video)
-    if video is not None:
-        require_video(video)
+def _why_no_window(entry: Entry, options: EvalOptions) -> str:
+    # Empty where there is one. Options that cannot be had raise.
+    has_video = options.video is not None
+    if has_video:
+        require_video(Path(options.video))
     if options.sample and options.deterministic:
         raise APIUsageError("--sample and --deterministic ask for opposites; pass one of them")
     if options.window and options.headless:
@@ -179,28 +126,26 @@ def _display(entry: Entry, options: EvalOptions) -> _Display:
     if options.window and not has_display():
         raise APIUsageError("--window needs a display, and there is none; on Linux DISPLAY or WAYLAND_DISPLAY names it")
     can_be_drawn = entry.family == "ocean" or "render_mode" in entry.settings or entry.takes_any_setting
-    if not can_be_drawn and (video is not None or options.window):
+    if not can_be_drawn and (has_video or options.window):
         raise APIUsageError(f"{entry.name} cannot be drawn, as it takes no render_mode; pass --headless to score it")
-    if options.headless or (video is not None and not options.window):
-        display = _Display(False, video, "without a window")
-    elif not has_display():
-        display = _Display(False, video, "without a window, as there is no display")
-    elif not can_be_drawn:
-        display = _Display(False, video, "without a window, as it cannot be drawn")
-    else:
-        display = _Display(True, video)
-    if display.is_drawn and options.grid > options.episodes:
+    reasons = {
+        "without a window": options.headless or (has_video and not options.window),
+        "without a window, as there is no display": not has_display(),
+        "without a window, as it cannot be drawn": not can_be_drawn,
+    }
+    why_no_window = next((reason for reason, holds in reasons.items() if holds), "")
+    if (has_video or not why_no_window) and options.grid > options.episodes:
         raise APIUsageError(
             f"--grid {options.grid} needs an episode for each of the environments, got {options.episodes}; "
             f"pass --episodes {options.grid} or more"
         )
-    return display
+    return why_no_window
 
 
-def _beginning(env_name: str, args: dict[str, Any], options: EvalOptions, display: _Display) -> str:
-    shown = f", {display.why_no_window}" if display.why_no_window else ""
-    if display.video is not None:
-        shown = f" into {display.video}"
+def _beginning(env_name: str, args: dict[str, Any], options: EvalOptions, why_no_window: str) -> str:
+    shown = f", {why_no_window}" if why_no_window else ""
+    if options.video is not None:
+        shown = f" into {options.video}"
     policy = args["load_model_path"] or "an untrained policy (--load-model-path latest takes the last that was trained)"
     actions = "the likeliest actions (--sample draws them)" if options.is_greedy else "actions that are drawn"
     return (
@@ -219,8 +164,7 @@ def _print_agents(vecenv: Vector, episodes: int) -> None:
         print(f"an episode is one of all {agents} agents, so n is {episodes * agents:,} where each of them is counted")
 
 
-def _score(make_player: Callable[[], Player], options: EvalOptions, seed: int) -> None:
-    player = make_player()
+def _score(player: Player, options: EvalOptions, seed: int) -> None:
     sheet = sheet_for(player)
     with StopRequest() as stop:
         for ended in player.play(*_quotas(player, options), seed):
@@ -228,46 +172,45 @@ def _score(make_player: Callable[[], Player], options: EvalOptions, seed: int) -
                 sheet.add(episodes)
             if stop.requested:
                 break
-    _print_scores(sheet)
-    unfinished = _unfinished(player)
-    if unfinished and stop.requested:
-        print(f"{unfinished} of {options.episodes} episodes had not ended; those above are the shorter ones")
-    elif unfinished:
-        print(f"{unfinished} of {options.episodes} episodes did not end")
+    reason = "had not ended; those above are the shorter ones" if stop.requested else "did not end"
+    _print_scores(sheet, player, options.episodes, reason)
     if stop.requested:
         raise KeyboardInterrupt
 
 
-def _show(make_player: Callable[[], Player], options: EvalOptions, display: _Display, seed: int, name: str) -> None:
-    player = make_player()
+def _show(player: Player, options: EvalOptions, in_window: bool, seed: int, name: str) -> None:
     side_by_side = min(options.grid, player.vecenv.num_envs)
-    play = WatchedPlay(make_player, make_scene, *_quotas(player, options), seed, side_by_side)
-
-    def frame_rate(scene: Scene) -> float:
-        natural = scene.frames_per_second
-        return options.fps or (natural if display.video is not None else max(natural, LEAST_PICTURES))
-
-    rendering = RenderOptions(frame_rate, display.in_window, display.video, name, options.panel, options.speed)
-    with RecordingLine() as line:
-        show = Show(play, rendering, lambda video: line.update(video, play.player))
-        try:
+    play = WatchedPlay(player, *_quotas(player, options), seed, side_by_side)
+    show = Show(play, options, in_window, name)
+    try:
+        with nullcontext() if options.video is None else _progress_line(show, player):
             show.run()
-        except DisplayError as error:
-            remedy = "unset it, or pass --headless or --video play.gif, to go without a window"
-            raise DisplayError(f"no window can be opened, as {display_trouble()}; {remedy}") from error
-        except KeyboardInterrupt:
-            line.clear()
-            _print_outcome(play, show, options)
-            raise
+    except DisplayError as error:
+        remedy = "unset it, or pass --headless or --video play.gif, to go without a window"
+        raise DisplayError(f"no window can be opened, as {display_trouble()}; {remedy}") from error
+    except KeyboardInterrupt:
+        _print_outcome(play, show, options)
+        raise
     _print_outcome(play, show, options)
 
 
+def _progress_line(show: Show, player: Player) -> Live:
+    # On stderr where that is a terminal, in a thread; gone when it is left.
+    begin = time.perf_counter()
+
+    def line() -> str:
+        if show.video is None:
+            return "recording"
+        frames, left = show.video.frames, int(player.remaining.sum())
+        recorded, speed = frames / float(show.video.fps), frames / (time.perf_counter() - begin)
+        return f"{recorded:.0f} s recorded, {speed:.0f} frames a second, {left} episode{'s' * (left != 1)} to end"
+
+    return Live(get_renderable=line, console=Console(file=Output(sys.stderr)), refresh_per_second=2, transient=True)
+
+
 def _print_outcome(play: WatchedPlay, show: Show, options: EvalOptions) -> None:
-    _print_scores(play.sheet)
-    unfinished = _unfinished(play.player)
-    if unfinished:
-        reason = "had not ended when the window was closed" if show.is_left else "did not end"
-        print(f"{unfinished} of {options.episodes} episodes {reason}")
+    reason = "had not ended when the window was closed" if show.is_left else "did not end"
+    _print_scores(play.sheet, play.player, options.episodes, reason)
     if play.is_helped:
         print("a person took part, so these are not the scores of the policy alone")
     if show.video is not None:
@@ -279,15 +222,14 @@ def _quotas(player: Player, options: EvalOptions) -> tuple[np.ndarray, int]:
     return quotas, options.max_steps * int(quotas.max())
 
 
-def _unfinished(player: Player) -> int:
-    if counts_by_agent(player.vecenv.driver_env):
-        return int(player.remaining.sum())
-    return int(player.remaining.reshape(player.vecenv.num_envs, -1).max(1).sum())
-
-
-def _print_scores(sheet: ScoreSheet) -> None:
+def _print_scores(sheet: ScoreSheet, player: Player, episodes: int, reason: str) -> None:
+    # And how many episodes are missing, with the reason.
     for name, score in sheet.scores().items():
         print(printable(f"{name:<16} {score}"))
+    is_single = counts_by_agent(player.vecenv.driver_env)
+    remaining = player.remaining if is_single else player.remaining.reshape(player.vecenv.num_envs, -1).max(1)
+    if remaining.any():
+        print(f"{remaining.sum()} of {episodes} episodes {reason}")
 
 
 def _described(video: VideoWriter) -> str:

@@ -99,14 +99,9 @@ class Keyboard:
         self._idle = self._idle_rows(keys.idle)
 
     def action(self, held: Collection[str], last: np.ndarray | None = None) -> np.ndarray | None:
-        """Returns the action for the keys that are held.
+        """Returns the action for the keys that are held, a row of the action space that the caller owns.
 
-        Args:
-            held: names of keys; others than `names` count for nothing.
-            last: the action before this one; None at the beginning.
-
-        Returns:
-            A row of the action space, owned by the caller; None where `waits` and no key that means something is held.
+        `last` is the action before, None at the beginning. None where `waits` and no key that means something is held.
         """
         down = {self._arrows.get(name, name) for name in held}
         down -= {name for pair in OPPOSITES if down.issuperset(pair) for name in pair}
@@ -154,7 +149,6 @@ def keyboard_for(env: PufferEnv) -> Keyboard | None:
     """Returns the keyboard of an environment: by its `keys`, or for one of Gymnasium by a table.
 
     None where no keys are known, several agents act at a time and not by turns, or actions mix choices and numbers.
-    APIUsageError if an action of its `keys` is none of its space.
     """
     agents = env.num_agents // getattr(env, "num_envs", 1)
     space = env.single_action_space

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
-import datetime
 import enum
 import json
 import math
-import os
 import secrets
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from types import ModuleType
@@ -32,78 +28,54 @@ from pufferlib.play.matches import against, load_rival
 from pufferlib.runs.folder import write_atomically
 from pufferlib.watch.controls import PATIENCE_SECONDS, Mode, Playback
 from pufferlib.watch.keyboard import Keyboard, KeyState, keyboard_for
-from pufferlib.watch.scene import FRAMES_PER_SECOND, Scene, array_settings, make_scene
-from pufferlib.watch.stage import CYAN, EDGE, GREY, PANEL, VEIL, WHITE
+from pufferlib.watch.scene import Scene, array_settings, make_scene
+from pufferlib.watch.stage import CYAN, EDGE, GREY, PANEL, SHADE, WHITE
 
-KEPT = 10
-
-
-@dataclass(frozen=True)
-class HighScore:
-    """One of the best games: the sum of its rewards, and its day, such as `2026-05-17`."""
-
-    score: float
-    date: str
+KEPT = 5  # scores, all of which are shown
 
 
 class HighScores:
-    """The best games of one environment with one choice of settings, the best first.
+    """The best scores of one environment with one choice of settings, the best first.
 
-    An environment has one file for all its settings. Each call reads it, as another window may write it too. A file
-    that cannot be read does not stop a game: it is renamed to `<name>.damaged.json`, and the scores start over.
+    An environment has one file for all its settings. Each call reads it, as another window may write it too.
     """
 
     def __init__(self, env_name: str, settings: Mapping[str, Any], folder: Path | None = None):
-        """Touches no file.
+        """Touches no file, which lies in `folder`; None is `high_scores` in the user's data folder of pufferlib.
 
-        Args:
-            env_name: the environment's one name.
-            settings: those that are not the defaults; games with others are not compared.
-            folder: where the file lies; None is `high_scores` in the user's data folder of pufferlib, on Linux
-                `~/.local/share/pufferlib`, or as XDG_DATA_HOME says.
+        The settings are those that are not the defaults; games with others are not compared.
         """
         folder = platformdirs.user_data_path("pufferlib", appauthor=False) / "high_scores" if folder is None else folder
         self.path = folder / f"{slug(env_name)}.json"
         self._settings = json.dumps(dict(settings), default=str, sort_keys=True)
 
-    def best(self) -> list[HighScore]:
-        """Returns the scores of these settings, at most KEPT."""
-        return self._read().get(self._settings, [])[:KEPT]
+    def best(self) -> list[float]:
+        """Returns the scores of these settings, at most KEPT; StorageError if the file is damaged."""
+        return self._read().get(self._settings, [])
 
     def add(self, score: float) -> int | None:
-        """Notes a game that was finished today; StorageError if the file cannot be written.
+        """Notes a game, and returns its place: 1 for the best, behind older ones as good; None if it is not among them.
 
-        Returns:
-            Its place, 1 for the best, behind older ones as good; None where it is not among the best.
+        StorageError if the file is damaged or cannot be written.
         """
         tables = self._read()
-        scores = tables.get(self._settings, [])[:KEPT]
-        place = sum(other.score >= score for other in scores)
+        scores = tables.setdefault(self._settings, [])
+        place = sum(other >= score for other in scores)
         if not math.isfinite(score) or place >= KEPT:
             return None
-        scores.insert(place, HighScore(float(score), datetime.date.today().isoformat()))
-        tables[self._settings] = scores[:KEPT]
-        found = [{"settings": json.loads(key), "scores": [*map(asdict, table)]} for key, table in tables.items()]
-        write_atomically(self.path, f"{json.dumps(found, indent=1)}\n".encode())
+        scores.insert(place, score)
+        del scores[KEPT:]
+        write_atomically(self.path, f"{json.dumps(tables, indent=1)}\n".encode())
         return place + 1
 
-    def _read(self) -> dict[str, list[HighScore]]:
+    def _read(self) -> dict[str, list[float]]:
         try:
             tables = json.loads(self.path.read_bytes())
-            if not isinstance(tables, list):
-                raise TypeError
-            return {json.dumps(table["settings"], sort_keys=True): _scores(table["scores"]) for table in tables}
+            return {settings: sorted(map(float, scores), reverse=True)[:KEPT] for settings, scores in tables.items()}
         except FileNotFoundError:
             return {}
-        except (OSError, ValueError, TypeError, KeyError):
-            with contextlib.suppress(OSError):
-                os.replace(self.path, self.path.with_suffix(".damaged.json"))
-            return {}
-
-
-def _scores(found: Sequence[Mapping[str, Any]]) -> list[HighScore]:
-    scores = [HighScore(float(one["score"]), str(one["date"])) for one in found]
-    return sorted((one for one in scores if math.isfinite(one.score)), key=lambda one: -one.score)
+        except (OSError, ValueError, TypeError, AttributeError) as error:
+            raise StorageError(f"{self.path} must hold high scores, found something else; remove it") from error
 
 
 def shown_score(score: float) -> str:
@@ -111,93 +83,61 @@ def shown_score(score: float) -> str:
     return f"{score:,.0f}" if float(score).is_integer() else f"{score:,.2f}"
 
 
+FRAMES_PER_SECOND = 60.0  # of the window
 BAR_HEIGHT = 44  # pixels
 MIN_WIDTH = 520  # pixels of a window, so that the bar has room
 
-SMALL, NORMAL, LARGE, _HUGE = 18, 22, 40, 120
+_SMALL, _NORMAL, _LARGE = 18, 22, 40
 _PADDING = 26
-_TABLE_ROWS = 5
 
 
-class _Line(NamedTuple):  # of a sign: its parts stand in columns, a single one in the middle
-    parts: tuple[str, ...]
-    size: int = NORMAL
+class _Line(NamedTuple):  # of a sign
+    text: str
+    size: int = _NORMAL
     color: tuple[int, ...] = WHITE
 
 
 def _title(text: str) -> _Line:
-    return _Line((text,), LARGE, CYAN)
+    return _Line(text, _LARGE, CYAN)
 
 
-def _hint(*parts: str) -> _Line:
-    return _Line(parts, SMALL, GREY)
-
-
-def _table(scores: Sequence[HighScore], place: int | None) -> list[_Line]:
-    # The best games, the one at `place` in another colour and always among them.
-    shown = [*range(1, min(len(scores), _TABLE_ROWS) + 1)]
-    if place is not None and place > _TABLE_ROWS:
-        shown[-1] = place
-    found = [(number, scores[number - 1]) for number in shown]
-    return [
-        _Line((f"{number}", shown_score(one.score), one.date), color=CYAN if number == place else WHITE)
-        for number, one in found
-    ]
+def _hint(text: str) -> _Line:
+    return _Line(text, _SMALL, GREY)
 
 
 def _draw_bar(screen: Screen, score: float, best: float | None, middle: str) -> None:
     width, _ = screen.size
     screen.rectangle(0, 0, width, BAR_HEIGHT, PANEL)
-    y = (BAR_HEIGHT - NORMAL) / 2
-    screen.text(f"score {shown_score(score)}", 16, y, NORMAL, WHITE)
+    y = (BAR_HEIGHT - _NORMAL) / 2
+    screen.text(f"score {shown_score(score)}", 16, y, _NORMAL, WHITE)
     if best is not None:
         text = f"best {shown_score(best)}"
-        screen.text(text, width - 16 - screen.text_width(text, NORMAL), y, NORMAL, CYAN)
-    screen.text(middle, (width - screen.text_width(middle, SMALL)) / 2, y + 2, SMALL, GREY)
-
-
-def _draw_number(screen: Screen, number: int) -> None:
-    width, height = screen.size
-    y = (height + BAR_HEIGHT - _HUGE) / 2
-    _draw_frame(screen, width / 2 - 75, y - 15, 150, _HUGE + 30)
-    screen.text(str(number), (width - screen.text_width(str(number), _HUGE)) / 2, y, _HUGE, CYAN)
+        screen.text(text, width - 16 - screen.text_width(text, _NORMAL), y, _NORMAL, CYAN)
+    screen.text(middle, (width - screen.text_width(middle, _SMALL)) / 2, y + 2, _SMALL, GREY)
 
 
 def _draw_sign(screen: Screen, lines: Sequence[_Line]) -> None:
     # In the middle, over the picture; smaller in a small window.
     width, height = screen.size
-    inner = max(sum(screen.text_width(part, line.size) + 40 for part in line.parts) - 40 for line in lines)
-    tall = sum(1.3 * line.size for line in lines)
-    scale = min(1.0, (width - 20) / (inner + 2 * _PADDING), (height - BAR_HEIGHT - 20) / (tall + 2 * _PADDING))
-    inner, tall, padding = inner * scale, tall * scale, _PADDING * scale
-    left, y = (width - inner) / 2, (height + BAR_HEIGHT - tall) / 2
-    screen.rectangle(0, BAR_HEIGHT, width, height - BAR_HEIGHT, (*VEIL[:3], 120))
-    _draw_frame(screen, left - padding, y - padding, inner + 2 * padding, tall + 2 * padding)
+    wide = max(screen.text_width(line.text, line.size) for line in lines) + 2 * _PADDING
+    tall = sum(1.3 * line.size for line in lines) + 2 * _PADDING
+    scale = min(1.0, (width - 20) / wide, (height - BAR_HEIGHT - 20) / tall)
+    wide, tall = scale * wide, scale * tall
+    left, top = (width - wide) / 2, (height + BAR_HEIGHT - tall) / 2
+    screen.rectangle(0, BAR_HEIGHT, width, height - BAR_HEIGHT, SHADE)
+    screen.rectangle(left - 2, top - 2, wide + 4, tall + 4, EDGE, 16)
+    screen.rectangle(left, top, wide, tall, PANEL, 14)
+    y = top + scale * _PADDING
     for line in lines:
-        size = max(4, round(line.size * scale))
-        widths = [screen.text_width(part, size) for part in line.parts]
-        free, gaps = inner - sum(widths), len(widths) - 1
-        x = left if gaps else left + free / 2
-        for part, wide in zip(line.parts, widths, strict=True):
-            screen.text(part, x, y, size, line.color)
-            x += wide + free / max(gaps, 1)
-        y += 1.3 * line.size * scale
-
-
-def _draw_frame(screen: Screen, x: float, y: float, width: float, height: float) -> None:
-    screen.rectangle(x - 2, y - 2, width + 4, height + 4, EDGE, 16)
-    screen.rectangle(x, y, width, height, PANEL, 14)
+        size = max(4, round(scale * line.size))
+        screen.text(line.text, (width - screen.text_width(line.text, size)) / 2, y, size, line.color)
+        y += 1.3 * scale * line.size
 
 
 class HumanEpisodes:
     """Plays one episode after another; the score is the sum of the person's rewards.
 
-    Args:
-        env: of one agent, or of agents who take turns.
-        keyboard: the person's.
-        seed: of the first episode.
-        side: the person's agent.
-        rival: acts for the other agents.
+    The environment has one agent, or agents who take turns: `side` is the person's, and the rival acts for the others.
     """
 
     def __init__(self, env: PufferEnv, keyboard: Keyboard, seed: int, side: int = 0, rival: Agent | None = None):
@@ -248,7 +188,6 @@ class HumanEpisodes:
         self._action = None
 
 
-COUNTDOWN_SECONDS = 1.8  # three numbers
 ALMOST_OVER = 0.999  # of the last step: at its end, the environment shows the next episode
 LIMIT = (1600, 960)  # pixels that a window may cover
 
@@ -257,7 +196,6 @@ class GamePhase(enum.Enum):
     """Where a game is; the value is the text in the bar."""
 
     READY = "press any key"
-    COUNTDOWN = "get ready"
     PLAYING = ""
     PAUSED = "paused"
     OVER = "game over"
@@ -287,7 +225,6 @@ class Game:
         self._place: int | None = None
         self._playback = Playback(self._scene.steps_per_second)
         self._playback.speed = speed
-        self._countdown = 0.0
         self._turns: deque[set[str]] = deque()  # keys of turns that are not played yet, where the game waits for keys
         self.lay_out(LIMIT)
 
@@ -325,11 +262,7 @@ class Game:
         """Obeys the keys that were pressed, then plays for some time."""
         for name in keys.pressed:
             self._obey(name, keys.held)
-        if self.phase is GamePhase.COUNTDOWN:
-            self._countdown -= seconds
-            if self._countdown <= 0:
-                self.phase = GamePhase.PLAYING
-        elif self.phase is GamePhase.PLAYING:
+        if self.phase is GamePhase.PLAYING:
             self._playback.advance(seconds)
             self._make_due_steps(keys)
             if self._playback.is_over:
@@ -356,9 +289,9 @@ class Game:
         self.finished.append(self._episodes.score)
         try:
             self._place = self._high_scores.add(self._episodes.score)
+            self._best = self._high_scores.best()
         except StorageError as error:
             self._place, self.trouble = None, str(error)
-        self._best = self._high_scores.best()
 
     def _obey(self, name: str, held: set[str]) -> None:
         # Keys of the game mean something else only before and after an episode.
@@ -387,43 +320,41 @@ class Game:
         self._turns.clear()
         self._place = None
         self._playback.restart()
+        self.phase = GamePhase.PLAYING
         if self._keyboard.waits:
             self._playback.mode = Mode.PAUSED  # but for the step of each key
             if self._episodes.is_rivals_turn:
                 self._playback.step()
-            self.phase = GamePhase.PLAYING
-        else:
-            self.phase, self._countdown = GamePhase.COUNTDOWN, COUNTDOWN_SECONDS
 
     def draw(self, screen: Screen) -> None:
         """Draws everything, between `begin` and `end` of a screen of this size."""
         is_over, progress = self._episodes.is_over, self._playback.progress
         self._scene.draw(self._left, BAR_HEIGHT, self._scale, min(progress, ALMOST_OVER) if is_over else progress)
-        _draw_bar(screen, self._episodes.score, self._best[0].score if self._best else None, self.phase.value)
+        _draw_bar(screen, self._episodes.score, self._best[0] if self._best else None, self.phase.value)
         if self.phase is GamePhase.READY:
             _draw_sign(screen, self._welcome())
-        elif self.phase is GamePhase.COUNTDOWN:
-            _draw_number(screen, 1 + int(3 * self._countdown / COUNTDOWN_SECONDS))
         elif self.phase is GamePhase.PAUSED:
             _draw_sign(screen, [_title("paused"), _hint("press any key to continue")])
         elif self.phase is GamePhase.OVER:
             _draw_sign(screen, self._result())
 
     def _welcome(self) -> list[_Line]:
-        names = self._keyboard.names
-        keys = [(self._keyboard.description, "play")]
-        if not self._keyboard.waits:
-            keys.append(("P" if "p" not in names else "pause", "pause"))
-        keys += [("R" if "r" not in names else "F5", "start over"), ("esc", "end")]
-        return [_title(self._scene.title), *(_hint(*pair) for pair in keys), _hint(self.phase.value)]
+        keyboard = self._keyboard
+        pause = [] if keyboard.waits else [f"{'pause' if 'p' in keyboard.names else 'P'}: pause"]
+        keys = [f"{keyboard.description}: play", *pause]
+        keys += [f"{'F5' if 'r' in keyboard.names else 'R'}: start over", "esc: end"]
+        return [_title(self._scene.title), *map(_hint, keys), _Line(self.phase.value)]
 
     def _result(self) -> list[_Line]:
         score = self._episodes.score
         is_record = self._place == 1 and (score > 0 or len(self._best) > 1)
         return [
             _title(f"score {shown_score(score)}"),
-            *([_Line(("a new high score",))] if is_record else []),
-            *_table(self._best, self._place),
+            *([_Line("a new high score")] if is_record else []),
+            *(
+                _Line(f"{place}.  {shown_score(best)}", color=CYAN if place == self._place else WHITE)
+                for place, best in enumerate(self._best, 1)
+            ),
             _hint("enter plays again, esc ends"),
         ]
 
@@ -448,7 +379,7 @@ def play_command(
     try:
         keyboard = keyboard_for(env)
         if keyboard is None:
-            agents = env.num_agents // getattr(env, "num_envs", 1)
+            agents = env.num_agents
             why = f"it has {agents} agents that act at a time, and a person plays one that acts alone"
             if agents == 1:
                 why = "it does not say which keys mean which action; an environment says it by its attribute `keys`"
@@ -457,8 +388,8 @@ def play_command(
             raise APIUsageError(f"{entry.name} needs somebody for the other side; pass --opponent, such as random")
         rival = None
         if env.num_agents > 1:
-            device = torch.device("cpu")
-            rival = Agent(load_rival(opponent, entry.name, env, device, args["train"]["data_dir"]), env)
+            policy = load_rival(opponent, entry.name, env, torch.device("cpu"), args["train"]["data_dir"])
+            rival = Agent(policy, env)
         first_seed = secrets.randbelow(2**31) if seed is None else seed
         episodes = HumanEpisodes(env, keyboard, first_seed, 0 if rival is None or side == "first" else 1, rival)
         changed = {  # games with other settings do not compare

@@ -2,85 +2,19 @@
 
 from __future__ import annotations
 
-import abc
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from typing_extensions import override
 
 from pufferlib.emulation.emulated_env import EmulatedEnv
 from pufferlib.environment import PufferEnv
 from pufferlib.errors import APIUsageError
 from pufferlib.families.entry import Entry
 from pufferlib.ocean.environment import OceanEnv
+from pufferlib.ocean.rendering import Drawing
 from pufferlib.ocean.screen import Screen, open_screen, raylib
 from pufferlib.runs.making import environment_name
-
-FRAMES_PER_SECOND = 60.0
-"""Of a window."""
-
-
-class Scene(abc.ABC):
-    """Draws one environment onto the open screen, also the moments between two of its steps.
-
-    It outlives a screen: what it loaded for one that is closed is loaded again for the next.
-
-    Attributes:
-        size: width and height in pixels that it is made for; drawn at scale 1 it covers as many.
-        steps_per_second: the agent's steps in a second that look natural, above 0.
-        frames_per_second: different pictures that it has for a second at that pace, as many as are worth drawing.
-        title: the environment's name, for the window.
-    """
-
-    size: tuple[int, int]
-    steps_per_second: float
-    frames_per_second: float
-    title: str
-
-    @abc.abstractmethod
-    def remember(self) -> None:
-        """Keeps the environment as it is, for drawing the way from here; to be called before each of its steps."""
-
-    @abc.abstractmethod
-    def draw(self, x: float, y: float, scale: float, progress: float) -> None:
-        """Draws the environment; between `begin` and `end` of the screen.
-
-        Args:
-            x: pixels from the screen's left edge to its own.
-            y: pixels from the screen's upper edge to its own.
-            scale: pixels of the screen for one of `size`, above 0.
-            progress: how much of the step since `remember` is over: 0 shows the moment before it, 1 the one after. An
-                episode that ended with the step is still shown at its end; the next begins with the next step.
-        """
-
-    @abc.abstractmethod
-    def close(self) -> None:
-        """Frees the resources of drawing; the environment stays open. May be called twice."""
-
-
-class OceanScene(Scene):
-    """An environment in C, which is drawn between its steps too."""
-
-    frames_per_second = FRAMES_PER_SECOND
-
-    def __init__(self, env: OceanEnv):
-        self._drawing = env.drawing()
-        self.size = self._drawing.size
-        self.steps_per_second = self._drawing.steps_per_second
-        self.title = self._drawing.title
-
-    @override
-    def remember(self) -> None:
-        self._drawing.remember()
-
-    @override
-    def draw(self, x: float, y: float, scale: float, progress: float) -> None:
-        self._drawing.draw(x, y, scale, progress)
-
-    @override
-    def close(self) -> None:
-        self._drawing.close()
 
 
 class Texture:
@@ -125,22 +59,19 @@ def array_settings(entry: Entry) -> Mapping[str, Any]:
     return {"render_mode": "rgb_array"} if "render_mode" in entry.settings else {}
 
 
-class ArrayScene(Scene):
+class ArrayScene:
     """Shows what an environment's `render` returns, enlarged by whole numbers where it is small.
 
     The environment is asked once for each step. At the end of an episode it is asked before it begins the next, so that
-    the end is seen.
+    the end is seen. What was loaded for a screen that is closed is loaded again for the next.
+
+    Attributes: as those of an environment in C, see `pufferlib.ocean.rendering.Drawing`.
     """
 
     def __init__(self, env: PufferEnv):
-        """Looks at the environment, which it does not own.
+        """Looks at an environment that was reset and whose `render` returns a frame, `(height, width, 3)` uint8.
 
-        Args:
-            env: one that was reset, and whose `render` returns a frame, `(height, width, 3)` uint8: one of Gymnasium or
-                PettingZoo is made with `render_mode="rgb_array"`.
-
-        Raises:
-            APIUsageError: if it draws none; the message says which modes it has.
+        Raises APIUsageError if it draws none: one of Gymnasium or PettingZoo is made with `render_mode="rgb_array"`.
         """
         self.title = environment_name(env)
         self._env = env
@@ -158,13 +89,13 @@ class ArrayScene(Scene):
         if isinstance(env, EmulatedEnv):
             env.before_restart = self._keep_end
 
-    @override
     def remember(self) -> None:
+        """Has the next `draw` ask for a new picture; to be called before the environment steps."""
         self._is_stale = True
         self._has_ended = False
 
-    @override
     def draw(self, x: float, y: float, scale: float, progress: float) -> None:
+        """Draws the newest picture, the same for any progress; call it between `begin` and `end` of the screen."""
         screen = open_screen()
         if screen is None:
             raise APIUsageError("there is no screen to draw on; open one first")
@@ -174,8 +105,8 @@ class ArrayScene(Scene):
         width, height = self.size
         self._texture.draw(screen, self._frame, x, y, scale * width, scale * height)
 
-    @override
     def close(self) -> None:
+        """Frees the texture; the environment stays open."""
         self._texture.leave()
         if isinstance(self._env, EmulatedEnv) and self._env.before_restart == self._keep_end:
             self._env.before_restart = None
@@ -207,6 +138,10 @@ def _require_pictures(env: EmulatedEnv, title: str) -> None:
     raise APIUsageError(f"{title} cannot be shown: it needs the render mode rgb_array, and {offered}")
 
 
+Scene = Drawing | ArrayScene
+"""Draws one environment onto the open screen."""
+
+
 def make_scene(env: PufferEnv) -> Scene:
     """Returns the scene of an environment."""
-    return OceanScene(env) if isinstance(env, OceanEnv) else ArrayScene(env)
+    return env.drawing() if isinstance(env, OceanEnv) else ArrayScene(env)

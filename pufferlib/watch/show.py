@@ -1,85 +1,158 @@
-"""The loop that shows a play: in a window, as a video, or both at once."""
+"""A play step by step, and the loop that shows it: in a window, as a video, or both at once."""
 
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 from PIL import Image
 
+from pufferlib.config.flags import EvalOptions
 from pufferlib.ocean.screen import Screen, open_window, raylib
+from pufferlib.play.matches import sheet_for
+from pufferlib.play.player import Decision, Player
 from pufferlib.runs.stopping import StopRequest
 from pufferlib.watch.controls import PATIENCE_SECONDS, Controls, Mode, Overlay, Playback, ViewerCommand
 from pufferlib.watch.keyboard import keyboard_for
-from pufferlib.watch.scene import Scene
-from pufferlib.watch.stage import LIMIT, Brush, SidePanel, Stage
+from pufferlib.watch.scene import make_scene
+from pufferlib.watch.stage import LIMIT, MAX_TRACES, Brush, Place, PolicyTrace, SidePanel, Stage, trace_of
 from pufferlib.watch.video import VideoWriter
-from pufferlib.watch.watched_play import WatchedPlay
 
+# Pictures of a window a second, as keys are read with each.
+LEAST_PICTURES = 30.0  # where `--fps` does not say
 SLOWEST_PICTURES = 4.0
-"""Pictures of a window a second at the least, as keys are read with each."""
 
 
-@dataclass(frozen=True)
-class RenderOptions:
-    """How to draw a play."""
+class WatchedPlay:
+    """Plays step by step, when asked to, and keeps a scene for each environment that plays.
 
-    frame_rate: Callable[[Scene], float]  # pictures a second of the window and of the video, for a scene
-    in_window: bool  # if not, there must be a video
-    video: Path | None  # the file to write
-    name: str = ""  # of the screenshots
-    has_panel: bool = False  # at the beginning
-    speed: float = 1.0  # seconds of the game in one second, of the video where there is one
+    Attributes:
+        places: of the picture, in order; filled by the first step.
+        sheet: scores of the episodes that ended.
+        side_by_side: places at the most.
+        traces: of the first agent of the first place, the newest of the last step.
+        steps: made so far, since the beginning or the last restart.
+        player: of the policy, which knows how many episodes remain.
+        is_helped: whether a person took part.
+    """
+
+    def __init__(self, player: Player, quotas: np.ndarray, max_steps: int, seed: int, side_by_side: int):
+        self.player = player
+        self.side_by_side = side_by_side
+        self._begin = partial(player.play, quotas, max_steps, seed, side_by_side, self._decide)
+        # Asked before every step of the first place for a person's action, a row; None leaves it to the policy.
+        self.override: Callable[[], np.ndarray | None] = lambda: None
+        self.places: list[Place] = []
+        self.restart()
+
+    def restart(self) -> None:
+        """Starts the same play over, with empty scores."""
+        self.close()
+        self.traces: deque[PolicyTrace] = deque(maxlen=MAX_TRACES)
+        self.steps = 0
+        self.is_helped = False
+        self.sheet = sheet_for(self.player)
+        self._play = self._begin()
+
+    def step(self) -> bool:
+        """Steps every environment that plays; returns whether there was one left."""
+        ended = next(self._play, None)
+        if ended is None:
+            return False
+        self.steps += 1
+        for episodes in ended:
+            self.sheet.add(episodes)
+            place = next(place for place in self.places if place.rows.start <= episodes.agents[0] < place.rows.stop)
+            place.last = float(episodes.returns.mean())
+        return True
+
+    def close(self) -> None:
+        """Closes the scenes; the environments stay open."""
+        for place in self.places:
+            place.scene.close()
+        self.places = []
+
+    def _decide(self, decision: Decision) -> np.ndarray:
+        self._seat([rows.start // self.player.vecenv.agents_per_env for rows in decision.rows])
+        for place in self.places:
+            if place.is_playing:
+                place.scene.remember()
+                place.running = float(self.player.returns[place.rows].mean())
+        actions, row = decision.actions, self.places[0].rows.start
+        own = self.override() if self.places[0].is_playing else None
+        if own is not None:
+            self.is_helped = True
+            actions = actions.copy()
+            actions[self.places[0].rows] = own
+        space = self.player.vecenv.single_action_space
+        trace = trace_of(replace(decision, actions=actions), row, space, self.player.lengths[row] == 0)
+        self.traces.append(trace)
+        return actions
+
+    def _seat(self, playing: list[int]) -> None:
+        for place in self.places:
+            place.is_playing = place.env in playing
+        seated = {place.env for place in self.places}
+        for env in playing:
+            if env in seated:
+                continue
+            free = next((index for index, place in enumerate(self.places) if not place.is_playing), None)
+            if free is None:
+                self.places.append(self._place(env))
+            else:
+                last = self.places[free].last
+                self.places[free].scene.close()
+                self.places[free] = self._place(env)
+                self.places[free].last = last
+
+    def _place(self, env: int) -> Place:
+        agents = self.player.vecenv.agents_per_env
+        return Place(env, slice(env * agents, (env + 1) * agents), make_scene(self.player.vecenv.envs[env]))
 
 
 class Show:
     """Shows a play until it is over, or until the person closes the window.
 
     A window follows the clock: a picture that comes late leaves others out and no game time. A video follows its
-    frames: number k shows game time k / fps. Both at once follow the frames, as fast as the speed says.
+    frames: number k shows game time k / fps. Both at once follow the frames.
 
     Attributes:
         video: the recording; None where there is none.
         is_left: whether the person closed the window.
     """
 
-    def __init__(
-        self, play: WatchedPlay, options: RenderOptions, on_frame: Callable[[VideoWriter], None] = lambda video: None
-    ):
+    def __init__(self, play: WatchedPlay, options: EvalOptions, in_window: bool, name: str = ""):
+        """Opens nothing yet; without a window there is a video. The name is of screenshots."""
         self.video: VideoWriter | None = None
         self.is_left = False
         self._play = play
         self._options = options
-        self._in_window = options.in_window
-        self._on_frame = on_frame
+        self._in_window = in_window
+        self._name = name
         self._panel = SidePanel(action_names(play.player.vecenv.driver_env))
-        self._has_panel = options.has_panel
+        self._has_panel = options.panel
         self._overlay = Overlay()
         self._wants_picture = False
 
     def run(self) -> None:
-        """Shows everything. SIGINT, as by Ctrl-C, SIGTERM and SIGHUP end it after the picture that is being drawn.
-
-        Raises:
-            KeyboardInterrupt: if a signal ended it; the video is whole then.
-            APIUsageError: if the environment cannot be drawn.
-            StorageError: if the video cannot be written.
-        """
+        """Shows everything; raises KeyboardInterrupt if a signal such as SIGINT ended it, with a whole video."""
         self._play.step()  # from here on it is known what there is to draw
         scene = self._play.places[0].scene
-        path = self._options.video
-        self._fps = self._options.frame_rate(scene)
+        path, natural = self._options.video, scene.frames_per_second
+        self._fps = self._options.fps or (max(natural, LEAST_PICTURES) if path is None else natural)
         self._playback = Playback(scene.steps_per_second, None if path is None else self._fps, self._options.speed)
         try:
             self._open(scene.size, scene.title)
             with (
                 StopRequest() as stop,
-                nullcontext() if path is None else VideoWriter(path, self._stage.size, self._fps) as video,
+                nullcontext() if path is None else VideoWriter(Path(path), self._stage.size, self._fps) as video,
             ):
                 self.video = video
                 self._loop(stop)
@@ -156,7 +229,6 @@ class Show:
             self._save_picture(self._screen.frame())
         if self.video is not None and has_moved:
             self.video.add(self._screen.frame())
-            self._on_frame(self.video)
         if self._in_window:
             self._overlay.draw(self._brush, self._stage.width, self._badge())
         self._screen.end()
@@ -172,8 +244,6 @@ class Show:
 
     def _advance(self, seconds: float) -> bool:
         self._overlay.advance(seconds)
-        if self._in_window and self._controls.has_no_keys:
-            self._overlay.say("no keys are known for this environment")
         if self._in_window and self._controls.is_awaited:
             return False
         return self._playback.advance(seconds)
@@ -188,9 +258,9 @@ class Show:
             case ViewerCommand.STEP:
                 playback.step()
             case ViewerCommand.FASTER:
-                playback.hurry()
+                playback.change_speed(2)
             case ViewerCommand.SLOWER:
-                playback.slow_down()
+                playback.change_speed(1 / 2)
             case ViewerCommand.NORMAL_SPEED:
                 playback.speed = 1.0
                 overlay.say("1x")
@@ -213,9 +283,7 @@ class Show:
 
     def _save_picture(self, frame: np.ndarray) -> None:
         self._wants_picture = False
-        path = next(
-            path for number in range(1, 10**6) if not (path := Path(f"{self._options.name}_{number}.png")).exists()
-        )
+        path = next(path for number in range(1, 10**6) if not (path := Path(f"{self._name}_{number}.png")).exists())
         try:
             Image.fromarray(frame).save(path)
         except OSError as error:

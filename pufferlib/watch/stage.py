@@ -1,4 +1,4 @@
-"""The window around environments: colours, tiles and the side panel."""
+"""The picture around environments: what an agent sees and thinks, the side panel, and tiles."""
 
 from __future__ import annotations
 
@@ -6,11 +6,15 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import gymnasium
 import numpy as np
+import torch
+from torch.distributions import Normal
 
+from pufferlib import spaces
 from pufferlib.ocean.screen import BACKGROUND, CYAN, PANEL, RED, WHITE, Screen
-from pufferlib.watch.scene import Texture
-from pufferlib.watch.watched_play import MAX_TRACES, DiscreteProbs, GaussianParams, Place, PolicyTrace
+from pufferlib.play.player import Decision
+from pufferlib.watch.scene import Scene, Texture
 
 __all__ = ["BACKGROUND", "CYAN", "DIM_CYAN", "EDGE", "GREY", "PANEL", "RED", "SHADE", "VEIL", "WHITE"]
 
@@ -19,7 +23,6 @@ DIM_CYAN = (0, 96, 96)
 GREY = (140, 165, 165)
 VEIL = (*BACKGROUND, 225)  # over what lies below something that is to be read
 SHADE = (*BACKGROUND, 140)  # over what is not to be looked at
-
 
 Color = tuple[int, ...]  # red, green, blue and, if it is not opaque, alpha
 
@@ -45,6 +48,61 @@ class Brush:
         self.text(string, right - self.screen.text_width(string, size), y, size, color)
 
 
+@dataclass(frozen=True)
+class DiscreteProbs:
+    """The probabilities of a discrete action, and the one that was taken."""
+
+    probabilities: np.ndarray  # (n,)
+    taken: int
+
+
+@dataclass(frozen=True)
+class GaussianParams:
+    """Normal distributions of continuous actions, which are clipped to their range."""
+
+    means: np.ndarray  # (k,) like the others
+    deviations: np.ndarray
+    taken: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+
+
+@dataclass(frozen=True)
+class PolicyTrace:
+    """One step of one agent."""
+
+    observation: np.ndarray  # in the shape and dtype of its space
+    value: float  # the critic's estimate of the return from there on
+    actions: tuple[DiscreteProbs | GaussianParams, ...]  # its parts in their order
+    is_first: bool  # of its episode
+
+
+def trace_of(decision: Decision, row: int, space: gymnasium.Space, is_first: bool) -> PolicyTrace:
+    """Returns one agent's part of a decision, copied."""
+    logits = decision.logits
+    parts = (logits,) if isinstance(logits, torch.Tensor | Normal) else logits
+    taken, bounds = decision.actions[row].reshape(-1), spaces.joint_space(space, 1)  # a Box where there are numbers
+    actions: list[DiscreteProbs | GaussianParams] = []
+    for part, place in zip(parts, spaces.action_parts(space), strict=True):
+        if isinstance(part, Normal):
+            low, high = (bound.reshape(-1)[place.columns] for bound in (bounds.low, bounds.high))
+            means, deviations = part.mean[row], part.stddev[row].expand_as(part.mean[row])
+            means, deviations = _array(means).ravel(), _array(deviations).ravel()
+            actions.append(GaussianParams(means, deviations, taken[place.columns].copy(), low, high))
+        else:
+            actions.append(DiscreteProbs(_array(part[row].float().softmax(-1)), int(taken[place.columns.start])))
+    value = float(decision.values.reshape(len(decision.actions), -1)[row, 0])
+    return PolicyTrace(decision.observations[row].copy(), value, tuple(actions), is_first)
+
+
+def _array(tensor: torch.Tensor) -> np.ndarray:
+    return tensor.detach().float().cpu().numpy().copy()
+
+
+MAX_TRACES = 200
+"""Steps that are kept."""
+
+
 PANEL_WIDTH = 300  # pixels
 PANEL_MIN_HEIGHT = 460
 _MARGIN = 16
@@ -52,7 +110,7 @@ _INNER = PANEL_WIDTH - 2 * _MARGIN
 _TEXT, _SMALL = 16, 13
 _HEADING = 26  # pixels from a heading to what it is about
 _SECTION = 16  # pixels between two sections
-_BARS_HEIGHT = 72
+_BARS_HEIGHT, _CHOICES_HEIGHT = 72, 40
 _MAX_IMAGE = 150
 _MAX_LISTED = 8  # choices with a line each; more are bars side by side
 _STEP = _INNER / MAX_TRACES  # pixels of the curve for each step
@@ -98,14 +156,8 @@ class SidePanel:
         np.maximum(self._largest, abs(numbers), out=self._largest)
         heights = pooled(numbers / np.maximum(self._largest, 1e-9), _INNER // 2)
         self._has_negative |= bool((heights < 0).any())
-        zero = y + _BARS_HEIGHT / (2 if self._has_negative else 1)
-        reach = zero - y
-        width = _INNER / max(len(heights), 1)
-        gap = 1 if width >= 3 else 0
-        for index, share in enumerate(heights.tolist()):
-            top = zero - reach * max(share, 0.0)
-            brush.box(x + index * width, top, width - gap, reach * abs(share), CYAN if share >= 0 else RED)
-        brush.box(x, zero, _INNER, 1, EDGE)
+        reach = _BARS_HEIGHT / (2 if self._has_negative else 1)
+        _draw_columns(brush, x, y + reach, reach, heights.tolist())
         return y + _BARS_HEIGHT
 
     def _draw_actions(self, brush: Brush, x: float, y: float, parts: Sequence[DiscreteProbs | GaussianParams]) -> float:
@@ -117,7 +169,8 @@ class SidePanel:
             elif len(part.probabilities) <= _MAX_LISTED and len(parts) == 1:
                 y = _draw_list(brush, x, y, part, self._action_names)
             else:
-                y = _draw_columns(brush, x, y, part)
+                _draw_columns(brush, x, y + _CHOICES_HEIGHT, _CHOICES_HEIGHT, part.probabilities.tolist(), part.taken)
+                y += _CHOICES_HEIGHT + 8
         return y
 
     def _draw_values(
@@ -129,19 +182,13 @@ class SidePanel:
             return
         values = np.nan_to_num([trace.value for trace in traces])
         low, high = value_range(values)
-        heights = (values - low) / (high - low) * reach
         base = top + reach
-        begin = x + _INNER - _STEP * (len(values) - 1 + progress)
-        for index, (trace, level) in enumerate(zip(traces, heights.tolist(), strict=True)):
-            across = begin + index * _STEP
-            if across < x:
-                continue
-            before = heights[index - 1] if index else level
-            upper, lower = max(level, before), min(level, before)
-            brush.box(across, base - lower, _STEP + 0.5, lower, DIM_CYAN)
-            brush.box(across, base - upper - 1, _STEP + 0.5, upper - lower + 2, CYAN)
-            if trace.is_first:
-                brush.box(across, top, 1, reach, GREY)
+        across = x + _INNER + _STEP * (np.arange(len(values)) + 1 - progress - len(values))
+        points = np.stack((across, base - (values - low) / (high - low) * reach), 1)[across >= x]
+        brush.screen.line(points, CYAN)
+        for trace, place in zip(traces, across.tolist(), strict=True):
+            if trace.is_first and place >= x:
+                brush.box(place, top, 1, reach, GREY)
         brush.text(f"{high:.3g}", x, top - 4, _SMALL, GREY)
         brush.text(f"{low:.3g}", x, base - _SMALL, _SMALL, GREY)
 
@@ -172,36 +219,36 @@ def _draw_list(brush: Brush, x: float, y: float, choice: DiscreteProbs, names: S
     return y
 
 
-def _draw_columns(brush: Brush, x: float, y: float, choice: DiscreteProbs) -> float:
-    reach = 40
-    heights = choice.probabilities.tolist()
-    width = _INNER / len(heights)
+def _draw_columns(
+    brush: Brush, x: float, base: float, reach: float, shares: Sequence[float], taken: int | None = None
+) -> None:
+    # Shares from -1 to 1 as bars up or down from the base, each as long as that part of the reach.
+    width = _INNER / max(len(shares), 1)
     gap = 1 if width >= 3 else 0
-    brush.box(x, y + reach, _INNER, 1, EDGE)
-    for index, share in enumerate(heights):
-        is_taken = index == choice.taken
-        brush.box(x + index * width, y, width - gap, reach, WHITE if is_taken and width < 3 else PANEL)
-        tall = max(share * reach, 2)
-        brush.box(x + index * width, y + reach - tall, width - gap, tall, WHITE if is_taken else CYAN)
-    return y + reach + 8
+    for index, share in enumerate(shares):
+        across = x + index * width
+        if index == taken and not gap:
+            brush.box(across, base - reach, width, reach, WHITE)  # else it would be too thin to be seen
+        color = WHITE if index == taken else CYAN if share >= 0 else RED
+        brush.box(across, base - reach * max(share, 0.0), width - gap, reach * abs(share), color)
+    brush.box(x, base, _INNER, 1, EDGE)
 
 
 def _draw_amounts(brush: Brush, x: float, y: float, amounts: GaussianParams) -> float:
     line = max(6, min(20, 160 // len(amounts.means)))
     span = np.where(np.isfinite(amounts.high - amounts.low), amounts.high - amounts.low, 2.0)
     low = np.where(np.isfinite(amounts.low), amounts.low, -1.0)
-    for index in range(len(amounts.means)):
 
-        def across(number: float, index: int = index) -> float:
-            return x + float(np.clip((number - low[index]) / span[index], 0.0, 1.0)) * _INNER
+    def across(numbers: np.ndarray) -> list[float]:
+        return (x + np.clip((numbers - low) / span, 0.0, 1.0) * _INNER).tolist()
 
-        mean, deviation = amounts.means[index], amounts.deviations[index]
+    lefts, rights = across(amounts.means - amounts.deviations), across(amounts.means + amounts.deviations)
+    for left, right, mean, taken in zip(lefts, rights, across(amounts.means), across(amounts.taken), strict=True):
         middle = y + line / 2
         brush.box(x, middle - 1, _INNER, 2, EDGE)
-        left, right = across(mean - deviation), across(mean + deviation)
         brush.box(left, middle - line / 4, right - left, line / 2, DIM_CYAN)
-        brush.box(across(mean) - 1, middle - line / 4, 2, line / 2, CYAN)
-        brush.box(across(amounts.taken[index]) - 2, middle - line / 2 + 1, 4, line - 2, WHITE)
+        brush.box(mean - 1, middle - line / 4, 2, line / 2, CYAN)
+        brush.box(taken - 2, middle - line / 2 + 1, 4, line - 2, WHITE)
         y += line
     return y
 
@@ -275,6 +322,18 @@ def tiled(count: int, size: tuple[int, int], limit: tuple[int, int], line: int =
         return round(one.scale, 3), -places, -abs(one.size[0] / one.size[1] - 16 / 9)
 
     return max(map(arranged, range(1, count + 1)), key=rank)
+
+
+@dataclass
+class Place:
+    """One of the environments that are shown side by side."""
+
+    env: int  # its index in the vector
+    rows: slice  # of its agents
+    scene: Scene  # draws it
+    is_playing: bool = True  # whether it made the last step; if not, it is done
+    running: float = 0.0  # its return at the moment before the last step, the mean over its agents
+    last: float | None = None  # return of the episode before, the mean over the agents that ended last
 
 
 LIMIT = (1920, 1080)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import subprocess
 import tempfile
@@ -31,7 +30,6 @@ class _Mp4Encoder:
     # process is our own rather than that package's write_frames, which rounds rates, scales odd sizes, and lets Ctrl-C
     # end it in the middle of a frame. `add` and `close` raise StorageError if it gave up, as on a full disk.
     def __init__(self, path: Path, size: tuple[int, int], fps: Fraction):
-        require_extra("imageio_ffmpeg", "video")
         from imageio_ffmpeg import get_ffmpeg_exe  # looks for the program, which takes a while
 
         width, height = size
@@ -154,87 +152,55 @@ def _in_256_colours(part: Image.Image) -> Image.Image:
 
 SUFFIXES = (".mp4", ".gif")
 
-MAX_DENOMINATOR = 10_000
-"""Of the frame rate as a fraction: exact for 60 / 7 and 30,000 / 1,001 frames a second."""
-
 
 class VideoWriter:
-    """Writes one video, of any length; leaving its `with` closes it.
+    """Writes one video, of any length, inside a `with` statement.
 
-    Frames go to a hidden file beside the one that is asked for, which takes its name in `close`: that one, or an older
+    Frames go to a hidden file beside the one that is asked for, which takes its name in the end: that one, or an older
     of its name, is whole at any time. An exception, such as Ctrl-C, leaves a video of what was recorded until then.
+
+    Attributes:
+        path: of the file.
+        size: width and height of the frames, in pixels.
+        fps: frames a second.
+        frames: added so far.
     """
 
-    def __init__(self, path: str | os.PathLike[str], size: tuple[int, int], fps: float):
-        """Begins a video; every mistake that can be known is found here, before anything is recorded.
+    def __init__(self, path: Path, size: tuple[int, int], fps: float):
+        """Begins a video.
 
         Args:
             path: the file, which ends in `.mp4` (H.264) or `.gif` (256 colours, at most 50 frames a second: others are
                 left out). Its folder must exist.
-            size: width and height of the frames, in pixels, 1 to 16,384 (65,535 for a gif).
-            fps: frames a second, above 0 and at most 1,000; it need not be whole.
+            size: width and height of the frames, in pixels.
+            fps: frames a second; it need not be whole.
 
         Raises:
-            APIUsageError: if the name ends in something else, or size or fps is out of range.
+            APIUsageError: if the name ends in something else.
             MissingExtraError: for an mp4, if the extra `video` is not installed.
             StorageError: if the file cannot be written there.
         """
-        self.path = Path(path)
-        self.size = _checked_size(size, self.path)
-        self.fps = _checked_rate(fps)
+        require_video(path)
+        self.path, self.size = path, size
+        self.fps = Fraction(fps).limit_denominator(10_000)  # exact for 60 / 7 and 30,000 / 1,001
         self.frames = 0
-        self._temporary = _temporary(self.path)
-        make = _GifEncoder if self.path.suffix.lower() == ".gif" else _Mp4Encoder
-        try:
-            self._encoder = make(self._temporary, self.size, self.fps)
-        except BaseException:
-            self._temporary.unlink(missing_ok=True)
-            raise
+        self._temporary = _temporary(path)
+        make = _GifEncoder if path.suffix.lower() == ".gif" else _Mp4Encoder
+        self._encoder = make(self._temporary, size, self.fps)
         self._is_open = True
 
     def add(self, frame: np.ndarray) -> None:
-        """Adds one frame, which is shown for 1 / fps seconds.
+        """Adds one frame, `(height, width, 3)` uint8 RGB, which is shown for 1 / fps seconds.
 
-        Args:
-            frame: `(height, width, 3)` uint8 RGB; copied or encoded before this returns.
-
-        Raises:
-            APIUsageError: if it has another shape or dtype, or the video is closed.
-            StorageError: if it cannot be written, as on a full disk; the video is given up.
+        It is copied or encoded before this returns. A StorageError says that it cannot be written, as on a full disk;
+        the video is given up then.
         """
-        if not self._is_open:
-            raise APIUsageError(f"a frame came after {self.path} was closed; make another VideoWriter")
-        width, height = self.size
-        if frame.shape != (height, width, 3) or frame.dtype != np.uint8:
-            raise APIUsageError(
-                f"frames of {self.path.name} must be uint8 of shape {(height, width, 3)}, "
-                f"got {frame.dtype} of shape {frame.shape}; a video has frames of one size"
-            )
         try:
             self._encoder.add(frame)
         except OSError as error:
             self._give_up()
             raise _unwritable(self.path, error) from error
         self.frames += 1
-
-    def close(self) -> Path:
-        """Finishes the video and gives the file its name, which it returns; may be called twice.
-
-        There is no file where no frame was added. A StorageError says that it cannot be written; the video is given up.
-        """
-        if not self._is_open:
-            return self.path
-        if self.frames == 0:
-            self._give_up()
-            return self.path
-        try:
-            self._encoder.close()
-            os.replace(self._temporary, self.path)
-        except OSError as error:
-            raise _unwritable(self.path, error) from error
-        finally:
-            self._give_up()
-        return self.path
 
     def _give_up(self) -> None:
         self._is_open = False
@@ -247,52 +213,37 @@ class VideoWriter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self.close()
+        if not self._is_open:
+            return
+        try:
+            if self.frames:
+                self._encoder.close()
+                os.replace(self._temporary, self.path)
+        except OSError as error:
+            raise _unwritable(self.path, error) from error
+        finally:
+            self._give_up()
 
 
-def require_video(path: str | os.PathLike[str]) -> None:
-    """Checks that a video can be written, before its size and rate are known; writes nothing.
-
-    It raises what VideoWriter raises.
-    """
-    path = Path(path)
-    suffix = _checked_suffix(path)
+def require_video(path: Path) -> None:
+    """Checks that a video can be written, before its size and rate are known; it raises what VideoWriter raises."""
+    suffix = path.suffix.lower()
+    if suffix not in SUFFIXES:
+        raise APIUsageError(f"a video's name must end in {' or '.join(SUFFIXES)}, got {str(path)!r}")
+    if path.is_dir():
+        raise StorageError(f"{path} cannot be written (it is a folder); name a file")
     temporary = _temporary(path)
+    try:
+        temporary.touch()
+    except OSError as error:
+        raise _unwritable(path, error) from error
     temporary.unlink()
     if suffix == ".mp4":
         require_extra("imageio_ffmpeg", "video")
 
 
-def _checked_suffix(path: Path) -> str:
-    suffix = path.suffix.lower()
-    if suffix not in SUFFIXES:
-        raise APIUsageError(f"a video's name must end in {' or '.join(SUFFIXES)}, got {str(path)!r}")
-    return suffix
-
-
-def _checked_size(size: tuple[int, int], path: Path) -> tuple[int, int]:
-    most = 65_535 if _checked_suffix(path) == ".gif" else 16_384
-    width, height = size
-    if not (1 <= width <= most and 1 <= height <= most):
-        raise APIUsageError(f"a {path.suffix} must be 1 to {most:,} pixels wide and high, got {width} x {height}")
-    return int(width), int(height)
-
-
-def _checked_rate(fps: float) -> Fraction:
-    if not (math.isfinite(fps) and 1 / MAX_DENOMINATOR <= fps <= 1000):
-        raise APIUsageError(f"fps must be above 0 and at most 1000, got {fps}")
-    return Fraction(fps).limit_denominator(MAX_DENOMINATOR)
-
-
-def _temporary(path: Path) -> Path:  # an empty file beside the video, which shows that there can be one
-    if path.is_dir():
-        raise StorageError(f"{path} cannot be written (it is a folder); name a file")
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        temporary.touch()
-    except OSError as error:
-        raise _unwritable(path, error) from error
-    return temporary
+def _temporary(path: Path) -> Path:
+    return path.with_name(f".{path.name}.{os.getpid()}.tmp")
 
 
 def _unwritable(path: Path, error: OSError) -> StorageError:

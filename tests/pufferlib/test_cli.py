@@ -473,14 +473,9 @@ def test_an_environment_that_was_not_compiled_does_not_hide_the_others(monkeypat
 def test_the_list_says_what_environments_are_as_far_as_there_is_room(capsys):
     assert cli.main(["envs"]) == 0  # not to a terminal: whole
     assert "  walk to the target before the time is up\n" in capsys.readouterr().out
-    narrow, wide = environments.environments_table(60), environments.environments_table(10**6)
-    assert "walk" not in narrow and "what it is" not in narrow
-    longest = max(len(line) for line in narrow.splitlines())
-    cut = environments.environments_table(longest + 30).splitlines()
-    assert max(len(line) for line in cut) <= longest + 30
-    for line, whole in zip(cut, wide.splitlines(), strict=True):
-        assert whole.startswith(line.removesuffix("...").rstrip())
-    assert any(line.endswith("...") for line in cut)
+    cut, whole = (environments.environments_table(width).splitlines() for width in (120, 10**6))
+    assert max(len(line) for line in cut) == 120 and any(line.endswith("...") for line in cut)
+    assert all(long.startswith(line.removesuffix("...")) for line, long in zip(cut, whole, strict=True))
 
 
 def test_bench_measures_both_sizes(capsys):

@@ -4,7 +4,6 @@ import dataclasses
 import json
 import os
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -17,7 +16,7 @@ from pufferlib.runs.description import pretrained_path
 EVEN = ProfileFacts(
     shares={"environment": 0.3, "forward": 0.2, "store": 0.1, "learn": 0.3, "advantage": 0.05, "other": 0.05},
     **{"device": "cpu", "backend": "Native", "workers": 2, "cores": 2, "agents": 1024, "update_epochs": 4.0},
-    **{"is_kernel": True, "why_torch": None},
+    why_torch=None,
 )
 
 
@@ -51,13 +50,13 @@ def test_where_nothing_dominates_that_is_the_advice():
         ),
         (dominated("advantage", update_epochs=0.5), "have larger minibatches, by --train.minibatch-size"),
         (
-            dominated("learn", is_kernel=False, why_torch="[train] fused is False"),
+            dominated("learn", why_torch="[train] fused is False"),
             "torch computes the policy, as [train] fused is False; change that for the C kernel, or learn fewer times",
         ),
-        (dominated("learn", is_kernel=False, why_torch="it is for CPUs", device="cuda"), "the time: learn fewer times"),
-        (dominated("communicate"), "Communication takes 70% of the time: have larger batches"),
+        (dominated("learn", why_torch="it is for CPUs", device="cuda"), "the time: learn fewer times"),
+        (dominated("communicate"), "Communication takes 70% of the time: exchange gradients less often"),
         (dominated("other", 0.1), "Evaluation takes 85% of the time: evaluate less often"),
-        (dominated("nothing of ours"), "The rest takes 75% of the time: it is spent between the phases"),
+        (dominated("nothing of ours"), "The rest takes 75% of the time: log less often"),
     ],
 )
 def test_what_dominates_is_told_with_a_remedy(facts, told):
@@ -89,31 +88,9 @@ def test_a_profile_tells_and_leaves_a_trace_alone(in_tmp_path, capfd):
     shares = {line.split()[0]: int(line.split()[1].rstrip("%")) for line in lines[5 : lines.index("", 5)]}
     assert {"environment", "forward", "learn", "advantage", "other"} <= shares.keys()
     assert sum(shares.values()) == pytest.approx(100, abs=4)
-    assert "learn outside torch" in out and " of the time: " in out or "No part dominates" in out
+    assert "Self CPU" in out and (" of the time: " in out or "No part dominates" in out)
     names = {event.get("name") for event in json.loads(Path("trace.json").read_text())["traceEvents"]}
     assert {"environment", "forward", "learn"} <= names
-
-
-def event(name, thread, begin, end, own, parent=None):
-    span = SimpleNamespace(start=begin, end=end)
-    return SimpleNamespace(name=name, thread=thread, time_range=span, self_cpu_time_total=own, cpu_parent=parent)
-
-
-def test_what_threads_do_while_a_phase_waits_is_not_outside_torch():
-    """Two threads compute from 10 to 60 and from 30 to 80, so for 70 of the phase's 100 microseconds."""
-    outer = event("linear", 2, 10, 60, 20)
-    events = [
-        event("learn", 1, 0, 100, 95),
-        event("copy", 1, 95, 100, 5),
-        *(outer, event("mm", 2, 20, 50, 30, parent=outer), event("mm", 3, 30, 80, 50)),
-    ]
-    found = {each.name: (each.calls, each.seconds * 1e6) for each in profiling._operators(events, {"learn"})}
-    assert found == {
-        "learn outside torch": (1, pytest.approx(25)),
-        "copy": (1, pytest.approx(5)),
-        "linear": (1, pytest.approx(20 * 0.7)),
-        "mm": (2, pytest.approx(80 * 0.7)),
-    }
 
 
 @pytest.mark.slow
@@ -124,14 +101,12 @@ def test_operations_of_threads_that_share_a_minibatch_are_seen(in_tmp_path):
         trainer = PuffeRL("puffer_squared", fused=False, num_envs=64, batch_size=2048, log_interval=10**9, device="cpu")
         assert trainer._learner.gradients._chunks.count == 2
         trainer.evaluate(), trainer.train()
-        operators, seconds = profiling.trace(trainer, Path("trace.json"))
+        table = profiling.trace(trainer, Path("trace.json"))
         trainer.release()
     finally:
         torch.set_num_threads(before)
-    calls = {each.name: each.calls for each in operators}
-    products = sum(calls.get(name, 0) for name in ("aten::mm", "aten::addmm"))
-    assert products > 2 * (calls["learn outside torch"] + calls["forward outside torch"])
-    assert sum(each.seconds for each in operators) <= seconds
+    calls = {line.split()[0]: int(line.split()[-1]) for line in table.splitlines() if line.split()[-1].isdigit()}
+    assert calls["aten::addmm"] > 2 * calls["learn"]
 
 
 def test_a_trace_that_cannot_be_written_is_told_first(in_tmp_path, capsys):

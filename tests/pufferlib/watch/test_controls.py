@@ -1,31 +1,7 @@
 import pytest
 
 from pufferlib.ocean.screen import raylib
-from pufferlib.watch.controls import KEYS, Controls, ViewerCommand, commands
-
-
-@pytest.mark.parametrize(
-    ("keys", "characters", "wanted"),
-    [
-        (["SPACE"], " ", [ViewerCommand.PAUSE]),
-        (["P", "TAB", "F1"], "p", [ViewerCommand.PANEL, ViewerCommand.PANEL, ViewerCommand.HELP]),
-        (["", "EQUAL"], "+", [ViewerCommand.FASTER]),  # wherever a keyboard has it
-        ([], "--", [ViewerCommand.SLOWER, ViewerCommand.SLOWER]),
-        (["A", "LEFT"], "a", []),
-    ],
-)
-def test_keys_are_commands(keys, characters, wanted):
-    assert commands(keys, characters, is_shift_held=False) == wanted
-
-
-def test_keys_belong_to_the_game_while_shift_is_held():
-    assert commands(["S", "RIGHT", "SPACE"], "S", is_shift_held=True) == []
-    assert commands(["EQUAL"], "+", is_shift_held=True) == [ViewerCommand.FASTER]  # it may need shift
-
-
-def test_every_command_has_a_key_that_raylib_knows():
-    assert {*KEYS.values()} | {ViewerCommand.FASTER, ViewerCommand.SLOWER} == {*ViewerCommand}
-    assert all(hasattr(raylib(), f"KEY_{name}") for name in KEYS)
+from pufferlib.watch.controls import KEYS, Controls, ViewerCommand
 
 
 class Pressed:
@@ -44,6 +20,30 @@ class Pressed:
 
     def IsKeyDown(self, code):  # noqa: N802
         return code in {getattr(raylib(), f"KEY_{name}") for name in self.held}
+
+
+@pytest.mark.parametrize(
+    ("keys", "characters", "wanted"),
+    [
+        (["SPACE"], " ", [ViewerCommand.PAUSE]),
+        (["P", "TAB", "F1"], "p", [ViewerCommand.PANEL, ViewerCommand.PANEL, ViewerCommand.HELP]),
+        (["EQUAL"], "+", [ViewerCommand.FASTER]),  # wherever a keyboard has it
+        ([], "--", [ViewerCommand.SLOWER, ViewerCommand.SLOWER]),
+        (["A", "LEFT"], "a", []),
+    ],
+)
+def test_keys_are_commands(keys, characters, wanted):
+    assert Controls(Pressed(keys, characters)).commands() == wanted
+
+
+def test_keys_belong_to_the_game_while_shift_is_held():
+    assert Controls(Pressed(["S", "RIGHT", "SPACE"], "S", ["LEFT_SHIFT"])).commands() == []
+    assert Controls(Pressed(["EQUAL"], "+", ["LEFT_SHIFT"])).commands() == [ViewerCommand.FASTER]  # it may need shift
+
+
+def test_every_command_has_a_key_that_raylib_knows():
+    assert {*KEYS.values()} | {ViewerCommand.FASTER, ViewerCommand.SLOWER} == {*ViewerCommand}
+    assert all(hasattr(raylib(), f"KEY_{name}") for name in KEYS)
 
 
 def test_keys_are_read_in_the_order_in_which_they_were_pressed():

@@ -17,7 +17,8 @@ from pufferlib.runs import checkpoint
 from pufferlib.runs.loaders import load_policy
 from pufferlib.watch import evaluating
 from pufferlib.watch.controls import HOLD_SECONDS
-from pufferlib.watch.evaluating import RecordingLine, evaluate_command
+from pufferlib.watch.evaluating import evaluate_command
+from pufferlib.watch.video import VideoWriter
 
 CARTPOLE, SQUARED = "puffer_cartpole", "puffer_squared"
 
@@ -108,9 +109,7 @@ def test_an_interrupt_prints_what_there_is_so_far(played, capsys, monkeypatch):
 )
 def test_actions_are_the_likeliest_unless_they_are_to_be_drawn(options, is_greedy):
     assert EvalOptions(**options).is_greedy == is_greedy
-    beginning = evaluating._beginning(
-        SQUARED, load_config(SQUARED), EvalOptions(**options), evaluating._Display(True, None)
-    )
+    beginning = evaluating._beginning(SQUARED, load_config(SQUARED), EvalOptions(**options), "")
     wanted = "the likeliest actions (--sample draws them)" if is_greedy else "actions that are drawn"
     assert beginning.endswith(f"with {wanted}")
 
@@ -128,11 +127,11 @@ def test_it_says_what_it_plays_and_why_nobody_sees_it(options, has_display, told
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(evaluating, "has_display", lambda: has_display)
     options = EvalOptions(**options)
-    way = evaluating._display(catalog.find(SQUARED), options)
+    why = evaluating._why_no_window(catalog.find(SQUARED), options)
     args = {**load_config(SQUARED), "load_model_path": "model.pt"}
-    assert re.match(f"{told}, with", evaluating._beginning(SQUARED, args, options, way))
+    assert re.match(f"{told}, with", evaluating._beginning(SQUARED, args, options, why))
     args["load_model_path"] = None
-    assert "an untrained policy (--load-model-path latest" in evaluating._beginning(SQUARED, args, options, way)
+    assert "an untrained policy (--load-model-path latest" in evaluating._beginning(SQUARED, args, options, why)
 
 
 # --- videos
@@ -236,18 +235,21 @@ def test_an_environment_that_cannot_draw_says_so(untrained, monkeypatch):
     entry = catalog.find("CartPole-v1")
     monkeypatch.setattr(entry, "settings", {})
     with pytest.raises(APIUsageError, match="CartPole-v1 cannot be drawn"):
-        evaluating._display(entry, EvalOptions(video="a.gif"))
+        evaluating._why_no_window(entry, EvalOptions(video="a.gif"))
     monkeypatch.setattr(evaluating, "has_display", lambda: True)
-    assert not evaluating._display(entry, EvalOptions()).in_window
+    assert evaluating._why_no_window(entry, EvalOptions())
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_a_video_that_can_be_watched_and_tells_what_there_is(untrained, monkeypatch, capsys, number):
-    def tell(line, video, player):
+    add = VideoWriter.add
+
+    def end_after_30(video, frame):
+        add(video, frame)
         if video.frames == 30:
             os.kill(os.getpid(), number)
 
-    monkeypatch.setattr(RecordingLine, "update", tell)
+    monkeypatch.setattr(VideoWriter, "add", end_after_30)
     options = EvalOptions(episodes=100, video="cut.gif")
     with pytest.raises(KeyboardInterrupt):
         evaluate_command(SQUARED, untrained(SQUARED), options)

@@ -65,12 +65,12 @@ def test_it_goes_on_from_the_middle_of_a_single_step():
 def test_speed_has_its_limits():
     playback = Playback(10.0)
     for _ in range(20):
-        playback.hurry()
+        playback.change_speed(2)
     assert playback.speed == FASTEST
     playback.advance(1.0)
     assert playback.position == 640.0
     for _ in range(20):
-        playback.slow_down()
+        playback.change_speed(1 / 2)
     assert playback.speed == SLOWEST
     playback.advance(1.0)
     assert playback.position == pytest.approx(641.25)
@@ -79,7 +79,7 @@ def test_speed_has_its_limits():
 @pytest.mark.parametrize("frames_per_second, steps_per_second", [(60, 15), (30, 50), (24, 7.5), (59.94, 50)])
 def test_a_frame_of_a_video_shows_its_own_moment(frames_per_second, steps_per_second):
     playback = Playback(steps_per_second, frames_per_second)
-    playback.hurry()
+    playback.change_speed(2)
     for frame in range(1, 500):
         playback.advance(0.123)
         assert playback.seconds == frame / frames_per_second
@@ -114,7 +114,7 @@ def test_time_that_could_not_be_played_is_taken_back():
 
 def test_a_restart_keeps_the_speed_alone():
     playback = Playback(10.0)
-    playback.hurry()
+    playback.change_speed(2)
     playback.end_at(3)
     playback.advance(9.0)
     playback.toggle_pause()
@@ -138,5 +138,5 @@ def test_a_window_may_begin_at_another_speed():
     playback = Playback(10.0, speed=0.5)
     playback.advance(1.0)
     assert playback.seconds == 0.5
-    playback.hurry()
+    playback.change_speed(2)
     assert playback.speed == 1.0

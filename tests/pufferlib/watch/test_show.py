@@ -7,13 +7,13 @@ import pytest
 from PIL import Image
 
 from pufferlib.config import load_config
+from pufferlib.config.flags import EvalOptions
 from pufferlib.ocean import screen
-from pufferlib.play.scores import prepare_players, split_evenly
+from pufferlib.play.scores import prepare_player, split_evenly
 from pufferlib.watch import show as show_module
 from pufferlib.watch.controls import Controls, Mode, ViewerCommand
-from pufferlib.watch.evaluating import make_scene
-from pufferlib.watch.show import RenderOptions, Show, action_names
-from pufferlib.watch.watched_play import WatchedPlay
+from pufferlib.watch.scene import array_settings
+from pufferlib.watch.show import Show, WatchedPlay, action_names
 
 
 class Scripted(Controls):
@@ -52,9 +52,9 @@ def shown(monkeypatch, tmp_path):
         monkeypatch.setattr(screen.Screen, "is_closing", lambda self: not controls.script)
         args = load_config(env_name)
         args["train"]["device"] = "cpu"
-        with prepare_players(env_name, args, episodes, True, 3, {}) as make_player:
-            play = WatchedPlay(make_player, make_scene, split_evenly(episodes, episodes), 10_000, 3, grid)
-            show = Show(play, RenderOptions(lambda scene: 240.0, True, video, "cartpole", panel))
+        with prepare_player(env_name, args, episodes, True, 3, array_settings) as player:
+            play = WatchedPlay(player, split_evenly(episodes, episodes), 10_000, 3, grid)
+            show = Show(play, EvalOptions(video=video, panel=panel, fps=240.0), True, "cartpole")
             controls.look = lambda: (
                 show._playback.mode,
                 show._playback.position,
@@ -88,7 +88,8 @@ def test_a_pause_holds_and_single_steps_end_one_each(shown):
 def test_speed_changes_how_fast_it_goes(shown):
     faster = [ViewerCommand.FASTER] * 3
     _, _, seen = shown(
-        [[]] * 20 + [faster] + [[]] * 20 + [[ViewerCommand.SLOWER] * 2] + [[]] + [[ViewerCommand.NORMAL_SPEED], [], []]
+        [[]] * 20 + [faster] + [[]] * 20 + [[ViewerCommand.SLOWER] * 2] + [[]] + [[ViewerCommand.NORMAL_SPEED], [], []],
+        episodes=200,
     )
     assert [speed for _, _, speed, *_ in seen][-5:-2] == [8.0, 2.0, 2.0] and seen[-1][2] == 1.0
     slow, fast = seen[19][1] - seen[1][1], seen[40][1] - seen[21][1]
@@ -153,11 +154,11 @@ def test_a_game_of_turns_waits_for_the_person(shown, monkeypatch):
 
 
 def test_a_window_and_a_video_show_the_same(shown, tmp_path):
-    path = Path("a.gif")
+    path = "a.gif"
     pause = [ViewerCommand.PAUSE]
     show, _, seen = shown([[], *[[]] * 20, pause, *[[]] * 20, pause, [ViewerCommand.PANEL], *[[]] * 20], video=path)
     assert show.video.frames == pytest.approx(len(seen) - 21, abs=2)  # none while it stood
-    assert show.video.size == seen[0][3] == seen[-1][3] and path.exists()
+    assert show.video.size == seen[0][3] == seen[-1][3] and Path(path).exists()
     assert show._playback.seconds == pytest.approx((show.video.frames - 1) / 240, abs=2 / 240)
 
 

@@ -6,8 +6,19 @@ from torch.distributions import Normal
 
 from pufferlib.ocean.screen import Screen
 from pufferlib.play.player import Decision
-from pufferlib.watch.stage import PANEL_MIN_HEIGHT, PANEL_WIDTH, Brush, SidePanel, as_picture, pooled, value_range
-from pufferlib.watch.watched_play import DiscreteProbs, GaussianParams, PolicyTrace, trace_of
+from pufferlib.watch.stage import (
+    PANEL_MIN_HEIGHT,
+    PANEL_WIDTH,
+    Brush,
+    DiscreteProbs,
+    GaussianParams,
+    PolicyTrace,
+    SidePanel,
+    as_picture,
+    pooled,
+    trace_of,
+    value_range,
+)
 
 OBSERVATIONS = np.arange(6, dtype=np.float32).reshape(2, 3)
 

@@ -17,7 +17,7 @@ import pytest
 from PIL import Image
 
 from pufferlib.errors import APIUsageError, MissingExtraError, StorageError
-from pufferlib.watch.video import VideoWriter, _checked_rate, require_video
+from pufferlib.watch.video import VideoWriter, require_video
 
 BACKGROUND, BALL = (6, 24, 24), (187, 0, 0)
 HAS_FFMPEG = True
@@ -140,8 +140,7 @@ def test_no_frame_is_no_file(tmp_path, suffix):
     path.write_text("an older one")
     with VideoWriter(path, (64, 48), 30) as video:
         pass
-    assert video.close() == path
-    assert path.read_text() == "an older one"
+    assert video.frames == 0 and path.read_text() == "an older one"
     assert len([*tmp_path.iterdir()]) == 1
 
 
@@ -149,14 +148,11 @@ def test_no_frame_is_no_file(tmp_path, suffix):
 def test_the_older_file_is_whole_until_the_new_one_is(tmp_path, suffix):
     path = tmp_path / f"video{suffix}"
     path.write_text("an older one")
-    video = VideoWriter(path, (64, 48), 30)
-    for index in range(10):
-        video.add(picture(index))
-        assert path.read_text() == "an older one"
-    assert (video.close(), video.close()) == (path, path)
+    with VideoWriter(path, (64, 48), 30) as video:
+        for index in range(10):
+            video.add(picture(index))
+            assert path.read_text() == "an older one"
     assert len(read(path)[0]) == 10
-    with pytest.raises(APIUsageError, match="after .*was closed"):
-        video.add(picture(0))
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
@@ -167,8 +163,8 @@ def test_ctrl_c_leaves_what_was_recorded(tmp_path, suffix):
         import signal, sys, time
         signal.signal(signal.SIGINT, signal.default_int_handler)  # background jobs of a shell ignore it
         sys.path.insert(0, {os.path.dirname(__file__)!r})
-        from test_video import VideoWriter, picture
-        with VideoWriter({str(path)!r}, (64, 48), 20) as video:
+        from test_video import Path, VideoWriter, picture
+        with VideoWriter(Path({str(path)!r}), (64, 48), 20) as video:
             for index in range(40):
                 video.add(picture(index))
             print("recorded", flush=True)
@@ -192,36 +188,18 @@ def test_ctrl_c_leaves_what_was_recorded(tmp_path, suffix):
 
 
 @pytest.mark.parametrize(
-    "frame",
-    [np.zeros((48, 65, 3), np.uint8), np.zeros((48, 64, 4), np.uint8), np.zeros((48, 64, 3), np.float32)],
-    ids=["size", "channels", "dtype"],
-)
-def test_other_frames_are_refused(tmp_path, frame):
-    with VideoWriter(tmp_path / "a.gif", (64, 48), 30) as video:
-        video.add(picture(0))
-        with pytest.raises(APIUsageError, match=r"must be uint8 of shape \(48, 64, 3\), got"):
-            video.add(frame)
-        video.add(picture(1))
-    assert video.frames == len(read(video.path)[0]) == 2
-
-
-@pytest.mark.parametrize(
-    ("name", "size", "fps", "kind", "message"),
+    ("name", "kind", "message"),
     [
-        ("a.avi", (64, 48), 30, APIUsageError, "must end in .mp4 or .gif, got"),
-        ("a", (64, 48), 30, APIUsageError, "must end in .mp4 or .gif, got"),
-        ("a.gif", (0, 48), 30, APIUsageError, "1 to 65,535 pixels"),
-        ("a.mp4", (64, 20_000), 30, APIUsageError, "1 to 16,384 pixels"),
-        ("a.gif", (64, 48), 0, APIUsageError, "fps must be above 0"),
-        ("a.gif", (64, 48), float("nan"), APIUsageError, "fps must be above 0"),
-        ("no/a.gif", (64, 48), 30, StorageError, "make the folder .*no first"),
-        ("folder.gif", (64, 48), 30, StorageError, "it is a folder"),
+        ("a.avi", APIUsageError, "must end in .mp4 or .gif, got"),
+        ("a", APIUsageError, "must end in .mp4 or .gif, got"),
+        ("no/a.gif", StorageError, "make the folder .*no first"),
+        ("folder.gif", StorageError, "it is a folder"),
     ],
 )
-def test_mistakes_are_found_before_anything_is_recorded(tmp_path, name, size, fps, kind, message):
+def test_mistakes_are_found_before_anything_is_recorded(tmp_path, name, kind, message):
     (tmp_path / "folder.gif").mkdir()
     with pytest.raises(kind, match=message):
-        VideoWriter(tmp_path / name, size, fps)
+        VideoWriter(tmp_path / name, (64, 48), 30)
     assert [path.name for path in tmp_path.iterdir()] == ["folder.gif"]
 
 
@@ -247,11 +225,9 @@ def test_what_the_encoder_complains_of_is_told(tmp_path, monkeypatch):
     program.write_text("#!/bin/sh\necho 'No space left on device' >&2\nexit 1\n")
     program.chmod(0o755)
     monkeypatch.setattr("imageio_ffmpeg.get_ffmpeg_exe", lambda: str(program))
-    video = VideoWriter(tmp_path / "a.mp4", (64, 48), 30)
-    with pytest.raises(StorageError, match="No space left on device"):
+    with pytest.raises(StorageError, match="No space left"), VideoWriter(tmp_path / "a.mp4", (64, 48), 30) as video:
         for index in range(1000):
             video.add(picture(index))
-    assert video.close() == tmp_path / "a.mp4"  # given up, and harmless to close
     assert [path.name for path in tmp_path.iterdir()] == ["ffmpeg"]
 
 
@@ -266,7 +242,7 @@ def test_a_frame_that_was_cut_off_is_left_out(tmp_path):
     assert len(frames) == 10
 
 
-def test_rates_are_exact():  # what floats round
-    assert _checked_rate(60 / 7) == Fraction(60, 7)
-    assert _checked_rate(30_000 / 1001) == Fraction(30_000, 1001)
-    assert _checked_rate(60) == 60
+@pytest.mark.parametrize("fps", [Fraction(60, 7), Fraction(30_000, 1001), Fraction(60)])
+def test_rates_are_exact(tmp_path, fps):  # what floats round
+    with VideoWriter(tmp_path / "a.gif", (64, 48), float(fps)) as video:
+        assert video.fps == fps
