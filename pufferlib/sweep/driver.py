@@ -68,7 +68,6 @@ TICK_SECONDS = 0.25  # between two looks at what runs
 READ_SECONDS = 1.0  # between two looks at what other drivers did
 MAX_SAME_FAILURES = 5  # of the first trials, after which no more begin
 STEPS = "train.total_timesteps"
-SERVICES = ("tensorboard", "wandb", "neptune")
 
 MIN_COMPLETE = 5  # trials, before anything is known of what is usual
 MIN_PROGRESS, MAX_PROGRESS = 0.3, 0.8  # of a run, before anything is known of it, and when its end is worth its cost
@@ -110,8 +109,7 @@ class Sweep:
         self._on_change: OnChange | None = None
         self.place = place = study_place(env_name, args)
         train = {**args["train"], "data_dir": str(place.folder)}
-        log = {**args["log"], **dict.fromkeys(SERVICES, False)}  # the sweep has a run there, its trials have none
-        self._args = {**args, "train": train, "log": log}
+        self._args = {**args, "train": train}
         self._slots, memory_gb = Slots(config), config.trial_memory_gb
         self._memory_bytes = usable_memory_bytes() / config.workers if memory_gb is None else 1e9 * memory_gb
         self._trials: dict[int, optuna.Trial] = {}  # those that this driver runs, by number
