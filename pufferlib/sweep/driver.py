@@ -28,7 +28,6 @@ from pufferlib.seeding import mix_seed
 from pufferlib.sweep.proposal import make_sampler
 from pufferlib.sweep.results import (
     CONFIG,
-    CONFIRMING,
     COST,
     CURVE,
     EPISODE_STEPS,
@@ -378,28 +377,29 @@ class Sweep:
     # --------------------------------------------------------------------------------------------------- confirmations
 
     def _confirm(self, stop: StopRequest) -> None:
-        # Runs the outstanding confirmations that no other driver runs, and waits for those of others. A driver claims
-        # one in the study and renews the claim while it runs. Where two drivers claim the same in the same moment,
-        # both run it, and one result is kept.
-        todo = self._outstanding()
-        while (todo or self._slots.running) and not stop.requested:
-            for trial, seed in todo:
-                if self._claim(trial.number, seed):
-                    values = settled(self.space, self.state.trials[trial.number].params)
-                    values |= {name: trial.settings[name] for name in (STEPS,) if name in values}  # maybe raised
-                    try:
-                        self._start(trial.number, values, seed=seed)
-                    except ConfigError as error:  # such as of a machine with less memory than that of the trial
-                        remember(self._study, Confirmation(trial.number, seed, None, error=str(error)))
+        # Drivers reserve no confirmation: they begin at different places of the list. What two of them run has one
+        # result, and what is still running when all have one is given up.
+        while (todo := self._outstanding()) and not stop.requested:
+            running = {(process.task.number, process.task.seed) for process in self._slots.running.values()}
+            place = self._driver % len(todo)
+            for trial, seed in [*todo[place:], *todo[:place]]:
+                if self._slots.next_slot is not None and (trial.number, seed) not in running:
+                    self._start_confirmation(trial, seed)
             self._show()
             for process in self._slots.wait(TICK_SECONDS if self._slots.running else READ_SECONDS):
                 outcome, task = process.outcome, process.task
-                if outcome.stopped is None:
-                    score = outcome.score if outcome.error is None else None
-                    folder, error = outcome.run_folder or "", outcome.error or ""
-                    remember(self._study, Confirmation(task.number, task.seed, score, outcome.cost, folder, error))
-            todo = self._outstanding()
+                score = outcome.score if outcome.error is None else None
+                folder, error = outcome.run_folder or "", outcome.error or ""
+                remember(self._study, Confirmation(task.number, task.seed, score, outcome.cost, folder, error))
         self._show()
+
+    def _start_confirmation(self, trial: FoundTrial, seed: int) -> None:
+        values = settled(self.space, self.state.trials[trial.number].params)
+        values |= {name: trial.settings[name] for name in (STEPS,) if name in values}  # maybe raised
+        try:
+            self._start(trial.number, values, seed=seed)
+        except ConfigError as error:  # such as of a machine with less memory than that of the trial
+            remember(self._study, Confirmation(trial.number, seed, None, error=str(error)))
 
     def _outstanding(self) -> list[tuple[FoundTrial, int]]:
         state = self.state
@@ -407,19 +407,6 @@ class Sweep:
         todo = outstanding(state.results(), state.args, state.threshold)
         state.to_confirm = len(todo)
         return todo
-
-    def _claim(self, number: int, seed: int) -> bool:
-        # Whether this driver is to start it now; renews the claim of one that it runs.
-        key, now, driver = f"{CONFIRMING}/{number}/{seed}", time.time(), str(self._driver)
-        tasks = [process.task for process in self._slots.running.values()]
-        is_running = any((task.number, task.seed) == (number, seed) for task in tasks)
-        if not is_running and self._slots.next_slot is None:
-            return False
-        claimer, claimed = self._study.user_attrs.get(key, ("", 0.0))
-        if now - claimed < (HEARTBEAT_SECONDS if claimer == driver else GRACE_SECONDS):
-            return False
-        self._study.set_user_attr(key, [driver, now])
-        return not is_running and self._study.user_attrs[key][0] == driver
 
 
 def hopeless_reason(curve: CurveRows, finished: Sequence[CurveRows], goal: str) -> str | None:

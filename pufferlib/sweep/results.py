@@ -45,7 +45,6 @@ METRIC = "metric"
 DRIVERS = "drivers/"  # before the key of a driver that opened the study: the name of its machine
 SPACE = "space"  # a text that is the same for the same dimensions
 CONFIRMATION = "confirmation"  # "confirmation/TRIAL/SEED": {"score" or None, "cost", "run_folder", "error"} of its run
-CONFIRMING = "confirming"  # "confirming/TRIAL/SEED": [key of the driver that runs it, seconds since the epoch]
 
 FIRST_SEED = 1_000_000  # of confirmations, above that of the run: those of trials are below
 IMPORTANCE_TRIALS = 20  # complete ones: of fewer, importance is noise

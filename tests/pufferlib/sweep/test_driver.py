@@ -6,7 +6,6 @@ import math
 import os
 import signal
 import threading
-import time
 
 import optuna
 import pytest
@@ -23,7 +22,6 @@ from pufferlib.sweep.driver import Sweep
 from pufferlib.sweep.proposal import read_history
 from pufferlib.sweep.results import (
     CONFIG,
-    CONFIRMING,
     COST,
     CURVE,
     EPISODES,
@@ -387,7 +385,7 @@ def test_drivers_share_the_confirmations(tmp_path, scripted):
         thread.join(600)
     confirmed = [(task.number, task.seed) for task in scripted.tasks if task.seed is not None]
     assert len(set(confirmed)) == 8
-    assert len(confirmed) <= 12  # those that two drivers claim in the same moment run twice
+    assert len(confirmed) < 16  # what two drivers begin in the same moment runs twice
 
 
 def test_a_confirmation_that_fails_is_known_and_not_repeated(tmp_path, scripted):
@@ -397,16 +395,6 @@ def test_a_confirmation_that_fails_is_known_and_not_repeated(tmp_path, scripted)
         state = run_sweep(ENV, args, SPACE)
     assert [(run.score, run.error) for run in state.confirmations] == [(None, "the ball is lost")]
     assert len(scripted.tasks) == 2
-
-
-def test_what_another_driver_confirms_is_waited_for_until_that_is_gone(tmp_path, scripted, monkeypatch):
-    monkeypatch.setattr("pufferlib.sweep.driver.GRACE_SECONDS", 0.3)
-    args = sweep_args(tmp_path, num_trials=1, confirm_best=1, confirm_seeds=1)
-    seed = args["train"]["seed"] + 1_000_000
-    claim = ["another driver", time.time()]
-    Sweep(ENV, args, SPACE).state.study.set_user_attr(f"{CONFIRMING}/0/{seed}", claim)
-    state = run_sweep(ENV, args, SPACE)
-    assert [run.seed for run in state.confirmations] == [seed]
 
 
 # ------------------------------------------------------------------------------------------------- trials that do train
