@@ -7,9 +7,8 @@ every result under a key of its own, so that a sweep that continues repeats none
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from pathlib import Path
 from statistics import mean, pstdev
@@ -44,11 +43,9 @@ ENV_NAME = "env_name"
 METRIC = "metric"
 DRIVERS = "drivers/"  # before the key of a driver that opened the study: the name of its machine
 SPACE = "space"  # a text that is the same for the same dimensions
-CONFIRMATION = "confirmation"  # "confirmation/TRIAL/SEED": {"score" or None, "cost", "run_folder", "error"} of its run
+CONFIRMATIONS = "confirmations/"  # before "TRIAL/SEED": the fields of a Confirmation
 
 FIRST_SEED = 1_000_000  # of confirmations, above that of the run: those of trials are below
-IMPORTANCE_TRIALS = 20  # complete ones: of fewer, importance is noise
-_TREE_DEPTH = 6  # of the forest behind importance: as right as deeper ones, and 10 times as fast for 400 trials
 
 
 @dataclass(frozen=True)
@@ -321,24 +318,6 @@ def best_within(costs: np.ndarray, scores: np.ndarray, limit: float) -> float:
     return float(np.max(affordable)) if len(affordable) else float(np.min(scores))
 
 
-def importance(study: Study) -> dict[str, float]:
-    """Returns how much of the scores' variance each setting explains, the most important first; they sum to 1.
-
-    By functional ANOVA: where the truth was known it was nearer to it than PED-ANOVA, from 30 trials on. Empty where
-    there are too few complete trials, or all of them score the same.
-    """
-    from optuna.importance import FanovaImportanceEvaluator, get_param_importances
-
-    scores = [trial.value for trial in study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))]
-    scores = [score for score in scores if math.isfinite(score)]
-    if len(scores) < IMPORTANCE_TRIALS or len({*scores}) == 1:
-        return {}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of trials with other settings, which are left out
-        found = get_param_importances(study, evaluator=FanovaImportanceEvaluator(max_depth=_TREE_DEPTH, seed=0))
-    return {name: float(share) for name, share in sorted(found.items(), key=lambda item: -item[1])}
-
-
 def outstanding(results: Results, args: Mapping[str, Any], threshold: float | None) -> list[tuple[FoundTrial, int]]:
     """Returns the trials and seeds of the confirmations that have not ended, the best trial first.
 
@@ -359,15 +338,9 @@ def outstanding(results: Results, args: Mapping[str, Any], threshold: float | No
 
 def known_confirmations(study: Study) -> list[Confirmation]:
     """Returns the confirmations in a study."""
-    parted = [(key.split("/"), value) for key, value in study.user_attrs.items()]
-    return [
-        Confirmation(int(place[1]), int(place[2]), **value)
-        for place, value in parted
-        if place[0] == CONFIRMATION and len(place) == 3
-    ]
+    return [Confirmation(**value) for key, value in study.user_attrs.items() if key.startswith(CONFIRMATIONS)]
 
 
 def remember(study: Study, run: Confirmation) -> None:
     """Stores a confirmation in a study."""
-    value = {"score": run.score, "cost": run.cost, "run_folder": run.run_folder, "error": run.error}
-    study.set_user_attr(f"{CONFIRMATION}/{run.trial}/{run.seed}", value)
+    study.set_user_attr(f"{CONFIRMATIONS}{run.trial}/{run.seed}", asdict(run))
