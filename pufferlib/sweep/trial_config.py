@@ -37,9 +37,7 @@ class TrialTask:
 def trial_args(args: Mapping[str, Any], values: Mapping[str, Any], cores: int) -> tuple[dict[str, Any], list[str]]:
     """Returns the configuration of a trial without `[sweep]`, and a sentence for each setting that was repaired.
 
-    Sizes that do not fit each other are repaired where the number of agents is known before the environments are made:
-    for those in C and those of Gymnasium. For others the trial calls `fit_sizes` once it has made them. Raises
-    ConfigError if it cannot run.
+    The trial calls `fit_sizes` once it has made its environments. Raises ConfigError if it cannot run.
 
     Args:
         args: the nested dict of `load_config` of the sweep; it stays as it is.
@@ -80,62 +78,60 @@ def trial_args(args: Mapping[str, Any], values: Mapping[str, Any], cores: int) -
     VecConfig.from_dict(vec)
     check_env(trial["env_name"], trial["env"])
 
-    device_type = _device_type(trial)
-    agents = num_agents(trial, device_type)
-    if agents is None:
-        return trial, notes
-    batch, horizon = train["batch_size"], train["bptt_horizon"]
-    if batch != "auto" and trial["env"].get("num_envs") == "auto":  # as many as a batch has room for
-        unit = _buffers(trial, device_type) * catalog.find(trial["env_name"]).agents_per_env
-        count = max(1, round(batch / horizon) // unit)
-        if count * unit < agents:
-            change("env.num_envs", count, f"a batch of {batch} has this many segments of {horizon}")
-            agents = count * unit
-    if batch != "auto" and batch < agents * horizon and "train.bptt_horizon" not in values:
-        reason = f"a batch of {batch} has this many steps of {agents} agents"
-        change("train.bptt_horizon", max(1, round(batch / agents)), reason)
-    trial["train"], more = fit_sizes(train, agents, device_type)
-    return trial, notes + more
+    if train["batch_size"] != "auto" and trial["env"].get("num_envs") == "auto":
+        most, batch, horizon = _room_for_envs(trial), train["batch_size"], train["bptt_horizon"]
+        if most is not None:
+            change("env.num_envs", most, f"a batch of {batch} has this many segments of {horizon}")
+    return trial, notes
 
 
-def fit_sizes(train: Mapping[str, Any], num_agents: int, device_type: str) -> tuple[dict[str, Any], list[str]]:
+def _room_for_envs(args: Mapping[str, Any]) -> int | None:
+    # How many C environments a batch has room for; None where it has room for as many as `auto` is.
+    agents_per_env, device_type = catalog.find(args["env_name"]).agents_per_env, "cpu"
+    if args["train"]["device"] != "cpu":
+        from pufferlib.runs.loaders import resolve_device  # not before: it imports torch
+
+        device_type = resolve_device(args["train"]["device"]).type
+    buffers = VecConfig.from_dict(args["vec"]).keywords(device_type, 0)["num_envs"]
+    segments = round(args["train"]["batch_size"] / args["train"]["bptt_horizon"])
+    count = max(1, segments // (buffers * agents_per_env))
+    return count if count < resolve_env_count("auto", device_type, buffers, agents_per_env) else None
+
+
+def fit_sizes(
+    train: Mapping[str, Any], num_agents: int, device_type: str, keeps_horizon: bool = False
+) -> tuple[dict[str, Any], list[str]]:
     """Returns the `[train]` settings with the nearest sizes that are possible, and a sentence for each repaired one.
 
-    Raises ConfigError if the sizes still do not fit each other.
+    Where a batch is too small for the segments of all agents, these become shorter, or with `keeps_horizon` the batch
+    larger. Raises ConfigError if the sizes still do not fit each other.
     """
-    fitted, horizon, minibatch = dict(train), train["bptt_horizon"], train["minibatch_size"]
-    unit = num_agents * horizon
-    batch = unit if train["batch_size"] == "auto" else unit * max(1, round(train["batch_size"] / unit))
-    reasons = {
-        "batch_size": f"a multiple of {num_agents} agents * bptt_horizon {horizon}",
-        "minibatch_size": f"a multiple of bptt_horizon {horizon}, at most the batch of {batch}",
-        "total_timesteps": f"at least a batch of {batch}",
-    }
-    if train["batch_size"] != "auto":
-        fitted["batch_size"] = batch
+    fitted, reasons = dict(train), {}
+    horizon, batch, minibatch = train["bptt_horizon"], train["batch_size"], train["minibatch_size"]
+    if batch == "auto":
+        batch = num_agents * horizon
+    else:
+        if not keeps_horizon and batch < num_agents * horizon:
+            horizon = fitted["bptt_horizon"] = max(1, round(batch / num_agents))
+            reasons["bptt_horizon"] = f"a batch of {batch} has this many steps of {num_agents} agents"
+        unit = num_agents * horizon
+        batch = fitted["batch_size"] = unit * max(1, round(batch / unit))
+        reasons["batch_size"] = f"a multiple of {num_agents} agents * bptt_horizon {horizon}"
     if minibatch != "auto" and train["shuffle"] == "steps":
         fitted["minibatch_size"] = nearest_divisor(batch, minibatch)
         reasons["minibatch_size"] = f"a divisor of the batch of {batch}"
     elif minibatch != "auto":
         fitted["minibatch_size"] = horizon * min(max(1, round(minibatch / horizon)), batch // horizon)
+        reasons["minibatch_size"] = f"a multiple of bptt_horizon {horizon}, at most the batch of {batch}"
     if train["num_iterations"] is None:
         fitted["total_timesteps"] = max(train["total_timesteps"], batch)
+        reasons["total_timesteps"] = f"at least a batch of {batch}"
     resolve_sizes(TrainConfig.from_dict(fitted), num_agents, device_type)
     return fitted, [
         f"[train] {name} is {fitted[name]} instead of {train[name]}: {reason}"
         for name, reason in reasons.items()
         if fitted[name] != train[name]
     ]
-
-
-def num_agents(args: Mapping[str, Any], device_type: str) -> int | None:
-    """Returns the agents of the vector that a configuration makes; None where only the environments can tell."""
-    entry = catalog.find(args["env_name"])
-    if entry.family in ("callable", "pettingzoo"):
-        return None
-    counts, buffers = "num_envs" in entry.settings, _buffers(args, device_type)
-    num_envs = args["env"].get("num_envs", entry.settings["num_envs"].default) if counts else 1
-    return buffers * resolve_env_count(num_envs, device_type, buffers, entry.agents_per_env) * entry.agents_per_env
 
 
 def trial_settings(args: Mapping[str, Any], trial: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
@@ -153,19 +149,6 @@ def trial_settings(args: Mapping[str, Any], trial: Mapping[str, Any], names: Ite
             if key not in args[section] or args[section][key] != value:
                 chosen.setdefault(section, {})[key] = value
     return chosen
-
-
-def _buffers(args: Mapping[str, Any], device_type: str) -> int:
-    are_single = "num_envs" not in catalog.find(args["env_name"]).settings
-    return VecConfig.from_dict(args["vec"]).keywords(device_type, 0, are_single)["num_envs"]
-
-
-def _device_type(args: Mapping[str, Any]) -> str:
-    if args["train"]["device"] == "cpu":
-        return "cpu"
-    from pufferlib.runs.loaders import resolve_device  # not before: it imports torch
-
-    return resolve_device(args["train"]["device"]).type
 
 
 def _section(args: Mapping[str, Any], section: str) -> dict[str, Any]:

@@ -196,8 +196,9 @@ def train_watched(task: TrialTask, send: SendMessage) -> None:
     trainers: list[WatchedTrainer] = []
 
     def make_trainer(config: dict[str, Any], vecenv: Vector, policy: nn.Module, logger: AnyLogger) -> WatchedTrainer:
-        args["train"], notes = fit_sizes(args["train"], vecenv.num_agents, device_type)
-        for note in notes:  # where only the environments know them
+        is_horizon_chosen = "train.bptt_horizon" in task.values
+        args["train"], notes = fit_sizes(args["train"], vecenv.num_agents, device_type, is_horizon_chosen)
+        for note in notes:
             say(note)
         changed = {name: value for name, value in args["train"].items() if config[name] != value}
         trainer = WatchedTrainer({**config, **changed}, vecenv, policy, logger)

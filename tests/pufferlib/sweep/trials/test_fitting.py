@@ -17,7 +17,9 @@ def train(**values):
     [
         ({}, {}),
         ({"batch_size": 1000}, {"batch_size": 1024}),
-        ({"batch_size": 1}, {"batch_size": 512}),
+        ({"batch_size": 1}, {"bptt_horizon": 1, "batch_size": 8}),
+        ({"batch_size": 256}, {"bptt_horizon": 32}),
+        ({"batch_size": 100}, {"bptt_horizon": 12, "batch_size": 96}),
         ({"minibatch_size": 100}, {"minibatch_size": 128}),
         ({"minibatch_size": 1}, {"minibatch_size": 64}),
         ({"minibatch_size": 10**6}, {"minibatch_size": 512}),
@@ -36,6 +38,10 @@ def test_sizes_become_the_nearest_that_are_possible(values, fitted):
     for (name, value), note in zip(fitted.items(), notes, strict=True):
         assert note.startswith(f"[train] {name} is {value} instead of {given[name]}: ")
     resolve_sizes(TrainConfig.from_dict(found), 8, "cpu")
+
+
+def test_a_horizon_that_the_sweep_chose_is_kept():
+    assert fit_sizes(train(batch_size=256), 8, "cpu", keeps_horizon=True)[0]["batch_size"] == 512
 
 
 def test_what_cannot_be_repaired_is_refused():
