@@ -9,18 +9,17 @@ import re
 import shlex
 import shutil
 from collections.abc import Iterable, Mapping
-from itertools import accumulate
 from pathlib import Path
 from typing import Any, TextIO
 
 from pufferlib.config import load_config
 from pufferlib.config.sections import split_name
-from pufferlib.dashboard.output import plain_table, printable, printable_lines, say
+from pufferlib.dashboard.output import printable, printable_lines, say
 from pufferlib.dashboard.panel import duration_text, number_text
 from pufferlib.runs.folder import write_atomically
 from pufferlib.setting import format_value, parse_value
 from pufferlib.sweep.driver import Sweep
-from pufferlib.sweep.panel import LiveTable
+from pufferlib.sweep.panel import LiveTable, fitting_table
 from pufferlib.sweep.report import report_html
 from pufferlib.sweep.results import FoundTrial, Results, SweepState, trial_columns
 from pufferlib.sweep.study import naming_database, without_password
@@ -204,17 +203,10 @@ def summary(state: SweepState) -> str:
     lines += [f"trial {each.number} failed: {each.reason}" for each in results.failed[-1:]]
     if results.winner is None:
         return "\n".join([*lines, "no trial has run to its end\n"])
-    lines += ["", _best_table(results), "", f"the winner is {results.winner.text}"]
+    width = shutil.get_terminal_size((10_000, 0)).columns  # without a terminal there is room for all
+    table = fitting_table(trial_columns(results.complete[:_SUMMARY_TRIALS]), width)
+    lines += ["", table, "", f"the winner is {results.winner.text}"]
     cheapest = results.cheapest_past(state.threshold)
     if cheapest is not None:
         lines.append(f"the cheapest past {number_text(state.threshold)} is {cheapest.text}")
     return "\n".join([*lines, ""])
-
-
-def _best_table(results: Results) -> str:
-    columns = [[heading, *cells] for heading, cells in trial_columns(results.complete[:_SUMMARY_TRIALS])]
-    ends = list(accumulate(max(map(len, column)) + len("  ") for column in columns))
-    width = shutil.get_terminal_size((10_000, 0)).columns  # without a terminal there is room for all
-    count = max(3, sum(end - len("  ") <= width for end in ends))
-    header, *rows = zip(*columns[:count], strict=True)
-    return plain_table(header, rows)

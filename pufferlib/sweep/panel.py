@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
+from itertools import accumulate
 from statistics import mean
 from typing import TYPE_CHECKING, TextIO
 
@@ -12,6 +13,7 @@ import numpy as np
 from optuna.trial import TrialState
 from rich.text import Text
 
+from pufferlib.dashboard.output import plain_table
 from pufferlib.dashboard.panel import (
     CYAN,
     FRAME_COLUMNS,
@@ -30,7 +32,16 @@ from pufferlib.dashboard.panel import (
     progress,
     settings_texts,
 )
-from pufferlib.sweep.results import HOST, FoundTrial, Results, RunningTrial, SweepState, settings_of, trial_columns
+from pufferlib.sweep.results import (
+    HOST,
+    Confirmation,
+    FoundTrial,
+    Results,
+    RunningTrial,
+    SweepState,
+    settings_of,
+    trial_columns,
+)
 from pufferlib.sweep.trial_process import WINDOWS
 
 if TYPE_CHECKING:
@@ -41,23 +52,19 @@ BARS = "▁▂▃▄▅▆▇█"
 _RECENT = 20  # trials whose durations say how long the next ones take
 _FRAME_LINES = 3  # of the panel's border, and of the cursor
 _RUNNING_LINES = 8
-_SETTINGS_LINES = 3
+_SETTINGS_LINES, _SETTINGS_OF_LINE = 3, 3
 _LEAST_FRONT = 3  # lines of the front, if the terminal has room for nothing else
 _CURVE_CELLS = 24
-_NAME_CELLS = (16, 12, 10, 8, 6)  # of a setting above shorter values: the most that fit
+_NAME_CELLS = 10  # of a setting above the front
 _GAP_CELLS = 2  # between two columns
 _SECONDS_BETWEEN = 0.25  # two drawings
 
 
 def sparkline(curve: Sequence[Sequence[float]], progress: float, low: float, high: float, cells: int) -> str:
-    """Returns a curve as bars from the start of a run to where it is.
+    """Returns a curve of rows of progress, seconds and score as bars, from the start of a run to its `progress`.
 
-    Args:
-        curve: rows of progress, seconds and score.
-        progress: where the run is, in [0, 1]; the text ends there, with blanks where no score is known yet.
-        low: the score of the lowest bar.
-        high: that of the highest.
-        cells: the number of characters of a whole run.
+    A whole run has `cells` characters, `low` and `high` are the scores of the lowest and the highest bar. It is blank
+    where no score is known yet.
     """
     points = [(row[0], row[2]) for row in curve if math.isfinite(row[2])]
     done = min(cells, math.ceil(min(max(progress, 0.0), 1.0) * cells - 1e-9))
@@ -72,19 +79,17 @@ def sparkline(curve: Sequence[Sequence[float]], progress: float, low: float, hig
 def remaining_seconds(state: SweepState, found: Results | None = None) -> float:
     """Returns the seconds until the trials of a sweep are over, or the confirmations while those run.
 
-    It assumes that trials take as long as the last ones did, and the same number runs side by side on all drivers;
-    never longer than to the deadline. It is infinite as long as no trial has ended.
+    It assumes that trials take as long as the last ones did; it is at most the time to the deadline, and infinite as
+    long as no trial has ended.
     """
     found = found or state.results()
     recent = [trial for trial in found.ended if trial.state in ("complete", "stopped")][-_RECENT:]
     if not recent:
         return math.inf
     typical = mean(max(0.0, (trial.ended - trial.begun).total_seconds()) for trial in recent)
-    left = state.to_confirm or max(0, state.sweep["num_trials"] - found.num_ended)
+    left = state.to_confirm or state.sweep["num_trials"] - found.num_ended
     done = sum(min(trial.progress, 1.0) for trial in state.running)
-    elsewhere = 0 if state.to_confirm else max(0, found.running - len(state.running))
-    lanes = max(1, state.sweep["workers"], len(state.running)) + elsewhere
-    seconds = max(0.0, left - done) * typical / lanes
+    seconds = max(0.0, left - done) * typical / max(state.sweep["workers"], found.running)
     if state.deadline is None or state.to_confirm:
         return seconds
     return min(seconds, max(0.0, state.deadline - time.monotonic()))
@@ -95,9 +100,9 @@ def render(state: SweepState, width: int, height: int) -> Panel:
     found = state.results()
     width = width - FRAME_COLUMNS
     head = [*_facts(state, found, width), Text(), *_best(state, found, width)]
-    tail = [_line(width, "Confirmed", trial.number, trial.confirmed_text) for trial in found.confirmed]
-    tail += _running(state, found, width)
-    tail += [_line(width, "Failed", trial.number, " ".join(trial.reason.split())) for trial in found.failed[-1:]]
+    tail = [_line("Confirmed", trial.number, trial.confirmed_text) for trial in found.confirmed]
+    tail += _running(state, found)
+    tail += [_line("Failed", trial.number, " ".join(trial.reason.split())) for trial in found.failed[-1:]]
     room = max(1, height - _FRAME_LINES)
     front = _front(found, width, max(_LEAST_FRONT, room - len(head) - len(tail)))
     gap = [Text()] * (len(head) + len(front) + len(tail) + 1 < room)
@@ -129,20 +134,14 @@ def _best(state: SweepState, found: Results, width: int) -> list[Text]:
     best, threshold = found.best, state.threshold
     if best is None:
         return [Text.assemble(_heading("Best"), " -")]
-    line = _line(width, "Best", best.number, f"{number_text(best.score)} in {cost_text(best.cost)}")
+    line = _line("Best", best.number, f"{number_text(best.score)} in {cost_text(best.cost)}")
     if threshold is not None:
         cheapest = found.cheapest_past(threshold)
         by = "no trial yet" if cheapest is None else f"trial {cheapest.number} in {cost_text(cheapest.cost)}"
         line = Text.assemble(line, "   ", pair(f"Solved at {number_text(threshold)} by", by))
-        line.truncate(width, overflow="ellipsis")
-    lines: list[Text] = []
-    for label, value in settings_texts(best.settings).items():
-        one = pair(label, value)
-        if lines and len(lines[-1]) + 3 + len(one) <= width:
-            lines[-1] = Text.assemble(lines[-1], "   ", one)
-        else:
-            lines.append(one)
-    return [line, *lines[:_SETTINGS_LINES]]
+    texts = [*settings_texts(best.settings).items()][: _SETTINGS_LINES * _SETTINGS_OF_LINE]
+    starts = range(0, len(texts), _SETTINGS_OF_LINE)
+    return [line, *(pairs(dict(texts[start : start + _SETTINGS_OF_LINE]), width) for start in starts)]
 
 
 def _front(found: Results, width: int, rows: int) -> list[Text]:
@@ -150,26 +149,24 @@ def _front(found: Results, width: int, rows: int) -> list[Text]:
         return []
     places = np.linspace(len(found.front) - 1, 0, min(len(found.front), max(1, rows - 1))).round().astype(int)
     shown = [found.front[place] for place in reversed(places)]
-    columns = [column for column in trial_columns(shown) if column[0] not in ("trial", "episodes", "confirmed")]
-    columns.insert(0, ("Front", [f"#{trial.number}" for trial in shown]))
-    name_cells = next((most for most in _NAME_CELLS if sum(_sizes(columns, most)) <= width), _NAME_CELLS[-1])
-    lines = [Text() for _ in range(len(shown) + 1)]
-    for index, ((name, cells), size) in enumerate(zip(columns, _sizes(columns, name_cells), strict=True)):
-        if len(lines[0]) + size > width:
-            break
-        size -= _GAP_CELLS
-        gap = " " * _GAP_CELLS if index else ""
-        lines[0].append(gap + fit(name, size).strip().rjust(size), CYAN if index else f"bold {RED}")
-        for line, cell in zip(lines[1:], cells, strict=True):
-            line.append(gap + (cell.rjust(size) if index else cell.ljust(size)), WHITE if index else CYAN)
-    return lines
+    columns = [("Front", [f"#{trial.number}" for trial in shown])]
+    for heading, cells in trial_columns(shown):
+        if heading not in ("trial", "episodes", "confirmed"):
+            columns.append((fit(heading, _NAME_CELLS).rstrip(), cells))
+    header, *lines = fitting_table(columns, width).splitlines()
+    heading = Text.assemble(_heading(header[: len("Front")]), (header[len("Front") :], CYAN))
+    return [heading, *(Text(line, WHITE) for line in lines)]
 
 
-def _sizes(columns: Sequence[tuple[str, Sequence[str]]], name_cells: int) -> list[int]:
-    return [max([*map(len, cells), min(len(name), name_cells)]) + _GAP_CELLS for name, cells in columns]
+def fitting_table(columns: Sequence[tuple[str, Sequence[str]]], width: int) -> str:
+    """Returns a plain table of as many columns as the width has room for, three at least."""
+    ends = [*accumulate(max(map(len, [heading, *cells])) + _GAP_CELLS for heading, cells in columns)]
+    count = max(3, sum(end - _GAP_CELLS <= width for end in ends))
+    headings, cells = zip(*columns[:count], strict=True)
+    return plain_table(headings, [*zip(*cells, strict=True)])
 
 
-def _running(state: SweepState, found: Results, width: int) -> list[Text]:
+def _running(state: SweepState, found: Results) -> list[Text]:
     here = {trial.number for trial in state.running}
     others = [trial for trial in state.trials if trial.state is TrialState.RUNNING and trial.number not in here]
     runs = [*state.running, *map(_run_elsewhere, others)]
@@ -187,7 +184,6 @@ def _running(state: SweepState, found: Results, width: int) -> list[Text]:
             (f" {percent_text(run.progress):>4} {score:>8} {cost_text(run.cost):>7}   ", WHITE),
             ("   ".join(f"{name} {value}" for name, value in settings_texts(run.values).items()), CYAN),
         )
-        line.truncate(width, overflow="ellipsis")
         lines.append(line)
     hidden = len(lines) - _RUNNING_LINES
     return lines if hidden <= 0 else [*lines[: _RUNNING_LINES - 1], Text(f"and {hidden + 1} more", CYAN)]
@@ -199,10 +195,8 @@ def _run_elsewhere(trial: FrozenTrial) -> RunningTrial:
     return RunningTrial(trial.number, settings_of(trial), math.nan, progress, math.nan, curve, host=host)
 
 
-def _line(width: int, heading: str, number: int, text: str) -> Text:
-    line = Text.assemble(_heading(heading), (f" trial {number} ", CYAN), (text, WHITE))
-    line.truncate(width, overflow="ellipsis")
-    return line
+def _line(heading: str, number: int, text: str) -> Text:
+    return Text.assemble(_heading(heading), (f" trial {number} ", CYAN), (text, WHITE))
 
 
 def _heading(text: str) -> Text:
@@ -220,8 +214,9 @@ class LiveTable:
         self._screen = LivePanel(stream)
         self._drawn = -math.inf  # when
         self._state: SweepState | None = None
-        self._written: set[int] | None = None  # numbers of the trials of which there was a line
-        self._confirmed: set[tuple[int, int]] = set()  # trials and seeds of the confirmations of which there was one
+        self._told: set[int | tuple[int, int]] | None = (
+            None  # numbers of trials, and numbers and seeds of confirmations
+        )
 
     def show(self, state: SweepState) -> None:
         """Shows a sweep as it is now."""
@@ -245,20 +240,19 @@ class LiveTable:
 
     def _new_lines(self, state: SweepState) -> list[str]:
         found = state.results()
-        numbers = {trial.number for trial in found.ended}
-        if self._written is None:
-            self._written, self._confirmed = numbers, {(run.trial, run.seed) for run in state.confirmations}
+        ended = {trial.number: trial for trial in found.ended}
+        confirmed = {(run.trial, run.seed): run for run in state.confirmations}
+        before, self._told = self._told, {*ended, *confirmed}
+        if before is None:
             count = f"{found.num_ended} trial{'s' * (found.num_ended != 1)}"
-            return [f"{state.env_name}  continues after {count}"] if numbers else []
-        lines = [_trial_line(state, found, trial) for trial in found.ended if trial.number not in self._written]
-        self._written |= numbers
-        for run in state.confirmations:
-            if (run.trial, run.seed) not in self._confirmed:
-                self._confirmed.add((run.trial, run.seed))
-                outcome = f"failed: {run.error}" if run.score is None else f"score {number_text(run.score)}"
-                again = f"trial {run.trial} again with seed {run.seed}"
-                lines.append(f"{state.env_name}  {again}  {outcome}  cost {cost_text(run.cost)}")
-        return lines
+            return [f"{state.env_name}  continues after {count}"] if ended else []
+        lines = [_trial_line(state, found, trial) for number, trial in ended.items() if number not in before]
+        return lines + [_confirmation_line(state, run) for key, run in confirmed.items() if key not in before]
+
+
+def _confirmation_line(state: SweepState, run: Confirmation) -> str:
+    outcome = f"failed: {run.error}" if run.score is None else f"score {number_text(run.score)}"
+    return f"{state.env_name}  trial {run.trial} again with seed {run.seed}  {outcome}  cost {cost_text(run.cost)}"
 
 
 def _trial_line(state: SweepState, found: Results, trial: FoundTrial) -> str:
