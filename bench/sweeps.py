@@ -52,7 +52,7 @@ def search(method: str, seed: int, seconds: float) -> list[tuple[float, float]]:
     with tempfile.TemporaryDirectory() as folder:
         while spent < seconds:
             values = protein.suggest()
-            trial, _ = trial_args(args, {f"train.{name}": value for name, value in values.items()}, cores=1)
+            trial = trial_args(args, {f"train.{name}": value for name, value in values.items()})
             trial["train"].update(data_dir=folder, log_interval=1, seed=len(found))
             curve = train(trial, keeps_horizon="bptt_horizon" in values)
             protein.observe(values, curve[-1][2], curve[-1][1], curve)
@@ -68,7 +68,7 @@ def train(args: dict, keeps_horizon: bool) -> list[list[float]]:
     from pufferlib.sweep.trial_process import WINDOWS, LearningCurve
 
     vecenv = pufferl.load_env(ENV_NAME, args)
-    config, _ = fit_sizes(args["train"], vecenv.num_agents, "cpu", keeps_horizon)
+    config = fit_sizes(args["train"], vecenv.num_agents, "cpu", keeps_horizon)
     trainer = pufferl.PuffeRL(config, vecenv, pufferl.load_policy(args, vecenv, ENV_NAME), NoLogger())
     begin, curve, tenth = time.process_time(), LearningCurve(), 0
     while trainer.epoch < trainer.total_epochs:

@@ -37,7 +37,8 @@ OF_THE_BUILD = {
     "PUFFER_SANITIZE": "Sanitizers to build with, such as `address,undefined`; `make sanitize` does so in a copy.",
 }
 OF_OTHERS = {
-    "OMP_NUM_THREADS": "Threads of torch on a CPU. torchrun sets 1; then each process takes its share of the cores.",
+    "OMP_NUM_THREADS": "Threads of torch on a CPU. torchrun sets 1; then each process takes its share of the cores. "
+    "A sweep sets it for trials side by side, with LOCAL_WORLD_SIZE.",
     "RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT, LOCAL_RANK, LOCAL_WORLD_SIZE": "What torchrun tells each of its "
     "processes; where the first four are set they train together.",
     "DISPLAY, WAYLAND_DISPLAY": "Without one of them on Linux there is no window: `puffer eval` prints scores alone.",

@@ -239,52 +239,44 @@ class Sweep:
             self._discard(trial, "another driver was first to begin it")
         else:
             self._trials[trial.number], self._reported[trial.number] = trial, set()
-            values, notes = self._long_enough(settled(self.space, trial.params))
+            values = self._long_enough(settled(self.space, trial.params))
             try:
-                args = self._start(trial.number, values, notes)
+                args = self._start(trial.number, values)
                 self._set(trial.number, {CONFIG: trial_settings(self._args, args, self.space.names)})
             except ConfigError as error:
                 self._fail(trial.number, {COST: 0.0}, str(error))
         self._read()
 
-    def _start(
-        self, number: int, values: Mapping[str, Any], notes: Sequence[str] = (), seed: int | None = None
-    ) -> dict[str, Any]:
+    def _start(self, number: int, values: Mapping[str, Any], seed: int | None = None) -> dict[str, Any]:
         # Starts a trial, or the confirmation of one on a seed; returns its settings.
-        args, slot = self._args, self._slots.next_slot
+        args = trial_args(self._args, values)
         if seed is not None:
-            args = {**args, "train": {**args["train"], "seed": seed}}
-        args, more = trial_args(args, values, self._slots.num_cores(slot))
-        log_path = self.state.folder / f"trial_{number:04}{'' if seed is None else f'_seed_{seed}'}.log"
-        log_path.parent.mkdir(parents=True, exist_ok=True)
-        log_path.write_text("".join(f"{note}\n" for note in [*notes, *more]))
+            args["train"]["seed"] = seed
+        log_name = f"trial_{number:04}.log" if seed is None else f"trial_{number:04}_seed_{seed}.log"
         task = TrialTask(
             number=number,
             env_name=self.state.env_name,
             args=args,
             metric=self._wanted_metric,
             memory_bytes=self._memory_bytes,
-            log_path=log_path,
+            log_path=self.state.folder / log_name,
             is_metric_known=METRIC in self._study.user_attrs,
-            slot=slot,
+            slot=self._slots.next_slot,
             values=values,
             seed=seed,
         )
         self._slots.start(task)
         return args
 
-    def _long_enough(self, values: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
-        # The values of a trial, in which an episode of every agent fits into its steps, and a note of the change. The
-        # steps are never raised beyond those that the search starts with.
+    def _long_enough(self, values: dict[str, Any]) -> dict[str, Any]:
+        # The values of a trial, in which an episode of every agent fits into its steps. These are never raised beyond
+        # those that the search starts with.
         known = [trial.user_attrs[EPISODE_STEPS] for trial in self.state.trials if trial.user_attrs.get(EPISODE_STEPS)]
         dimension = next((each for each in self.space.dimensions if each.name == STEPS), None)
         if not known or not isinstance(dimension, Dimension):
-            return values, []
-        least, steps = math.ceil(min(*known, dimension.value(dimension.centre))), values[STEPS]
-        if steps >= least:
-            return values, []
-        note = f"[train] total_timesteps is {least} instead of {steps}: every agent then plays an episode"
-        return {**values, STEPS: least}, [note]
+            return values
+        least = math.ceil(min(*known, dimension.value(dimension.centre)))
+        return {**values, STEPS: max(values[STEPS], least)}
 
     # --------------------------------------------------------------------------------------------------- while it runs
 

@@ -6,7 +6,7 @@ import copy
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pufferlib.config import BaseConfig, TrainConfig, VecConfig, check_env, resolve_env_count, resolve_sizes
 from pufferlib.config.sections import split_name
@@ -34,59 +34,44 @@ class TrialTask:
     seed: int | None = None  # of a confirmation; None for a trial
 
 
-def trial_args(args: Mapping[str, Any], values: Mapping[str, Any], cores: int) -> tuple[dict[str, Any], list[str]]:
-    """Returns the configuration of a trial without `[sweep]`, and a sentence for each setting that was repaired.
+def trial_args(args: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the configuration of a trial without `[sweep]`, in which settings that others need are repaired.
 
     The trial calls `fit_sizes` once it has made its environments. Raises ConfigError if it cannot run.
 
     Args:
         args: the nested dict of `load_config` of the sweep; it stays as it is.
         values: the proposal, by names such as `train.learning_rate`.
-        cores: that the trial may use.
     """
     if args.get("resume") is not None:
         raise ConfigError(f"the trials of a sweep are new runs, got --resume {args['resume']}; leave it out")
     trial = copy.deepcopy({name: value for name, value in args.items() if name != "sweep"})
-    notes: list[str] = []
-
-    def change(name: str, value: object, reason: str) -> None:
-        section, key = split_name(name)
-        place = _section(trial, section)
-        notes.append(f"[{section}] {key} is {value} instead of {place.get(key)}: {reason}")
-        place[key] = value
-
     for name, value in values.items():
         section, key = split_name(name)
         _section(trial, section)[key] = value
-    train, vec = trial["train"], trial["vec"]
-    if "train.total_timesteps" in values and train["num_iterations"] is not None:
-        change("train.num_iterations", None, "the sweep varies total_timesteps")
-    if "train.num_minibatches" in values and "train.minibatch_size" not in values and train["minibatch_size"] != "auto":
-        change("train.minibatch_size", "auto", "the sweep varies num_minibatches")
-    varied = [name for name in _WIDTHS if name in values]
-    for name in _WIDTHS if varied and trial["rnn_name"] is not None else ():
-        section, key = split_name(name)
-        if (section == "policy" or key in trial["rnn"]) and trial[section].get(key) != values[varied[0]]:
-            change(name, values[varied[0]], f"it must be {varied[0]}")
-    if (args["sweep"].get("metric") or "").startswith("eval/") and not train["evaluations"]:
-        change("train.evaluations", _EVALUATIONS, "the metric comes from evaluations")
-    if vec["num_workers"] != "auto" and vec["num_workers"] > cores:
-        change("vec.num_workers", "auto", f"the trial may use {cores} cores")
+    train = trial["train"]
+    if "train.total_timesteps" in values:
+        train["num_iterations"] = None  # it would count in place of the steps
+    if "train.num_minibatches" in values and "train.minibatch_size" not in values:
+        train["minibatch_size"] = "auto"
+    width = next((values[name] for name in _WIDTHS if name in values), None)
+    if width is not None and trial["rnn_name"] is not None:
+        trial["policy"]["hidden_size"] = width
+        trial["rnn"].update({key: width for key in ("hidden_size", "input_size") if key in trial["rnn"]})
+    if (args["sweep"].get("metric") or "").startswith("eval/"):
+        train["evaluations"] = train["evaluations"] or _EVALUATIONS
 
     BaseConfig.from_dict({name: value for name, value in trial.items() if not isinstance(value, Mapping)})
     TrainConfig.from_dict(train)
-    VecConfig.from_dict(vec)
+    VecConfig.from_dict(trial["vec"])
     check_env(trial["env_name"], trial["env"])
-
     if train["batch_size"] != "auto" and trial["env"].get("num_envs") == "auto":
-        most, batch, horizon = _room_for_envs(trial), train["batch_size"], train["bptt_horizon"]
-        if most is not None:
-            change("env.num_envs", most, f"a batch of {batch} has this many segments of {horizon}")
-    return trial, notes
+        trial["env"]["num_envs"] = _env_count(trial)
+    return trial
 
 
-def _room_for_envs(args: Mapping[str, Any]) -> int | None:
-    # How many C environments a batch has room for; None where it has room for as many as `auto` is.
+def _env_count(args: Mapping[str, Any]) -> int | Literal["auto"]:
+    # As many C environments as a batch has room for, if these are fewer than `auto` is.
     agents_per_env, device_type = catalog.find(args["env_name"]).agents_per_env, "cpu"
     if args["train"]["device"] != "cpu":
         from pufferlib.runs.loaders import resolve_device  # not before: it imports torch
@@ -95,50 +80,39 @@ def _room_for_envs(args: Mapping[str, Any]) -> int | None:
     buffers = VecConfig.from_dict(args["vec"]).keywords(device_type, 0)["num_envs"]
     segments = round(args["train"]["batch_size"] / args["train"]["bptt_horizon"])
     count = max(1, segments // (buffers * agents_per_env))
-    return count if count < resolve_env_count("auto", device_type, buffers, agents_per_env) else None
+    return count if count < resolve_env_count("auto", device_type, buffers, agents_per_env) else "auto"
 
 
 def fit_sizes(
     train: Mapping[str, Any], num_agents: int, device_type: str, keeps_horizon: bool = False
-) -> tuple[dict[str, Any], list[str]]:
-    """Returns the `[train]` settings with the nearest sizes that are possible, and a sentence for each repaired one.
+) -> dict[str, Any]:
+    """Returns the `[train]` settings with the nearest sizes that are possible.
 
     Where a batch is too small for the segments of all agents, these become shorter, or with `keeps_horizon` the batch
     larger. Raises ConfigError if the sizes still do not fit each other.
     """
-    fitted, reasons = dict(train), {}
-    horizon, batch, minibatch = train["bptt_horizon"], train["batch_size"], train["minibatch_size"]
+    fitted, horizon, batch, minibatch = dict(train), train["bptt_horizon"], train["batch_size"], train["minibatch_size"]
     if batch == "auto":
         batch = num_agents * horizon
     else:
         if not keeps_horizon and batch < num_agents * horizon:
             horizon = fitted["bptt_horizon"] = max(1, round(batch / num_agents))
-            reasons["bptt_horizon"] = f"a batch of {batch} has this many steps of {num_agents} agents"
         unit = num_agents * horizon
         batch = fitted["batch_size"] = unit * max(1, round(batch / unit))
-        reasons["batch_size"] = f"a multiple of {num_agents} agents * bptt_horizon {horizon}"
     if minibatch != "auto" and train["shuffle"] == "steps":
         fitted["minibatch_size"] = nearest_divisor(batch, minibatch)
-        reasons["minibatch_size"] = f"a divisor of the batch of {batch}"
     elif minibatch != "auto":
         fitted["minibatch_size"] = horizon * min(max(1, round(minibatch / horizon)), batch // horizon)
-        reasons["minibatch_size"] = f"a multiple of bptt_horizon {horizon}, at most the batch of {batch}"
     if train["num_iterations"] is None:
         fitted["total_timesteps"] = max(train["total_timesteps"], batch)
-        reasons["total_timesteps"] = f"at least a batch of {batch}"
     resolve_sizes(TrainConfig.from_dict(fitted), num_agents, device_type)
-    return fitted, [
-        f"[train] {name} is {fitted[name]} instead of {train[name]}: {reason}"
-        for name, reason in reasons.items()
-        if fitted[name] != train[name]
-    ]
+    return fitted
 
 
 def trial_settings(args: Mapping[str, Any], trial: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
-    """Returns the settings of a trial that the sweep chose, and those that were repaired.
+    """Returns the settings of a trial that the sweep chose, and those that were repaired, as `{section: {key: value}}`.
 
-    They are `{section: {setting: value}}`; settings without a section are in `base`. `args` are the sweep's, `trial` is
-    the result of `trial_args`, `names` are those of the dimensions.
+    `args` are the sweep's, `trial` is the result of `trial_args`, `names` are those of the dimensions.
     """
     chosen: dict[str, dict[str, Any]] = {}
     for name in names:

@@ -1,7 +1,4 @@
-"""The process of a trial: one training, watched by the driver that started it.
-
-Nothing that takes long is imported before the process has its cores: torch counts them when it is imported.
-"""
+"""The process of a trial: one training, watched by the driver that started it."""
 
 from __future__ import annotations
 
@@ -11,7 +8,7 @@ import json
 import os
 import signal
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +20,7 @@ if TYPE_CHECKING:
 ORPHAN_SECONDS = 1  # after the driver is gone, until the process is killed
 
 
-def main(connection_fd: int, cores: Sequence[int]) -> None:
+def main(connection_fd: int) -> None:
     """Trains as the driver at the other end of the connection asks, and sends it messages, which are JSON objects.
 
     `{"log": ...}` has progress, cost, and where there is a new score: score, weight, which is its number of episodes,
@@ -34,11 +31,7 @@ def main(connection_fd: int, cores: Sequence[int]) -> None:
 
     Args:
         connection_fd: the descriptor of the connection, which this process inherited.
-        cores: that it may use; empty for all.
     """
-    with contextlib.suppress(OSError):  # a core that was taken away meanwhile
-        if cores:
-            os.sched_setaffinity(0, cores)
     os.set_inheritable(connection_fd, False)
     faulthandler.enable()
     faulthandler.register(signal.SIGUSR1)  # says where it hangs

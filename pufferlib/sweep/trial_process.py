@@ -8,14 +8,12 @@ import math
 import multiprocessing
 import multiprocessing.spawn
 import os
-import random
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
@@ -72,22 +70,13 @@ class LearningCurve:
         return next((row[2] for row in reversed(self.rows())), None)
 
 
-def core_shares(num_workers: int) -> list[list[int]]:
-    """Divides the cores that this process may use among processes that run side by side.
+def core_limits(num_workers: int) -> dict[str, str]:
+    """Returns the environment variables by which each of so many processes side by side takes its share of the cores.
 
-    Where a control group grants less time than there are cores, that many are chosen at random, because other programs
-    on the machine choose too. Where there are more processes than cores, several share one.
-
-    Returns:
-        Numbers of cores for each worker, for `os.sched_setaffinity`; empty lists where the system has no such call.
+    `pufferlib.machine` divides the cores by the second one, as where torchrun starts the processes.
     """
-    if not hasattr(os, "sched_getaffinity"):  # macOS
-        return [[] for _ in range(num_workers)]
-    cores = sorted(os.sched_getaffinity(0))
-    if num_workers > 1:
-        cores = sorted(random.Random().sample(cores, min(len(cores), usable_cores())))
-    firsts = [worker * len(cores) // num_workers for worker in range(num_workers + 1)]
-    return [cores[first : max(last, first + 1)] for first, last in pairwise(firsts)]
+    threads = max(1, usable_cores() // num_workers)
+    return {"OMP_NUM_THREADS": f"{threads}", "LOCAL_WORLD_SIZE": f"{num_workers}"} if num_workers > 1 else {}
 
 
 @dataclass
@@ -110,10 +99,10 @@ class Outcome:
 class TrialProcess:
     """A training in a process of its own, in a session and an interpreter of its own.
 
-    It begins when this is made, on `cores` by their numbers, empty for all, and is held to the limits of `[sweep]`.
+    It begins when this is made, and is held to the limits of `[sweep]`.
     """
 
-    def __init__(self, task: TrialTask, config: SweepConfig, cores: Sequence[int]):
+    def __init__(self, task: TrialTask, config: SweepConfig):
         import cloudpickle  # a task may hold classes of the user's main program
 
         self.task, self._config = task, config
@@ -127,10 +116,9 @@ class TrialProcess:
         self._stop_text: str | None = None  # why it was asked to stop
         self._kill_time: float | None = None
         self._is_eof = False
-        self._family: list[psutil.Process] = []  # it and its descendants, when they were last seen
         self._connection, theirs = multiprocessing.Pipe()
         with theirs:
-            self._process = _start(theirs.fileno(), cores, task.log_path)
+            self._process = _start(theirs.fileno(), task.log_path, core_limits(config.workers))
         self._heard = self._looked = self.view.started
         with contextlib.suppress(OSError):  # it died already, which its exit code says
             self._connection.send_bytes(cloudpickle.dumps(task))
@@ -214,28 +202,17 @@ class TrialProcess:
                 self._kill_all()
 
     def _memory_bytes(self) -> int:  # of it and its descendants; pages that they share count in proportion
-        self._find_family()
         used = 0
-        for process in self._family:
-            with contextlib.suppress(psutil.Error):  # it ended just now
-                found = process.memory_full_info()
+        with contextlib.suppress(psutil.Error):  # one of them ended just now
+            process = psutil.Process(self._process.pid)
+            for member in (process, *process.children(recursive=True)):
+                found = member.memory_full_info()
                 used += getattr(found, "pss", found.uss)  # macOS knows what is its own alone
         return used
 
-    def _find_family(self) -> None:
-        with contextlib.suppress(psutil.Error):
-            process = psutil.Process(self._process.pid)
-            self._family = [process, *process.children(recursive=True)]
-
-    def _kill_all(self) -> None:
-        # Kills the process with its group, and descendants that have groups of their own.
-        if self._process.returncode is None:
-            self._find_family()
+    def _kill_all(self) -> None:  # the process with its group, which is that of its session
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, signal.SIGKILL)
-        for process in self._family:
-            with contextlib.suppress(psutil.Error):
-                process.kill()  # never a later process of the same number
 
     def _outcome(self, exit_code: int) -> Outcome:
         found, rows, kind = self.found, self.curve.rows(), self._last_message.get("end")
@@ -262,20 +239,21 @@ class TrialProcess:
         return found
 
 
-def _start(connection_fd: int, cores: Sequence[int], log_path: Path) -> subprocess.Popen[bytes]:
+def _start(connection_fd: int, log_path: Path, limits: Mapping[str, str]) -> subprocess.Popen[bytes]:
     # A fresh interpreter inherits no locks and does not run the main program again.
     program = (
         f"import sys; sys.path[:] = {[str(entry) for entry in sys.path]!r}; "
-        f"from {main.__module__} import main; main({connection_fd}, {list(cores)!r})"
+        f"from {main.__module__} import main; main({connection_fd})"
     )
     log_path.parent.mkdir(parents=True, exist_ok=True)
-    with log_path.open("ab") as log:
+    with log_path.open("wb") as log:
         return subprocess.Popen(
             [multiprocessing.spawn.get_executable(), "-c", program],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,
             pass_fds=(connection_fd,),
+            env={**os.environ, **limits},
             start_new_session=True,  # Ctrl-C in the terminal reaches the driver alone
         )
 
@@ -292,21 +270,16 @@ class Slots:
 
     def __init__(self, config: SweepConfig):
         self._config = config
-        self._cores = core_shares(config.workers)
         self.running: dict[int, TrialProcess] = {}  # those that have not been collected, by slot
 
     @property
     def next_slot(self) -> int | None:
         """The slot of the next training; None where none is free."""
-        return next((slot for slot in range(len(self._cores)) if slot not in self.running), None)
-
-    def num_cores(self, slot: int) -> int:
-        """Returns the number of cores of a slot; 1 where the system does not say."""
-        return max(1, len(self._cores[slot]))
+        return next((slot for slot in range(self._config.workers) if slot not in self.running), None)
 
     def start(self, task: TrialTask) -> None:
         """Starts a training in its slot."""
-        self.running[task.slot] = TrialProcess(task, self._config, self._cores[task.slot])
+        self.running[task.slot] = TrialProcess(task, self._config)
 
     def wait(self, seconds: float) -> list[TrialProcess]:
         """Waits for messages, at most some seconds; returns the trainings that have ended, whose slots are free."""

@@ -12,7 +12,6 @@ import torch
 from torch import nn
 from typing_extensions import override
 
-from pufferlib.dashboard.output import say
 from pufferlib.dashboard.score import GROUPS, Score, episode_count, find_metric, is_mean_over_episodes
 from pufferlib.errors import ConfigError, nearest
 from pufferlib.play.scores import final_episodes
@@ -197,9 +196,7 @@ def train_watched(task: TrialTask, send: SendMessage) -> None:
 
     def make_trainer(config: dict[str, Any], vecenv: Vector, policy: nn.Module, logger: AnyLogger) -> WatchedTrainer:
         is_horizon_chosen = "train.bptt_horizon" in task.values
-        args["train"], notes = fit_sizes(args["train"], vecenv.num_agents, device_type, is_horizon_chosen)
-        for note in notes:
-            say(note)
+        args["train"] = fit_sizes(args["train"], vecenv.num_agents, device_type, is_horizon_chosen)
         changed = {name: value for name, value in args["train"].items() if config[name] != value}
         trainer = WatchedTrainer({**config, **changed}, vecenv, policy, logger)
         send({"folder": str(trainer.run_folder), "fitted": changed})

@@ -28,7 +28,7 @@ class ScriptedProcess:
     script = None
     tasks: list = []
 
-    def __init__(self, task, config, cores):
+    def __init__(self, task, config):
         self.task = task
         self.curve, self.metric = LearningCurve(), None
         self.view = RunningTrial(task.number, task.values, time.monotonic(), seed=task.seed)

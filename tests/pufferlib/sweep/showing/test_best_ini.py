@@ -20,7 +20,7 @@ def test_a_trials_configuration_comes_back_from_its_file(tmp_path):
         "base.rnn_name": "LSTM",
         "env.frameskip": 2,
     }
-    trial, _ = trial_args(args, values, cores=2)
+    trial = trial_args(args, values)
     path = tmp_path / "best.ini"
     path.write_text(best_ini(BREAKOUT, trial_settings(args, trial, values), ["score 800", "of 100\ntrials"]))
     assert path.read_text().startswith(
