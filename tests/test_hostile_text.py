@@ -380,12 +380,11 @@ def test_nothing_is_made_under_such_a_name(text):
 # --- shells
 
 
-def test_what_bash_completes_is_a_word_and_no_command(folder, monkeypatch):
+def test_what_bash_completes_is_a_word_and_no_command(folder):
     if shutil.which("bash") is None:
         pytest.skip("bash is not installed")
     make_runs()
     words = [name for name in OF_NAMES if printable(name) == name]
-    monkeypatch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
     program = shutil.which("puffer")
     script = f"""eval "$({program} completion bash)"
         COMP_LINE='puffer plot ' COMP_POINT=12 COMP_WORDS=({program}) COMP_WORDBREAKS=' =:'
