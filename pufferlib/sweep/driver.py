@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import random
 import re
 import socket
 import time
@@ -38,6 +39,7 @@ from pufferlib.sweep.results import (
     RETRY_OF,
     RUN_FOLDER,
     STOPPED,
+    TENTHS,
     UNCOUNTED,
     UNSCORED,
     Confirmation,
@@ -112,7 +114,7 @@ class Sweep:
         self._slots, memory_gb = Slots(config), config.trial_memory_gb
         self._memory_bytes = usable_memory_bytes() / config.workers if memory_gb is None else 1e9 * memory_gb
         self._trials: dict[int, optuna.Trial] = {}  # those that this driver runs, by number
-        self._reported: dict[int, set[int]] = {}  # tenths of their runs that the study knows
+        self._reported: dict[int, int] = {}  # how many rows of their curves the study knows
         self._errors: list[str] = []  # of the trials of this driver so far
         self._is_over = self._is_interrupted = False
         self._heartbeat_time = -math.inf
@@ -238,7 +240,7 @@ class Sweep:
         if sum(each.number < trial.number for each in self._counted()) >= self.config.num_trials:
             self._discard(trial, "another driver was first to begin it")
         else:
-            self._trials[trial.number], self._reported[trial.number] = trial, set()
+            self._trials[trial.number], self._reported[trial.number] = trial, 0
             values = self._long_enough(settled(self.space, trial.params))
             try:
                 args = self._start(trial.number, values)
@@ -289,18 +291,17 @@ class Sweep:
         if process.metric is not None and self.state.metric != process.metric:
             claim_metric(self._study, self._wanted_metric)
             self.state.metric = process.metric
-        tenths = process.curve.full_windows(process.view.progress)
-        new = sorted(tenths.keys() - self._reported[number])
-        self._reported[number].update(new)
+        curve = process.view.curve
+        new, self._reported[number] = curve[self._reported[number] :], len(curve)
         try:
-            for tenth in new:
-                self._trials[number].report(tenths[tenth], tenth)
+            for progress, _, score in new:
+                self._trials[number].report(score, round(TENTHS * progress))
         except UpdateFinishedTrialError:  # another driver took it, as this one seemed gone
             del self._trials[number]
         if new and self.config.early_stopping and number in self._trials:
             complete = [trial for trial in self.state.trials if trial.state is TrialState.COMPLETE]
             curves = [trial.user_attrs.get(CURVE, []) for trial in complete]
-            reason = hopeless_reason(process.curve.rows(), curves, self.config.goal)
+            reason = hopeless_reason(curve, curves, self.config.goal)
             if reason is not None:
                 process.stop(reason)
 
@@ -369,12 +370,11 @@ class Sweep:
     # --------------------------------------------------------------------------------------------------- confirmations
 
     def _confirm(self, stop: StopRequest) -> None:
-        # Drivers reserve no confirmation: they begin at different places of the list. What two of them run has one
-        # result, and what is still running when all have one is given up.
+        # Drivers reserve no confirmation: the first takes them in their order, others at random. What two of them run
+        # has one result, and what is still running when all have one is given up.
         while (todo := self._outstanding()) and not stop.requested:
             running = {(process.task.number, process.task.seed) for process in self._slots.running.values()}
-            place = self._driver % len(todo)
-            for trial, seed in [*todo[place:], *todo[:place]]:
+            for trial, seed in random.sample(todo, len(todo)) if self._driver else todo:
                 if self._slots.next_slot is not None and (trial.number, seed) not in running:
                     self._start_confirmation(trial, seed)
             self._show()

@@ -34,6 +34,7 @@ from pufferlib.dashboard.panel import (
 )
 from pufferlib.sweep.results import (
     HOST,
+    TENTHS,
     Confirmation,
     FoundTrial,
     Results,
@@ -42,7 +43,6 @@ from pufferlib.sweep.results import (
     settings_of,
     trial_columns,
 )
-from pufferlib.sweep.trial_process import WINDOWS
 
 if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
@@ -190,7 +190,7 @@ def _running(state: SweepState, found: Results) -> list[Text]:
 
 
 def _run_elsewhere(trial: FrozenTrial) -> RunningTrial:
-    curve = [(tenth / WINDOWS, math.nan, score) for tenth, score in sorted(trial.intermediate_values.items())]
+    curve = [[tenth / TENTHS, math.nan, score] for tenth, score in sorted(trial.intermediate_values.items())]
     progress, host = curve[-1][0] if curve else 0.0, trial.user_attrs.get(HOST, "")
     return RunningTrial(trial.number, settings_of(trial), math.nan, progress, math.nan, curve, host=host)
 

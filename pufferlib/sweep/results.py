@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 # Of a trial
-CURVE = "curve"  # [[progress in (0, 1], seconds of training until then, score], ...]; the last one is where it ended
+CURVE = "curve"  # [[progress in (0, 1], seconds of training until then, score], ...], for each tenth that has a score
 COST = "cost"  # seconds of training, float; playing for the score does not count
 EPISODES = "episodes"  # how many the score is the mean of; None where it is no mean over episodes
 EPISODE_STEPS = "episode_steps"  # agent steps in which every agent plays one episode, the fewest seen
@@ -45,6 +45,7 @@ DRIVERS = "drivers/"  # before the key of a driver that opened the study: the na
 SPACE = "space"  # a text that is the same for the same dimensions
 CONFIRMATIONS = "confirmations/"  # before "TRIAL/SEED": the fields of a Confirmation
 
+TENTHS = 10  # of a run, each of which is scored
 FIRST_SEED = 1_000_000  # of confirmations, above that of the run: those of trials are below
 
 
@@ -177,7 +178,7 @@ class RunningTrial:
     started: float  # `time.monotonic()` when its process began
     progress: float = 0.0  # the part of its steps that is done, in [0, 1]
     cost: float = 0.0  # seconds of training so far
-    curve: Sequence[Sequence[float]] = ()  # rows of progress, seconds of training until then, and score
+    curve: list[list[float]] = field(default_factory=list)  # rows of progress, seconds of training until then, score
     seed: int | None = None  # that of a confirmation; None for a trial
     host: str = ""  # name of the machine, where another driver runs it
 

@@ -25,49 +25,12 @@ from pufferlib.dashboard.score import is_mean_over_episodes
 from pufferlib.machine import usable_cores
 from pufferlib.sweep.results import RunningTrial
 from pufferlib.sweep.trial_config import TrialTask
-from pufferlib.sweep.trial_main import main
 
-WINDOWS = 10
 STOP_SECONDS = 10.0  # for a trial that is asked to stop to end its iteration and save
 START_SECONDS = 120.0  # at least, for one to import what it needs and make its environments, before its first message
 EXIT_SECONDS = 10.0  # for a process to exit after its last message
 TRACE_SECONDS = 0.5  # for one that hangs to write where
 LOOK_SECONDS = 1.0  # between two looks at the memory
-
-
-class LearningCurve:
-    """Keeps, of each tenth of a run, the mean score of its episodes."""
-
-    def __init__(self):
-        self._windows: dict[int, list[float]] = {}  # progress, seconds, sum of scores and of their weights, by tenth
-        self.is_finite = True  # whether every score was a number that one can compare
-
-    def add(self, progress: float, cost: float, score: float, weight: float = 1.0) -> None:
-        """Adds a score after a part of the run and seconds of training; `weight` is its number of episodes."""
-        tenth = min(max(math.ceil(progress * WINDOWS - 1e-9), 1), WINDOWS)
-        _, _, scores, weights = self._windows.get(tenth, (0.0, 0.0, 0.0, 0.0))
-        self._windows[tenth] = [progress, cost, scores + score * weight, weights + weight]
-        self.is_finite = self.is_finite and math.isfinite(score)
-
-    def rows(self) -> list[list[float]]:
-        """Returns progress, cost and mean score for each tenth with a score; the last tenth may be partial."""
-        return [[progress, cost, scores / weights] for progress, cost, scores, weights in self._windows.values()]
-
-    def full_windows(self, progress: float) -> dict[int, float]:
-        """Returns the mean scores of the tenths that are complete at `progress`, by their number from 1 to 10."""
-        done = math.floor(progress * WINDOWS + 1e-9)
-        means = dict(zip(self._windows, self.rows(), strict=True))
-        return {tenth: row[2] for tenth, row in means.items() if tenth <= done}
-
-    @property
-    def final_weight(self) -> float:
-        """The number of episodes of the final score; 0 where there is none."""
-        return next((weights for *_, weights in reversed(self._windows.values())), 0.0)
-
-    @property
-    def final_score(self) -> float | None:
-        """The mean score of the last tenth that has one; None where none has."""
-        return next((row[2] for row in reversed(self.rows())), None)
 
 
 def core_limits(num_workers: int) -> dict[str, str]:
@@ -85,7 +48,7 @@ class Outcome:
 
     cost: float = 0.0  # seconds of training
     score: float | None = None  # of the final policy, or of the last tenth that was done; None where nothing was scored
-    curve: Sequence[Sequence[float]] = ()  # rows as `LearningCurve` gives them
+    curve: Sequence[Sequence[float]] = ()  # rows of progress, seconds of training until then, and score
     run_folder: str | None = None  # of the run; None where it did not get that far
     fitted: Mapping[str, Any] = field(default_factory=dict)  # the `[train]` settings fitted to the number of agents
     error: str | None = None  # why it failed, one sentence; None where it did not
@@ -106,11 +69,11 @@ class TrialProcess:
         import cloudpickle  # a task may hold classes of the user's main program
 
         self.task, self._config = task, config
-        self.curve = LearningCurve()  # its scores so far
         self.found = Outcome()  # so far
         self.view = RunningTrial(task.number, task.values, time.monotonic(), seed=task.seed)  # for the display
         self.metric: str | None = None  # the whole name of the metric; None before the first score
         self.outcome: Outcome | None = None  # None while it runs
+        self._weight = 0.0  # the number of episodes of the last score
         self._last_message: dict[str, Any] = {}
         self._limit_text: str | None = None  # the limit that it was ended for
         self._stop_text: str | None = None  # why it was asked to stop
@@ -176,9 +139,8 @@ class TrialProcess:
             if "episode_steps" in log:
                 self.found.episode_steps = min(log["episode_steps"], self.found.episode_steps or math.inf)
             if "score" in log:
-                self.metric = log["metric"]
-                self.curve.add(log["progress"], log["cost"], log["score"], log["weight"])
-                self.view.curve = self.curve.rows()
+                self.metric, self._weight = log["metric"], log["weight"]
+                self.view.curve.append([log["progress"], log["cost"], log["score"]])
 
     def _hold_to_limits(self, now: float) -> None:
         config, silent_seconds = self._config, 60 * self._config.silent_minutes
@@ -215,9 +177,7 @@ class TrialProcess:
             os.killpg(self._process.pid, signal.SIGKILL)
 
     def _outcome(self, exit_code: int) -> Outcome:
-        found, rows, kind = self.found, self.curve.rows(), self._last_message.get("end")
-        if rows:
-            rows[-1][:2] = self.view.progress, self.view.cost  # no episode may have ended since the last score
+        found, curve, kind = self.found, self.view.curve, self._last_message.get("end")
         if self._limit_text is not None and kind != "done":
             kind, found.error = None, self._limit_text
         elif kind in ("failed", "metric", "unscored"):
@@ -228,13 +188,13 @@ class TrialProcess:
             found.error = f"its process {_death(exit_code)}; see {self.task.log_path}"
         elif kind == "stopped":
             found.error = "something else than the sweep stopped it by a signal"
-        elif not rows:
+        elif not curve:
             kind, found.error = "unscored", "it ended before anything was scored; train for more steps"
-        elif not self.curve.is_finite:
+        elif not all(math.isfinite(score) for *_, score in curve):
             found.error = f"its {self.metric} was infinite or NaN"
         if self.metric is not None and is_mean_over_episodes(self.metric):
-            found.episodes = round(self.curve.final_weight)
-        found.cost, found.curve, found.score = self.view.cost, rows, self.curve.final_score
+            found.episodes = round(self._weight)
+        found.cost, found.curve, found.score = self.view.cost, curve, curve[-1][2] if curve else None
         found.ends_sweep, found.is_unscored = kind == "metric", kind == "unscored"
         return found
 
@@ -243,7 +203,7 @@ def _start(connection_fd: int, log_path: Path, limits: Mapping[str, str]) -> sub
     # A fresh interpreter inherits no locks and does not run the main program again.
     program = (
         f"import sys; sys.path[:] = {[str(entry) for entry in sys.path]!r}; "
-        f"from {main.__module__} import main; main({connection_fd})"
+        f"from pufferlib.sweep.trial_training import main; main({connection_fd})"
     )
     log_path.parent.mkdir(parents=True, exist_ok=True)
     with log_path.open("wb") as log:

@@ -10,7 +10,7 @@ from pufferlib.config import load_config
 from pufferlib.sweep.driver import Sweep
 from pufferlib.sweep.results import RunningTrial
 from pufferlib.sweep.space import Dimension, SearchSpace
-from pufferlib.sweep.trial_process import LearningCurve, Outcome
+from pufferlib.sweep.trial_process import Outcome
 
 ENV = "puffer_squared"
 SPACE = SearchSpace((Dimension("train.learning_rate", "log_normal", 1e-4, 0.1),))
@@ -30,7 +30,7 @@ class ScriptedProcess:
 
     def __init__(self, task, config):
         self.task = task
-        self.curve, self.metric = LearningCurve(), None
+        self.metric = None
         self.view = RunningTrial(task.number, task.values, time.monotonic(), seed=task.seed)
         self.outcome, self.waitables = None, []
         self.tenth, self.stopped = 0, None
@@ -48,14 +48,14 @@ class ScriptedProcess:
         elif found is not None:
             self.tenth += 1
             self.view.progress, self.view.cost, self.metric = self.tenth / 10, float(self.tenth), "environment/perf"
-            self.curve.add(self.view.progress, self.view.cost, found)
-            self.view.curve = self.curve.rows()
+            self.view.curve.append([self.view.progress, self.view.cost, found])
             if self.tenth == 10:
                 self.end()
 
     def end(self, **ending):
-        found = {"cost": self.view.cost, "curve": self.curve.rows(), "run_folder": "f", "fitted": {}}
-        self.outcome = Outcome(**{"score": self.curve.final_score, **found, **ending})
+        curve = self.view.curve
+        found = {"cost": self.view.cost, "curve": curve, "run_folder": "f", "fitted": {}}
+        self.outcome = Outcome(**{"score": curve[-1][2] if curve else None, **found, **ending})
 
     def stop(self, reason):
         self.stopped = self.stopped or reason
