@@ -32,26 +32,17 @@ _SUMMARY_TRIALS = 10
 
 
 def sweep_command(env_name: str, args: Mapping[str, Any]) -> None:
-    """Sweeps until the trials or the minutes are used up, or it is interrupted.
-
-    Raises PufferError if it cannot be done, and KeyboardInterrupt if it was interrupted.
-    """
+    """Runs `puffer sweep`, see `show_sweep`."""
     sweep = Sweep(env_name, args)
     again = f"puffer sweep {shlex.quote(env_name)} {sweep.place.flags}".rstrip()
     show_sweep(sweep, f"`{again}` with the same settings")
 
 
 def show_sweep(sweep: Sweep, again: str, quiet: bool = False) -> None:
-    """Runs a sweep, shows it and what it found, and writes its files.
+    """Runs a sweep that has not run yet, shows it unless it is `quiet`, and writes its files.
 
-    Args:
-        sweep: that has not run yet.
-        again: the call or command that continues it.
-        quiet: whether nothing is shown.
-
-    Raises:
-        PufferError: if it cannot be done.
-        KeyboardInterrupt: if it was interrupted.
+    `again` is the call or command that continues it. Raises PufferError if it cannot be done, and KeyboardInterrupt if
+    it was interrupted.
     """
     state, config, place = sweep.state, sweep.config, sweep.place
     with naming_database(place):
@@ -100,10 +91,7 @@ class SweepView:
 
 
 def write_results(state: SweepState) -> dict[str, Path]:
-    """Writes the table of trials and the settings of the best; returns the files by what they hold.
-
-    Beside those of the winner are those of the cheapest trial past the threshold, if it is another one.
-    """
+    """Writes the table of trials and the settings of the best; returns the files by what they hold."""
     results = state.results()
     best, cheapest = results.winner, results.cheapest_past(state.threshold)
     paths = {"trials": state.folder / "trials.csv"}
@@ -123,10 +111,7 @@ def write_results(state: SweepState) -> dict[str, Path]:
 
 
 def finish(state: SweepState, stream: TextIO | None = None) -> None:
-    """Writes the files of a sweep and prints what it found, to stdout where `stream` is None.
-
-    Raises StorageError if a file cannot be written.
-    """
+    """Writes the files of a sweep and prints what it found; StorageError if a file cannot be written."""
     report = state.folder / "report.html"
     paths = {**write_results(state), "report": report}
     write_atomically(report, report_html(state).encode())

@@ -92,16 +92,9 @@ class Sweep:
         space: SearchSpace | None = None,
         sampler: BaseSampler | None = None,
     ):
-        """Opens the study.
+        """Opens the study; ConfigError if the settings are wrong, or it is of another sweep.
 
-        Args:
-            env_name: the environment.
-            args: its settings with those of the search, as `load_config` returns them.
-            space: what may vary; None is what `[sweep.SECTION.SETTING]` say.
-            sampler: proposes trials; None is what `[sweep] method` says.
-
-        Raises:
-            ConfigError: if the settings are wrong, or the study is of another sweep.
+        `args` are the nested dict of `load_config`; None for `space` and `sampler` is what its section `sweep` says.
         """
         self.config = config = SweepConfig.from_dict(args["sweep"])
         self.space = space_of(args) if space is None else space
@@ -131,15 +124,9 @@ class Sweep:
     def run(self, on_change: OnChange | None = None) -> None:
         """Searches until the trials or the minutes are used up, and runs the best again on fresh seeds; only once.
 
-        Ctrl-C, SIGTERM and SIGHUP end it: trials that run are stopped, and run again when the sweep continues.
-
-        Args:
-            on_change: called some times a second with the state of the sweep.
-
-        Raises:
-            ConfigError: if the metric does not exist, or the first trials all fail for the same reason.
-            StorageError: if the database fails.
-            KeyboardInterrupt: if it was asked to stop.
+        It calls `on_change` some times a second. Ctrl-C, SIGTERM and SIGHUP end it with a KeyboardInterrupt: trials
+        that run are stopped, and run again when the sweep continues. Raises ConfigError if the metric does not exist,
+        or the first trials all fail for the same reason, and StorageError if the database fails.
         """
         state, minutes = self.state, self.config.max_minutes
         self._on_change = on_change
@@ -402,17 +389,12 @@ class Sweep:
 
 
 def hopeless_reason(curve: CurveRows, finished: Sequence[CurveRows], goal: str) -> str | None:
-    """Returns one sentence why a run can end now, or None.
+    """Returns one sentence why the run with this curve can end now, or None, by the curves of complete runs.
 
     A run is useful if it ends above the median of what the complete runs had reached for the cost that this one will
     have in the end: a short run is not compared with long ones. Its peers are the complete runs, three at least, that
     at the same progress were no nearer to a useful score than it is, or not much. It can end if no peer was useful.
     Where learning begins late, some peers were, and no run ends early.
-
-    Args:
-        curve: of the run.
-        finished: curves of complete runs.
-        goal: `maximize` or `minimize`.
     """
     finished = [each for each in finished if each]
     if len(finished) < MIN_COMPLETE or len(curve) < 2 or not MIN_PROGRESS <= curve[-1][0] <= MAX_PROGRESS:

@@ -10,7 +10,6 @@ from statistics import mean
 from typing import TYPE_CHECKING, TextIO
 
 import numpy as np
-from optuna.trial import TrialState
 from rich.text import Text
 
 from pufferlib.dashboard.output import plain_table
@@ -32,20 +31,9 @@ from pufferlib.dashboard.panel import (
     progress,
     settings_texts,
 )
-from pufferlib.sweep.results import (
-    HOST,
-    TENTHS,
-    Confirmation,
-    FoundTrial,
-    Results,
-    RunningTrial,
-    SweepState,
-    settings_of,
-    trial_columns,
-)
+from pufferlib.sweep.results import Confirmation, FoundTrial, Results, SweepState, trial_columns
 
 if TYPE_CHECKING:
-    from optuna.trial import FrozenTrial
     from rich.panel import Panel
 
 BARS = "▁▂▃▄▅▆▇█"
@@ -61,11 +49,7 @@ _SECONDS_BETWEEN = 0.25  # two drawings
 
 
 def sparkline(curve: Sequence[Sequence[float]], progress: float, low: float, high: float, cells: int) -> str:
-    """Returns a curve of rows of progress, seconds and score as bars, from the start of a run to its `progress`.
-
-    A whole run has `cells` characters, `low` and `high` are the scores of the lowest and the highest bar. It is blank
-    where no score is known yet.
-    """
+    """Returns a curve as bars, blank where no score is known yet, up to `progress`; a whole run has so many cells."""
     points = [(row[0], row[2]) for row in curve if math.isfinite(row[2])]
     done = min(cells, math.ceil(min(max(progress, 0.0), 1.0) * cells - 1e-9))
     bars = ""
@@ -77,11 +61,7 @@ def sparkline(curve: Sequence[Sequence[float]], progress: float, low: float, hig
 
 
 def remaining_seconds(state: SweepState, found: Results | None = None) -> float:
-    """Returns the seconds until the trials of a sweep are over, or the confirmations while those run.
-
-    It assumes that trials take as long as the last ones did; it is at most the time to the deadline, and infinite as
-    long as no trial has ended.
-    """
+    """Returns the seconds until the trials, or the confirmations, are over at the pace of the last trials."""
     found = found or state.results()
     recent = [trial for trial in found.ended if trial.state in ("complete", "stopped")][-_RECENT:]
     if not recent:
@@ -167,12 +147,10 @@ def fitting_table(columns: Sequence[tuple[str, Sequence[str]]], width: int) -> s
 
 
 def _running(state: SweepState, found: Results) -> list[Text]:
-    here = {trial.number for trial in state.running}
-    others = [trial for trial in state.trials if trial.state is TrialState.RUNNING and trial.number not in here]
-    runs = [*state.running, *map(_run_elsewhere, others)]
+    runs = state.running
     curves = [found.best.curve if found.best else (), *(run.curve for run in runs)]
     scores = [row[2] for curve in curves for row in curve if math.isfinite(row[2])] or [0.0, 1.0]
-    labels = [f"#{run.number} {run.host if run.seed is None else f'seed {run.seed}'}".rstrip() for run in runs]
+    labels = [f"#{run.number}" if run.seed is None else f"#{run.number} seed {run.seed}" for run in runs]
     cells = max(map(len, labels), default=0)
     lines = []
     for label, run in zip(labels, runs, strict=True):
@@ -189,12 +167,6 @@ def _running(state: SweepState, found: Results) -> list[Text]:
     return lines if hidden <= 0 else [*lines[: _RUNNING_LINES - 1], Text(f"and {hidden + 1} more", CYAN)]
 
 
-def _run_elsewhere(trial: FrozenTrial) -> RunningTrial:
-    curve = [[tenth / TENTHS, math.nan, score] for tenth, score in sorted(trial.intermediate_values.items())]
-    progress, host = curve[-1][0] if curve else 0.0, trial.user_attrs.get(HOST, "")
-    return RunningTrial(trial.number, settings_of(trial), math.nan, progress, math.nan, curve, host=host)
-
-
 def _line(heading: str, number: int, text: str) -> Text:
     return Text.assemble(_heading(heading), (f" trial {number} ", CYAN), (text, WHITE))
 
@@ -204,11 +176,7 @@ def _heading(text: str) -> Text:
 
 
 class LiveTable:
-    """Shows a sweep.
-
-    On a terminal it draws one panel and redraws it in place; otherwise it writes one line without control codes for
-    every trial and confirmation that ended since the last `show`, of all drivers.
-    """
+    """Shows a sweep: one panel on a terminal, elsewhere a line for every trial and confirmation that ended."""
 
     def __init__(self, stream: TextIO | None = None):
         self._screen = LivePanel(stream)

@@ -15,7 +15,6 @@ from pufferlib.dashboard.panel import cost_text, duration_text, number_text
 from pufferlib.sweep.results import FoundTrial, Results, SweepState, trial_columns
 
 TEAL, RED, GREY = "#008B8B", "#BB0000", "#9AA8A8"
-CURVE_TRIALS = 5  # whose learning curves are drawn
 _LEAST_COST = 1e-3  # seconds: a logarithmic axis has no 0
 _TABLE_TRIALS = 10
 IMPORTANCE_TRIALS = 20  # complete ones: of fewer, importance is noise
@@ -84,13 +83,8 @@ def _figures(state: SweepState, results: Results) -> Iterable[tuple[str, str, go
         yield "Score against every setting", "slices", slices
         parallel = visualization.plot_parallel_coordinate(state.study, target_name=state.metric)
         yield "Settings that go together", "parallel", parallel
-    drawn = [trial for trial in results.complete if trial.curve][:CURVE_TRIALS]
-    if drawn:
-        figure = _figure("seconds of training", state.metric)
-        for trial in drawn:
-            _, seconds, scores = zip(*trial.curve, strict=True)
-            figure.add_trace(go.Scatter(x=seconds, y=scores, mode="lines+markers", name=f"trial {trial.number}"))
-        yield "Learning curves of the best", "curves", figure
+    if any(trial.intermediate_values for trial in state.trials):
+        yield "Learning curves, by tenths of a run", "curves", visualization.plot_intermediate_values(state.study)
 
 
 def _plot(name: str, figure: go.Figure) -> str:

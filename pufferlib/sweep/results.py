@@ -1,7 +1,6 @@
 """Results of trials: the attributes of a study that hold them, the best, and confirmations.
 
-Confirmations are runs of the best trials on fresh seeds, because the winner of a sweep is often luck. The study keeps
-every result under a key of its own, so that a sweep that continues repeats none.
+Confirmations are runs of the best trials on fresh seeds, because the winner of a sweep is often luck.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ UNCOUNTED = "uncounted"  # true of a failed trial that is not one of num_trials:
 ENV_NAME = "env_name"
 METRIC = "metric"
 DRIVERS = "drivers/"  # before the key of a driver that opened the study: the name of its machine
-SPACE = "space"  # a text that is the same for the same dimensions
+SPACE = "space"  # the dimensions, by name
 CONFIRMATIONS = "confirmations/"  # before "TRIAL/SEED": the fields of a Confirmation
 
 TENTHS = 10  # of a run, each of which is scored
@@ -171,16 +170,14 @@ class Results:
 
 @dataclass
 class RunningTrial:
-    """A run in a process of this driver, or of another."""
+    """A run in a process of this driver."""
 
     number: int  # of the trial; of a confirmation, that of the trial which it confirms
     values: Mapping[str, Any]  # of the settings that the sweep varies, by name, such as `train.learning_rate`
-    started: float  # `time.monotonic()` when its process began
     progress: float = 0.0  # the part of its steps that is done, in [0, 1]
     cost: float = 0.0  # seconds of training so far
     curve: list[list[float]] = field(default_factory=list)  # rows of progress, seconds of training until then, score
     seed: int | None = None  # that of a confirmation; None for a trial
-    host: str = ""  # name of the machine, where another driver runs it
 
 
 @dataclass
@@ -218,10 +215,7 @@ class SweepState:
 def trial_columns(
     trials: Sequence[FoundTrial], text: Callable[[object], str] = value_text
 ) -> list[tuple[str, list[str]]]:
-    """Returns the headings and cells of a table of trials, with the settings of the first; `text` writes their values.
-
-    It has no column of episodes or confirmations where no trial has any.
-    """
+    """Returns the headings and cells of a table of trials, with the settings of the first, which `text` writes."""
     if not trials:
         return []
     columns = [
@@ -302,10 +296,9 @@ def goal_sign(goal: str) -> int:
 
 
 def pareto_front(costs: np.ndarray, scores: np.ndarray) -> np.ndarray:
-    """Returns the places of the trials that no other beats at their cost, by rising costs and scores, int64.
+    """Returns the places, int64, of the trials that no other beats at their cost, by rising costs and scores.
 
-    Costs and scores have the shape `[trials]`; costs are finite, higher scores are better and NaN is never on the
-    front. Of equal trials the first is.
+    `costs`, finite, and `scores`, the higher the better, are `[trials]`; NaN is never on the front.
     """
     order = np.lexsort((-scores, costs))
     best_so_far = np.fmax.accumulate(scores[order]) if len(order) else scores
@@ -322,8 +315,7 @@ def best_within(costs: np.ndarray, scores: np.ndarray, limit: float) -> float:
 def outstanding(results: Results, args: Mapping[str, Any], threshold: float | None) -> list[tuple[FoundTrial, int]]:
     """Returns the trials and seeds of the confirmations that have not ended, the best trial first.
 
-    They are of the best trials that differ in their settings, and of the cheapest past the threshold; no trial of the
-    sweep ran with those seeds.
+    They are of the best trials that differ in their settings, and of the cheapest past the threshold.
     """
     sweep, chosen = args["sweep"], []
     for trial in results.complete:

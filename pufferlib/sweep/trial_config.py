@@ -37,11 +37,8 @@ class TrialTask:
 def trial_args(args: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the configuration of a trial without `[sweep]`, in which settings that others need are repaired.
 
-    The trial calls `fit_sizes` once it has made its environments. Raises ConfigError if it cannot run.
-
-    Args:
-        args: the nested dict of `load_config` of the sweep; it stays as it is.
-        values: the proposal, by names such as `train.learning_rate`.
+    `values` are the proposal, by names such as `train.learning_rate`. The trial calls `fit_sizes` once it has made its
+    environments. Raises ConfigError if it cannot run.
     """
     if args.get("resume") is not None:
         raise ConfigError(f"the trials of a sweep are new runs, got --resume {args['resume']}; leave it out")
@@ -110,10 +107,7 @@ def fit_sizes(
 
 
 def trial_settings(args: Mapping[str, Any], trial: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
-    """Returns the settings of a trial that the sweep chose, and those that were repaired, as `{section: {key: value}}`.
-
-    `args` are the sweep's, `trial` is the result of `trial_args`, `names` are those of the dimensions.
-    """
+    """Returns the settings of a trial that differ from the sweep's, and those that it varies by `names`, by section."""
     chosen: dict[str, dict[str, Any]] = {}
     for name in names:
         section, key = split_name(name)

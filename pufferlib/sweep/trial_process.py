@@ -34,10 +34,7 @@ LOOK_SECONDS = 1.0  # between two looks at the memory
 
 
 def core_limits(num_workers: int) -> dict[str, str]:
-    """Returns the environment variables by which each of so many processes side by side takes its share of the cores.
-
-    `pufferlib.machine` divides the cores by the second one, as where torchrun starts the processes.
-    """
+    """Returns environment variables, as torchrun sets them, by which each of several processes takes its share."""
     threads = max(1, usable_cores() // num_workers)
     return {"OMP_NUM_THREADS": f"{threads}", "LOCAL_WORLD_SIZE": f"{num_workers}"} if num_workers > 1 else {}
 
@@ -60,17 +57,14 @@ class Outcome:
 
 
 class TrialProcess:
-    """A training in a process of its own, in a session and an interpreter of its own.
-
-    It begins when this is made, and is held to the limits of `[sweep]`.
-    """
+    """A training in a process and a session of its own, which begins at once and is held to the limits of `[sweep]`."""
 
     def __init__(self, task: TrialTask, config: SweepConfig):
         import cloudpickle  # a task may hold classes of the user's main program
 
         self.task, self._config = task, config
         self.found = Outcome()  # so far
-        self.view = RunningTrial(task.number, task.values, time.monotonic(), seed=task.seed)  # for the display
+        self.view = RunningTrial(task.number, task.values, seed=task.seed)  # for the display
         self.metric: str | None = None  # the whole name of the metric; None before the first score
         self.outcome: Outcome | None = None  # None while it runs
         self._weight = 0.0  # the number of episodes of the last score
@@ -82,7 +76,7 @@ class TrialProcess:
         self._connection, theirs = multiprocessing.Pipe()
         with theirs:
             self._process = _start(theirs.fileno(), task.log_path, core_limits(config.workers))
-        self._heard = self._looked = self.view.started
+        self._started = self._heard = self._looked = time.monotonic()
         with contextlib.suppress(OSError):  # it died already, which its exit code says
             self._connection.send_bytes(cloudpickle.dumps(task))
 
@@ -147,7 +141,7 @@ class TrialProcess:
         minutes = 3 * config.max_suggestion_cost / 60 if config.trial_minutes is None else config.trial_minutes
         if self.found.run_folder is None:
             silent_seconds = max(silent_seconds, START_SECONDS)
-        if now - self.view.started > 60 * minutes:
+        if now - self._started > 60 * minutes:
             self._limit_text = f"it took longer than its {minutes:g} minutes ([sweep] trial_minutes)"
             self._process.terminate()  # so that it saves
             self._kill_time = now + STOP_SECONDS

@@ -98,8 +98,7 @@ class UnscoredError(ConfigError):
 class MetricSearch:
     """Looks for the metric `wanted`, as `find_metric` takes it, in one log after the other.
 
-    `has_evaluations` says whether some logs will be of evaluations, `is_known` whether another trial has had the
-    metric, so that it may still come.
+    It may still come where evaluations are ahead (`has_evaluations`), or another trial has had it (`is_known`).
     """
 
     def __init__(self, wanted: str, env_name: str, has_evaluations: bool, is_known: bool = False):
@@ -159,10 +158,7 @@ class WatchedTrainer(PuffeRL):
 
     @override
     def print_dashboard(self) -> None:
-        """Reports to the driver as well; the trainer calls this after every iteration.
-
-        Raises MissingMetricError if a tenth of the run had episodes without the metric.
-        """
+        """Reports after every iteration; MissingMetricError if a tenth of the run had episodes without the metric."""
         if self.is_logged and self._sent_epoch != self.epoch:
             self._sent_epoch = self.epoch
             self._add_log(self.report.metrics)
@@ -227,10 +223,9 @@ class WatchedTrainer(PuffeRL):
 
 
 def train_watched(task: TrialTask, send: SendMessage) -> None:
-    """Trains from the first step to the last.
+    """Trains from the first step to the last; KeyboardInterrupt if it was asked to stop, after it saved.
 
-    Raises MissingMetricError if the metric does not exist, UnscoredError if no log had the metric, which may exist, and
-    KeyboardInterrupt if it was asked to stop, after it saved.
+    Raises MissingMetricError if the metric does not exist, UnscoredError if no log had it, though it may exist.
     """
     args = {**task.args, "train": dict(task.args["train"])}
     count = torch.cuda.device_count() if args["train"]["device"] in ("auto", "cuda") else 0

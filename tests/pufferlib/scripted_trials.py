@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 from optuna.samplers import BaseSampler
 
 from pufferlib.config import load_config
@@ -31,7 +29,7 @@ class ScriptedProcess:
     def __init__(self, task, config):
         self.task = task
         self.metric = None
-        self.view = RunningTrial(task.number, task.values, time.monotonic(), seed=task.seed)
+        self.view = RunningTrial(task.number, task.values, seed=task.seed)
         self.outcome, self.waitables = None, []
         self.tenth, self.stopped = 0, None
         ScriptedProcess.tasks.append(task)
