@@ -55,7 +55,7 @@ from pufferlib.sweep.study import (
     GRACE_SECONDS,
     HEARTBEAT_SECONDS,
     DatabaseError,
-    claim_metric,
+    claim,
     claim_study,
     naming_database,
     open_study,
@@ -115,7 +115,7 @@ class Sweep:
         self.state = SweepState(env_name, args, self._wanted_metric, study, place.folder)
         with naming_database(place):
             if METRIC in study.user_attrs:
-                claim_metric(study, self._wanted_metric)
+                claim(study, METRIC, "metric", self._wanted_metric)
             self._driver = claim_study(study, env_name, self.space)
             self._read()
         seed = mix_seed(config.seed, self._driver) % 2**32  # drivers of one study do not propose the same
@@ -205,7 +205,7 @@ class Sweep:
         self.state.trials = self._study.get_trials(deepcopy=False)
 
     def _show(self) -> None:
-        self.state.running = self._slots.described()
+        self.state.running = [process.run for process in self._slots.running.values()]
         if self._on_change is not None:
             self._on_change(self.state)
 
@@ -275,10 +275,10 @@ class Sweep:
         if number not in self._trials:
             process.stop("another driver took it, as this one seemed gone")
             return
-        if process.metric is not None and self.state.metric != process.metric:
-            claim_metric(self._study, self._wanted_metric)
-            self.state.metric = process.metric
-        curve = process.view.curve
+        metric, curve = process.run.metric, process.run.curve
+        if metric is not None and self.state.metric != metric:
+            claim(self._study, METRIC, "metric", self._wanted_metric)
+            self.state.metric = metric
         new, self._reported[number] = curve[self._reported[number] :], len(curve)
         try:
             for progress, _, score in new:
@@ -302,26 +302,26 @@ class Sweep:
     # --------------------------------------------------------------------------------------------------- a trial's end
 
     def _end(self, process: TrialProcess) -> None:
-        outcome, number = process.outcome, process.task.number
-        if outcome.ends_sweep:
-            self._discard(self._trials.pop(number), outcome.error)
-            raise ConfigError(outcome.error)
+        run, number = process.run, process.task.number
+        if run.ends_sweep:
+            self._discard(self._trials.pop(number), run.error)
+            raise ConfigError(run.error)
         self._follow(process)
-        found = {COST: outcome.cost, CURVE: outcome.curve, RUN_FOLDER: outcome.run_folder}
-        found |= {EPISODES: outcome.episodes, EPISODE_STEPS: outcome.episode_steps, UNSCORED: outcome.is_unscored}
-        if outcome.fitted and number in self._trials:
+        found = {COST: run.cost, CURVE: run.curve, RUN_FOLDER: run.run_folder}
+        found |= {EPISODES: run.episodes, EPISODE_STEPS: run.episode_steps, UNSCORED: run.is_unscored}
+        if run.fitted and number in self._trials:
             config = self._trials[number].user_attrs[CONFIG]
-            found[CONFIG] = {**config, "train": {**config.get("train", {}), **outcome.fitted}}
-        if outcome.error is not None:
-            self._fail(number, found, outcome.error)
-        elif outcome.stopped is None:
-            self._tell(number, TrialState.COMPLETE, found, outcome.score)
+            found[CONFIG] = {**config, "train": {**config.get("train", {}), **run.fitted}}
+        if run.error is not None:
+            self._fail(number, found, run.error)
+        elif run.stopped is None:
+            self._tell(number, TrialState.COMPLETE, found, run.score)
         elif self._is_interrupted:
-            self._requeue(number, outcome.stopped)
-        elif outcome.curve:
-            self._tell(number, TrialState.PRUNED, {**found, STOPPED: outcome.stopped})
+            self._requeue(number, run.stopped)
+        elif run.curve:
+            self._tell(number, TrialState.PRUNED, {**found, STOPPED: run.stopped})
         elif number in self._trials:
-            self._discard(self._trials.pop(number), outcome.stopped)
+            self._discard(self._trials.pop(number), run.stopped)
         self._read()
 
     def _fail(self, number: int, attributes: Mapping[str, Any], error: str) -> None:
@@ -366,10 +366,10 @@ class Sweep:
                     self._start_confirmation(trial, seed)
             self._show()
             for process in self._slots.wait(TICK_SECONDS if self._slots.running else READ_SECONDS):
-                outcome, task = process.outcome, process.task
-                score = outcome.score if outcome.error is None else None
-                folder, error = outcome.run_folder or "", outcome.error or ""
-                remember(self._study, Confirmation(task.number, task.seed, score, outcome.cost, folder, error))
+                run = process.run
+                score = run.score if run.error is None else None
+                found = Confirmation(run.number, run.seed, score, run.cost, run.run_folder, run.error or "")
+                remember(self._study, found)
         self._show()
 
     def _start_confirmation(self, trial: FoundTrial, seed: int) -> None:

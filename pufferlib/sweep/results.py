@@ -169,15 +169,30 @@ class Results:
 
 
 @dataclass
-class RunningTrial:
-    """A run in a process of this driver."""
+class TrialRun:
+    """What is known of a training that this driver runs or ran, and how it ended."""
 
     number: int  # of the trial; of a confirmation, that of the trial which it confirms
     values: Mapping[str, Any]  # of the settings that the sweep varies, by name, such as `train.learning_rate`
+    seed: int | None = None  # that of a confirmation; None for a trial
     progress: float = 0.0  # the part of its steps that is done, in [0, 1]
     cost: float = 0.0  # seconds of training so far
     curve: list[list[float]] = field(default_factory=list)  # rows of progress, seconds of training until then, score
-    seed: int | None = None  # that of a confirmation; None for a trial
+    metric: str | None = None  # the whole name of that of the scores; None before the first
+    episodes: int | None = None  # how many the last score is of; None where it is of none
+    episode_steps: float | None = None  # in which every agent plays one episode, the fewest seen; None for no episode
+    run_folder: str = ""  # of the run; empty where it did not get that far
+    fitted: Mapping[str, Any] = field(default_factory=dict)  # the `[train]` settings fitted to the number of agents
+    has_ended: bool = False
+    error: str | None = None  # why it failed, one sentence; None where it did not
+    stopped: str | None = None  # why it was stopped, one sentence; None where it came to its end
+    ends_sweep: bool = False  # whether every trial would fail with that error
+    is_unscored: bool = False  # whether the error is that nothing was scored, as where no episode ended
+
+    @property
+    def score(self) -> float | None:
+        """That of the last tenth that was done, in the end of the final policy; None where nothing was scored."""
+        return self.curve[-1][2] if self.curve else None
 
 
 @dataclass
@@ -192,7 +207,7 @@ class SweepState:
     started: float = 0.0  # `time.monotonic()` when this driver began
     deadline: float | None = None  # the `time.monotonic()` after which no trial begins; None for no limit
     trials: Sequence[FrozenTrial] = ()  # all of the study as the driver last read them
-    running: list[RunningTrial] = field(default_factory=list)  # the runs of this driver, by slot
+    running: list[TrialRun] = field(default_factory=list)  # the runs of this driver
     confirmations: Sequence[Confirmation] = ()  # runs of the best trials on fresh seeds that have ended
     to_confirm: int = 0  # the number of confirmations that have not ended; 0 while trials run
 

@@ -26,7 +26,7 @@ from pufferlib.config import SweepConfig
 from pufferlib.errors import ConfigError, StorageError
 from pufferlib.families.catalog import slug
 from pufferlib.reading import UnreadableFile, open_regular
-from pufferlib.sweep.results import DRIVERS, ENV_NAME, METRIC, SPACE
+from pufferlib.sweep.results import DRIVERS, ENV_NAME, SPACE
 from pufferlib.sweep.space import Categorical, SearchSpace
 
 HEARTBEAT_SECONDS = 10  # between two heartbeats of a trial that runs
@@ -100,7 +100,7 @@ def claim_study(study: optuna.Study, env_name: str, space: SearchSpace) -> int:
 
     Raises ConfigError if the study is of another environment or space.
     """
-    _claim(study, ENV_NAME, "environment", env_name)
+    claim(study, ENV_NAME, "environment", env_name)
     found, now = study.user_attrs.get(SPACE), _space_facts(space)
     if found is None:
         study.set_user_attr(SPACE, now)
@@ -114,9 +114,13 @@ def claim_study(study: optuna.Study, env_name: str, space: SearchSpace) -> int:
     return 0 if is_first else driver.int
 
 
-def claim_metric(study: optuna.Study, metric: str) -> None:
-    """Sets the metric of a study, which is known to exist; ConfigError if the study has another one."""
-    _claim(study, METRIC, "metric", metric)
+def claim(study: optuna.Study, key: str, label: str, value: str) -> None:
+    """Sets an attribute of a study; ConfigError, which calls it by its label, if it has another value."""
+    found = study.user_attrs.get(key)
+    if found is None:
+        study.set_user_attr(key, value)
+    elif found != value:
+        raise _difference(study.study_name, label, found, value)
 
 
 @contextlib.contextmanager
@@ -187,14 +191,6 @@ def _space_facts(space: SearchSpace) -> dict[str, Any]:
         for each in space.dimensions
     }
     return json.loads(json.dumps(found, default=str))
-
-
-def _claim(study: optuna.Study, key: str, label: str, value: str) -> None:
-    found = study.user_attrs.get(key)
-    if found is None:
-        study.set_user_attr(key, value)
-    elif found != value:
-        raise _difference(study.study_name, label, found, value)
 
 
 def _difference(name: str, what: str, before: object, now: object) -> ConfigError:

@@ -12,8 +12,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
@@ -23,7 +22,7 @@ import psutil
 from pufferlib.config import SweepConfig
 from pufferlib.dashboard.score import is_mean_over_episodes
 from pufferlib.machine import usable_cores
-from pufferlib.sweep.results import RunningTrial
+from pufferlib.sweep.results import TrialRun
 from pufferlib.sweep.trial_config import TrialTask
 
 STOP_SECONDS = 10.0  # for a trial that is asked to stop to end its iteration and save
@@ -39,23 +38,6 @@ def core_limits(num_workers: int) -> dict[str, str]:
     return {"OMP_NUM_THREADS": f"{threads}", "LOCAL_WORLD_SIZE": f"{num_workers}"} if num_workers > 1 else {}
 
 
-@dataclass
-class Outcome:
-    """What is known of a training, and how it ended."""
-
-    cost: float = 0.0  # seconds of training
-    score: float | None = None  # of the final policy, or of the last tenth that was done; None where nothing was scored
-    curve: Sequence[Sequence[float]] = ()  # rows of progress, seconds of training until then, and score
-    run_folder: str | None = None  # of the run; None where it did not get that far
-    fitted: Mapping[str, Any] = field(default_factory=dict)  # the `[train]` settings fitted to the number of agents
-    error: str | None = None  # why it failed, one sentence; None where it did not
-    stopped: str | None = None  # why it was stopped, one sentence; None where it came to its end
-    ends_sweep: bool = False  # whether every trial would fail with that error
-    is_unscored: bool = False  # whether the error is that nothing was scored, as where no episode ended
-    episodes: int | None = None  # how many the score is of; None where it is of none
-    episode_steps: float | None = None  # in which every agent plays one episode, the fewest seen; None for no episode
-
-
 class TrialProcess:
     """A training in a process and a session of its own, which begins at once and is held to the limits of `[sweep]`."""
 
@@ -63,11 +45,7 @@ class TrialProcess:
         import cloudpickle  # a task may hold classes of the user's main program
 
         self.task, self._config = task, config
-        self.found = Outcome()  # so far
-        self.view = RunningTrial(task.number, task.values, seed=task.seed)  # for the display
-        self.metric: str | None = None  # the whole name of the metric; None before the first score
-        self.outcome: Outcome | None = None  # None while it runs
-        self._weight = 0.0  # the number of episodes of the last score
+        self.run = TrialRun(task.number, task.values, task.seed)
         self._last_message: dict[str, Any] = {}
         self._limit_text: str | None = None  # the limit that it was ended for
         self._stop_text: str | None = None  # why it was asked to stop
@@ -87,14 +65,14 @@ class TrialProcess:
 
     def stop(self, reason: str) -> None:
         """Asks it to end after its iteration, and kills it if it does not."""
-        if self._kill_time is None and self.outcome is None:
+        if self._kill_time is None and not self.run.has_ended:
             self._stop_text = reason
             self._process.terminate()
             self._kill_time = time.monotonic() + STOP_SECONDS
 
     def look(self) -> None:
-        """Reads its messages, holds it to its limits, and sets its outcome when it has ended."""
-        if self.outcome is not None:
+        """Reads its messages, holds it to its limits, and says how it ended when it has."""
+        if self.run.has_ended:
             return
         exit_code = self._process.poll()  # before the messages, so that none of them is missed
         try:
@@ -105,7 +83,7 @@ class TrialProcess:
         now = time.monotonic()
         if exit_code is not None:
             self._kill_all()  # its descendants
-            self.outcome = self._outcome(exit_code)
+            self._tell_end(exit_code)
         elif self._kill_time is not None:
             if now >= self._kill_time:
                 self._kill_all()
@@ -116,7 +94,7 @@ class TrialProcess:
 
     def close(self) -> None:
         """Kills it, if it runs, and closes its connection. It may be called twice."""
-        if self.outcome is None:
+        if not self.run.has_ended:
             self._stop_text = self._stop_text or "the sweep was closed"
             self._kill_all()
             self._process.wait()
@@ -124,22 +102,23 @@ class TrialProcess:
         self._connection.close()
 
     def _take(self, message: dict[str, Any]) -> None:
-        self._heard, self._last_message = time.monotonic(), message
+        self._heard, self._last_message, run = time.monotonic(), message, self.run
         if "folder" in message:
-            self.found.run_folder, self.found.fitted = message["folder"], message["fitted"]
+            run.run_folder, run.fitted = message["folder"], message["fitted"]
         if "log" in message:
             log = message["log"]
-            self.view.progress, self.view.cost = log["progress"], log["cost"]
+            run.progress, run.cost = log["progress"], log["cost"]
             if "episode_steps" in log:
-                self.found.episode_steps = min(log["episode_steps"], self.found.episode_steps or math.inf)
+                run.episode_steps = min(log["episode_steps"], run.episode_steps or math.inf)
             if "score" in log:
-                self.metric, self._weight = log["metric"], log["weight"]
-                self.view.curve.append([log["progress"], log["cost"], log["score"]])
+                run.metric = log["metric"]
+                run.curve.append([log["progress"], log["cost"], log["score"]])
+                run.episodes = round(log["weight"]) if is_mean_over_episodes(run.metric) else None
 
     def _hold_to_limits(self, now: float) -> None:
         config, silent_seconds = self._config, 60 * self._config.silent_minutes
         minutes = 3 * config.max_suggestion_cost / 60 if config.trial_minutes is None else config.trial_minutes
-        if self.found.run_folder is None:
+        if not self.run.run_folder:
             silent_seconds = max(silent_seconds, START_SECONDS)
         if now - self._started > 60 * minutes:
             self._limit_text = f"it took longer than its {minutes:g} minutes ([sweep] trial_minutes)"
@@ -170,27 +149,23 @@ class TrialProcess:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, signal.SIGKILL)
 
-    def _outcome(self, exit_code: int) -> Outcome:
-        found, curve, kind = self.found, self.view.curve, self._last_message.get("end")
+    def _tell_end(self, exit_code: int) -> None:
+        run, kind = self.run, self._last_message.get("end")
         if self._limit_text is not None and kind != "done":
-            kind, found.error = None, self._limit_text
+            kind, run.error = None, self._limit_text
         elif kind in ("failed", "metric", "unscored"):
-            found.error = self._last_message["error"]
+            run.error = self._last_message["error"]
         elif kind != "done" and self._stop_text is not None:
-            found.stopped = self._stop_text
+            run.stopped = self._stop_text
         elif kind is None:
-            found.error = f"its process {_death(exit_code)}; see {self.task.log_path}"
+            run.error = f"its process {_death(exit_code)}; see {self.task.log_path}"
         elif kind == "stopped":
-            found.error = "something else than the sweep stopped it by a signal"
-        elif not curve:
-            kind, found.error = "unscored", "it ended before anything was scored; train for more steps"
-        elif not all(math.isfinite(score) for *_, score in curve):
-            found.error = f"its {self.metric} was infinite or NaN"
-        if self.metric is not None and is_mean_over_episodes(self.metric):
-            found.episodes = round(self._weight)
-        found.cost, found.curve, found.score = self.view.cost, curve, curve[-1][2] if curve else None
-        found.ends_sweep, found.is_unscored = kind == "metric", kind == "unscored"
-        return found
+            run.error = "something else than the sweep stopped it by a signal"
+        elif not run.curve:
+            kind, run.error = "unscored", "it ended before anything was scored; train for more steps"
+        elif not all(math.isfinite(score) for *_, score in run.curve):
+            run.error = f"its {run.metric} was infinite or NaN"
+        run.ends_sweep, run.is_unscored, run.has_ended = kind == "metric", kind == "unscored", True
 
 
 def _start(connection_fd: int, log_path: Path, limits: Mapping[str, str]) -> subprocess.Popen[bytes]:
@@ -245,7 +220,7 @@ class Slots:
         ended = []
         for slot, process in list(self.running.items()):
             process.look()
-            if process.outcome is not None:
+            if process.run.has_ended:
                 process.close()
                 ended.append(self.running.pop(slot))
         return ended
@@ -259,7 +234,3 @@ class Slots:
         """Kills what runs. It may be called twice."""
         while self.running:
             self.running.popitem()[1].close()
-
-    def described(self) -> list[RunningTrial]:
-        """Returns the trainings that run, for the display."""
-        return [process.view for _, process in sorted(self.running.items())]

@@ -143,7 +143,7 @@ def test_settings_that_cannot_run_are_a_failed_trial_that_costs_nothing(tmp_path
 
 def lasting(task, tenth):
     """Scores that end with the first tenth, in an environment of whose agents each plays an episode in 5,000 steps."""
-    return {"curve": [[1.0, 1.0, 0.5]], "score": 0.5, "episodes": 100, "episode_steps": 5_000.5}
+    return {"curve": [[1.0, 1.0, 0.5]], "episodes": 100, "episode_steps": 5_000.5}
 
 
 def test_no_trial_is_too_short_for_an_episode_once_its_length_is_known(tmp_path, scripted):
@@ -171,7 +171,7 @@ def test_what_the_search_starts_with_is_long_enough(tmp_path, scripted):
 
 
 def test_a_trial_that_is_too_short_to_be_scored_is_not_a_bad_one(tmp_path, scripted):
-    unscored = {"error": "it ended before anything was scored", "score": None, "is_unscored": True}
+    unscored = {"error": "it ended before anything was scored", "is_unscored": True}
     scripted.script = staticmethod(lambda task, tenth: unscored if task.number == 0 else {"error": "it burns"})
     state = run_sweep(ENV, sweep_args(tmp_path, num_trials=2), SPACE)
     assert states(state.study) == [TrialState.FAIL] * 2

@@ -12,7 +12,7 @@ from terminal import SHOW_CURSOR, run_on_terminal
 
 from pufferlib.dashboard.panel import cost_text, short_names, value_text
 from pufferlib.sweep.panel import LiveTable, remaining_seconds, render, sparkline
-from pufferlib.sweep.results import RETRY_OF, Confirmation, RunningTrial
+from pufferlib.sweep.results import RETRY_OF, Confirmation, TrialRun
 
 VALUES = {"train.learning_rate": 0.02, "train.gamma": 0.97, "train.optimizer": "adam"}
 CURVE_ROWS = [[0.1, 1.0, 0.0], [0.2, 2.0, 0.4], [0.3, 3.0, 0.8]]
@@ -25,7 +25,7 @@ def panel_text(state, width=80, height=24):
 
 
 def busy(number=9, progress=0.3, elapsed=3.0, **changed):
-    return RunningTrial(number, VALUES, progress=progress, cost=elapsed, curve=CURVE_ROWS, **changed)
+    return TrialRun(number, VALUES, progress=progress, cost=elapsed, curve=CURVE_ROWS, **changed)
 
 
 def full_state(**changed):
