@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from pufferlib.config import load_config
-from pufferlib.config.sections import split_name
 from pufferlib.dashboard.output import printable, printable_lines, say
 from pufferlib.dashboard.panel import duration_text, number_text
 from pufferlib.runs.folder import write_atomically
@@ -21,13 +20,12 @@ from pufferlib.setting import format_value, parse_value
 from pufferlib.sweep.driver import Sweep
 from pufferlib.sweep.panel import LiveTable, fitting_table
 from pufferlib.sweep.report import report_html
-from pufferlib.sweep.results import FoundTrial, Results, SweepState, trial_columns
+from pufferlib.sweep.results import Results, SweepState, trial_columns
 from pufferlib.sweep.study import naming_database, without_password
+from pufferlib.sweep.trial_config import trial_args, trial_settings
 
 _COMMENT = re.compile(r"\s[;#]|^[;#]")  # what an ini would cut off
 _NAME = re.compile(r"[A-Za-z_][\w.-]*")  # of a setting
-_BASE = ("policy_name", "rnn_name")
-_SECTIONS = ("vec", "env", "policy", "rnn", "train")
 _SUMMARY_TRIALS = 10
 
 
@@ -105,7 +103,9 @@ def write_results(state: SweepState) -> dict[str, Path]:
             f"The {kind} of {results.num_ended} trials of puffer sweep {state.env_name}, {trial.text}",
             f"{results.goal} {state.metric}, study {state.study.study_name}",
         ]
-        write_atomically(path, best_ini(state.env_name, best_settings(state, trial), comments).encode())
+        args = trial_args(state.args, trial.settings)
+        settings = trial_settings(load_config(state.env_name), args, trial.settings)
+        write_atomically(path, best_ini(state.env_name, settings, comments).encode())
         paths[kind] = path
     return paths
 
@@ -143,22 +143,6 @@ def _cell(value: object) -> object:
         return None if isinstance(value, float) and math.isnan(value) else value
     text = printable_lines(value)
     return f"'{text}" if text.startswith(("=", "+", "-", "@")) else text
-
-
-def best_settings(state: SweepState, best: FoundTrial) -> dict[str, dict[str, Any]]:
-    """Returns the settings, by section, in which a trial or the sweep differs from the environment's own."""
-    own, given = load_config(state.env_name), state.args
-
-    def differing(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
-        return {key: value for key, value in now.items() if key not in before or before[key] != value}
-
-    found = {"base": differing(own, {key: given[key] for key in _BASE})}
-    found |= {section: differing(own[section], given[section]) for section in _SECTIONS}
-    found["train"].pop("data_dir", None)
-    for name, value in best.settings.items():
-        section, key = split_name(name)
-        found[section][key] = value
-    return {section: values for section, values in found.items() if values}
 
 
 def best_ini(env_name: str, settings: Mapping[str, Mapping[str, Any]], comments: Iterable[str]) -> str:

@@ -107,16 +107,16 @@ def fit_sizes(
 
 
 def trial_settings(args: Mapping[str, Any], trial: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
-    """Returns the settings of a trial that differ from the sweep's, and those that it varies by `names`, by section."""
-    chosen: dict[str, dict[str, Any]] = {}
-    for name in names:
-        section, key = split_name(name)
-        chosen.setdefault(section, {})[key] = _section(trial, section)[key]
-    for section in ("vec", "env", "policy", "rnn", "train"):
-        for key, value in trial[section].items():
-            if key not in args[section] or args[section][key] != value:
-                chosen.setdefault(section, {})[key] = value
-    return chosen
+    """Returns the settings of a trial that are not those of `args`, and those of certain names, by section."""
+    chosen = {split_name(name) for name in names}
+    found: dict[str, dict[str, Any]] = {}
+    for section in ("base", "vec", "env", "policy", "rnn", "train"):
+        before, now = _section(args, section), _section(trial, section)
+        for key in ("policy_name", "rnn_name") if section == "base" else now:
+            is_changed = key != "data_dir" and (key not in before or before[key] != now[key])
+            if is_changed or (section, key) in chosen:
+                found.setdefault(section, {})[key] = now[key]
+    return found
 
 
 def _section(args: Mapping[str, Any], section: str) -> dict[str, Any]:

@@ -94,7 +94,7 @@ def test_the_cheapest_that_became_the_winner_has_no_file_any_more(tmp_path):
 def test_what_flags_gave_the_sweep_is_among_the_best_settings(tmp_path):
     flags = ("--train.bptt-horizon", "16", "--env.size", "7", "--train.data-dir", "elsewhere")
     state = squared_state(make_study(scored(0.8, 10)), tmp_path, flags)
-    state.args["env"]["object"] = object()  # of a program; no ini can hold it
+    state.args["policy"]["object"] = object()  # of a program; no ini can hold it
     finished(state)
     found = ini_of(tmp_path / "best.ini")
     assert found["env"] == {"size": "7"}
