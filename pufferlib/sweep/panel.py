@@ -182,9 +182,7 @@ class LiveTable:
         self._screen = LivePanel(stream)
         self._drawn = -math.inf  # when
         self._state: SweepState | None = None
-        self._told: set[int | tuple[int, int]] | None = (
-            None  # numbers of trials, and numbers and seeds of confirmations
-        )
+        self._told: set[int | tuple[int, int]] | None = None  # trials by number, confirmations by trial and seed
 
     def show(self, state: SweepState) -> None:
         """Shows a sweep as it is now."""

@@ -96,17 +96,14 @@ def open_study(place: StudyPlace, goal: str) -> optuna.Study:
 
 
 def claim_study(study: optuna.Study, env_name: str, space: SearchSpace) -> int:
-    """Joins a study, and returns a number of this driver, 0 for the first.
-
-    Raises ConfigError if the study is of another environment or space.
-    """
+    """Returns a number of this driver, 0 for the first; ConfigError if the study is of another environment or space."""
     claim(study, ENV_NAME, "environment", env_name)
     found, now = study.user_attrs.get(SPACE), _space_facts(space)
     if found is None:
         study.set_user_attr(SPACE, now)
     elif found != now:
         before = found if isinstance(found, dict) else {}
-        name = next(name for name in [*before, *now] if before.get(name) != now.get(name))
+        name = next((name for name in [*before, *now] if before.get(name) != now.get(name)), next(iter(now)))
         raise _difference(study.study_name, f"[sweep.{name}]", before.get(name), now.get(name))
     driver = uuid.uuid4()
     study.set_user_attr(f"{DRIVERS}{driver.hex}", socket.gethostname())
