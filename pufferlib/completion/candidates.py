@@ -55,15 +55,9 @@ _TEXTS = {
 
 
 def candidates(line: str, verbs: Mapping[str, VerbInfo], options: Mapping[str, type[Section]]) -> list[Word]:
-    """Returns the words that complete the end of a line.
+    """Returns the words that complete a line up to the cursor, none where the shell should offer files.
 
-    Args:
-        line: up to the cursor, with the program's name.
-        verbs: the commands by name.
-        options: classes of the options besides the settings, by command.
-
-    Returns:
-        Words and their meanings; none where the shell should offer files.
+    `verbs` are the commands by name, `options` the classes of their options besides the settings.
     """
     words = _split(line)
     typed = words[-1]

@@ -111,14 +111,11 @@ def _facts(state: SweepState, found: Results, width: int) -> list[Text]:
 
 
 def _best(state: SweepState, found: Results, width: int) -> list[Text]:
-    best, threshold = found.best, state.threshold
+    best = found.best
     if best is None:
         return [Text.assemble(_heading("Best"), " -")]
     line = _line("Best", best.number, f"{number_text(best.score)} in {cost_text(best.cost)}")
-    if threshold is not None:
-        cheapest = found.cheapest_past(threshold)
-        by = "no trial yet" if cheapest is None else f"trial {cheapest.number} in {cost_text(cheapest.cost)}"
-        line = Text.assemble(line, "   ", pair(f"Solved at {number_text(threshold)} by", by))
+    line = Text("   ").join([line, *(pair(label, trial) for label, trial in state.solved_by(found).items())])
     texts = [*settings_texts(best.settings).items()][: _SETTINGS_LINES * _SETTINGS_OF_LINE]
     starts = range(0, len(texts), _SETTINGS_OF_LINE)
     return [line, *(pairs(dict(texts[start : start + _SETTINGS_OF_LINE]), width) for start in starts)]

@@ -57,11 +57,7 @@ def _facts(state: SweepState, results: Results) -> dict[str, object]:
         ends = [trial.datetime_complete for trial in state.trials if trial.datetime_complete]
         facts["from"] = f"{min(times):%Y-%m-%d %H:%M}"
         facts["to"] = f"{max(ends or times):%Y-%m-%d %H:%M}"
-    if state.threshold is not None:
-        cheapest = results.cheapest_past(state.threshold)
-        by = "no trial" if cheapest is None else f"trial {cheapest.number} in {cost_text(cheapest.cost)}"
-        facts[f"solved at {number_text(state.threshold)} by"] = by
-    return facts
+    return facts | {label.lower(): trial for label, trial in state.solved_by(results).items()}
 
 
 def _figures(state: SweepState, results: Results) -> Iterable[tuple[str, str, go.Figure]]:

@@ -222,6 +222,14 @@ class SweepState:
         solve = self.args.get("solve")
         return solve["threshold"] if solve and self.metric.rpartition("/")[2] == solve["metric"] else None
 
+    def solved_by(self, results: Results) -> dict[str, str]:
+        """Returns, where there is a threshold, a label such as `Solved at 0.95 by` and the cheapest trial past it."""
+        if self.threshold is None:
+            return {}
+        trial = results.cheapest_past(self.threshold)
+        by = "no trial yet" if trial is None else f"trial {trial.number} in {cost_text(trial.cost)}"
+        return {f"Solved at {number_text(self.threshold)} by": by}
+
     def results(self) -> Results:
         """Returns the results of all trials as the driver last read them."""
         return results_of(self.trials, self.sweep["goal"], self.confirmations)
