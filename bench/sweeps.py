@@ -52,34 +52,36 @@ def search(method: str, seed: int, seconds: float) -> list[tuple[float, float]]:
     with tempfile.TemporaryDirectory() as folder:
         while spent < seconds:
             values = protein.suggest()
-            fitted, _ = trial_args(args, {f"train.{name}": value for name, value in values.items()}, cores=1)
-            fitted["train"].update(data_dir=folder, log_interval=1, seed=len(found))
-            curve = train(fitted)
+            trial = trial_args(args, {f"train.{name}": value for name, value in values.items()})
+            trial["train"].update(data_dir=folder, log_interval=1, seed=len(found))
+            curve = train(trial, keeps_horizon="bptt_horizon" in values)
             protein.observe(values, curve[-1][2], curve[-1][1], curve)
             spent += curve[-1][1]
             found.append((spent, curve[-1][2]))
     return found
 
 
-def train(args: dict) -> list[list[float]]:
+def train(args: dict, keeps_horizon: bool) -> list[list[float]]:
     """The learning curve of one run in tenths: progress, processor time of training, and the score, as of a trial."""
     from pufferlib import NoLogger, pufferl
-    from pufferlib.sweep.trial_process import WINDOWS, LearningCurve
+    from pufferlib.sweep.results import TENTHS
+    from pufferlib.sweep.trial_config import fit_sizes
 
     vecenv = pufferl.load_env(ENV_NAME, args)
-    trainer = pufferl.PuffeRL(args["train"], vecenv, pufferl.load_policy(args, vecenv, ENV_NAME), NoLogger())
-    begin, curve, tenth = time.process_time(), LearningCurve(), 0
+    config = fit_sizes(args["train"], vecenv.num_agents, "cpu", keeps_horizon)
+    trainer = pufferl.PuffeRL(config, vecenv, pufferl.load_policy(args, vecenv, ENV_NAME), NoLogger())
+    begin, curve, tenth = time.process_time(), [], 0
     while trainer.epoch < trainer.total_epochs:
         trainer.evaluate()
         trainer.train()
-        before, tenth = tenth, WINDOWS * trainer.epoch // trainer.total_epochs
+        before, tenth = tenth, TENTHS * trainer.epoch // trainer.total_epochs
         if tenth > before:
             cost = time.process_time() - begin
-            score = trainer.score(1_000 if tenth == WINDOWS else 100)[f"environment/{args['solve']['metric']}"]
-            curve.add(tenth / WINDOWS, cost, score.mean, score.episodes)
+            score = trainer.score(1_000 if tenth == TENTHS else 100)[f"environment/{args['solve']['metric']}"]
+            curve.append([tenth / TENTHS, cost, score.mean])
             begin = time.process_time() - cost  # play is no cost
     trainer.close()
-    return curve.rows()
+    return curve
 
 
 def best_within(trials: list[tuple[float, float]], seconds: float) -> float:

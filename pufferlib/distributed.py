@@ -28,17 +28,10 @@ from pufferlib.seeding import mix_seed
 
 T = TypeVar("T")
 
-TIMEOUT = timedelta(minutes=10)
-"""The longest wait for a message of a process that has not ended; torch.compile may take some minutes of it."""
-
-TURN = timedelta(seconds=1)
-"""The time between two looks for lost processes: far longer than a message takes."""
-
-NOTICE_SECONDS = 10.0
-"""The time in which the processes of a broken run look for the one that is lost."""
-
-ROUNDING = 1e-3
-"""How far weights may drift apart on processors that round differently, as a part of a tensor's largest number."""
+TIMEOUT = timedelta(minutes=10)  # for a message of a process that has not ended; torch.compile may take some of it
+TURN = timedelta(seconds=1)  # between two looks for lost processes: far longer than a message takes
+NOTICE_SECONDS = 10.0  # in which the processes of a broken run look for the one that is lost
+ROUNDING = 1e-3  # how far weights may be apart on unlike processors, as a part of a tensor's largest number
 
 _VARIABLES = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")  # set by torchrun
 
@@ -77,18 +70,10 @@ class Ranks:
         store: dist.Store | None = None,
         group: dist.ProcessGroup | None = None,
     ):
-        """Records where this process runs.
-
-        Args:
-            rank: below `world_size`.
-            world_size: of the process group, which must exist if this is above 1.
-            store: shared by all processes, which `_wait_for_all` has connected; it works when the group is broken.
-            group: for tensors of the CPU; None is torch's default one, which takes those of GPUs in any case.
-        """
         self.rank = rank
         self.world_size = world_size
-        self._store = store
-        self._group = group
+        self._store = store  # shared by all processes, see `_wait_for_all`; it works when the group is broken
+        self._group = group  # for tensors of the CPU; None is torch's default one, which those of GPUs take
         self._compared: tuple[Mapping[str, str], Total] | None = None  # facts whose comparison has not ended
         self._decisions = 0  # of the first process
 
@@ -102,16 +87,10 @@ class Ranks:
         return mix_seed(seed, self.rank) if self.rank else seed
 
     def average_gradients(self, parameters: Sequence[nn.Parameter], numbers: Tensor) -> Tensor:
-        """Averages the gradients over all processes, in one message; a missing one counts as 0.
+        """Averages the gradients over all processes; a missing one counts as 0, and stays missing if all are.
 
-        A parameter that no process has a gradient for keeps none.
-
-        Args:
-            parameters: on one device and of one dtype.
-            numbers: `(count,)` float32 on that device, sent in the same message: each waits for the slowest process.
-
-        Returns:
-            `(world_size, count)`, the numbers of all processes by rank.
+        The parameters are on one device and of one dtype. `numbers`, `(count,)` float32 on that device, are sent in the
+        same message, because each waits for the slowest process. Returns those of all, `(world_size, count)` by rank.
         """
         if self.world_size == 1:
             return numbers.unsqueeze(0)
@@ -142,13 +121,13 @@ class Ranks:
 
     def broadcast(self, tensors: Sequence[Tensor]) -> None:
         """Overwrites the tensors with those of the first process."""
-        if self.world_size > 1:
-            self._end_comparison()
-            with torch.no_grad():
-                for tensor in tensors:
-                    with self._naming_the_lost():
-                        work = dist.broadcast(tensor, 0, group=self._group_of(tensor), async_op=True)
-                    self.wait(work, tensor)
+        if self.world_size == 1:
+            return
+        self._end_comparison()
+        for tensor in tensors:
+            with torch.no_grad(), self._naming_the_lost():
+                work = dist.broadcast(tensor, 0, group=self._group_of(tensor), async_op=True)
+            self.wait(work, tensor)
 
     def start_total(self, number: float) -> Total:
         """Starts to sum a number over all processes; waits only for a comparison that has not ended."""
@@ -174,13 +153,13 @@ class Ranks:
             return decide()
         self._end_comparison()
         self._decisions += 1
-        key = f"decided/{self._decisions}"
-        decided, own_error = [None, None], None  # the result and the error
+        key, result, own_error, error = f"decided/{self._decisions}", None, None, None
         if self.is_first:
             try:
-                decided[0] = decide()
-            except Exception as error:
-                own_error, decided[1] = error, _sendable(error)
+                result = decide()
+            except Exception as raised:
+                own_error, error = raised, _sendable(raised)
+        decided = [result, error]
         with self._naming_the_lost():
             if self.is_first:
                 self._store.set(key, "")
@@ -195,7 +174,7 @@ class Ranks:
     # ---------------------------------------------------------------------------------------------------- the messages
 
     def start_sum(self, tensor: Tensor) -> dist.Work:
-        """Starts to replace a tensor by its sum over all processes; `wait` ends it."""
+        """Starts to replace a tensor by its sum over all processes; end it by `wait`."""
         with self._naming_the_lost():
             return dist.all_reduce(tensor, group=self._group_of(tensor), async_op=True)
 
@@ -257,10 +236,7 @@ class Ranks:
         )
 
     def start_comparing(self, facts: Mapping[str, str]) -> None:
-        """Starts to compare facts, see `require_same`, without waiting.
-
-        The next call that sends anything ends it, and raises the error in all processes, whichever calls these are.
-        """
+        """Starts to compare facts, see `require_same`; whatever call sends next raises the error, in all processes."""
         if self.world_size == 1:
             return
         self._end_comparison()
@@ -278,15 +254,10 @@ class Ranks:
             self.require_same(facts)
 
     def check_same(self, tensors: Sequence[Tensor], name: str, tolerance: float = 0.0) -> None:
-        """Compares tensors with those of the first process.
+        """Compares tensors, of the same shapes in all processes, with those of the first one.
 
-        Args:
-            tensors: in the same order and of the same shapes in all processes.
-            name: of all of them, for the error.
-            tolerance: how far numbers may be from those of the first process, as a part of the largest in a tensor.
-
-        Raises:
-            RankError: if they differ; it names the processes that differ from the first.
+        Raises RankError if numbers are farther apart than `tolerance`, a part of the largest in a tensor; it has the
+        `name` of the tensors and the processes that differ.
         """
         if self.world_size == 1:
             return
@@ -390,10 +361,7 @@ def connect() -> Ranks:
 
 
 def take_gpu() -> int:
-    """Makes this process's GPU torch's default and returns its number.
-
-    It is the number of the process on this machine, or 0 where a scheduler shows each process a single GPU.
-    """
+    """Makes this process's GPU torch's default; returns its number, 0 where a scheduler shows each process only one."""
     index = int(os.environ.get("LOCAL_RANK", "0")) if torch.cuda.device_count() > 1 else 0
     if index < torch.cuda.device_count():  # naming a GPU that is missing raises elsewhere
         torch.cuda.set_device(index)

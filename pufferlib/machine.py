@@ -23,10 +23,7 @@ def usable_cores() -> int:
 
 
 def core_share() -> float:
-    """Cores' worth of time: the affinity mask, cut down by the quotas of control groups.
-
-    Processes that torchrun started on one machine share it equally.
-    """
+    """Cores' worth of time: the affinity mask, cut down by the quotas of control groups, over LOCAL_WORLD_SIZE."""
     return _granted_cores() / _processes_here()
 
 
@@ -37,10 +34,7 @@ def usable_memory_bytes() -> int:
 
 
 def require_memory(needed_bytes: float, what: str, remedy: str) -> None:
-    """Raises a MemoryLackError, before they are allocated, if so many bytes do not fit into usable memory.
-
-    `what`, in the singular, is the subject of its message, and `remedy` the end.
-    """
+    """Raises MemoryLackError if so many bytes do not fit into usable memory; `what` is the subject of its message."""
     usable = usable_memory_bytes()
     if needed_bytes > usable:
         sizes = f"at least {needed_bytes / 2**30:,.1f} GiB of memory, and there are {usable / 2**30:,.1f}"

@@ -41,13 +41,7 @@ REWORDED = {
 
 
 def new_command(name: str, build: bool) -> None:
-    """Makes an environment, compiles it if asked to, and prints what comes next.
-
-    Raises:
-        APIUsageError: if the name cannot be one, is taken, or there is no checkout to make it in.
-        MissingExtraError: if it cannot be compiled.
-        StorageError: if a file cannot be written.
-    """
+    """Makes an environment, compiles it if asked to, and prints what comes next; see `make` and `compile_it`."""
     root = checkout()
     folder, test = make(root, name)
     say(f"made {_shown(folder)} and {_shown(test)}, a quiz to begin with")
@@ -68,11 +62,7 @@ def new_command(name: str, build: bool) -> None:
 
 
 def checkout() -> Path:
-    """Returns the root of the checkout that this package is imported from.
-
-    Raises:
-        APIUsageError: if it was installed without one.
-    """
+    """Returns the root of the checkout that this package is imported from; APIUsageError if there is none."""
     root = ocean.config_path("puffer_template").resolve().parents[2]
     if all((root / path).exists() for path in ("setup.py", "ocean/include", "tests/ocean/test_template.py")):
         return root
@@ -83,14 +73,10 @@ def checkout() -> Path:
 
 
 def make(root: Path, name: str) -> tuple[Path, Path]:
-    """Copies the template of a checkout and its tests under another name.
+    """Copies the template of a checkout and its tests under another name; returns the folder and the file of the tests.
 
-    Returns:
-        The folder of the environment and the file of its tests.
-
-    Raises:
-        APIUsageError: if the name cannot be one or is taken; nothing was written then.
-        StorageError: if a file cannot be written.
+    Raises APIUsageError, before anything is written, if the name cannot be one or is taken, and StorageError if a file
+    cannot be written.
     """
     check_name(name)
     folder, test = root / "ocean" / name, root / "tests" / "ocean" / f"test_{name}.py"
@@ -108,11 +94,7 @@ def make(root: Path, name: str) -> tuple[Path, Path]:
 
 
 def check_name(name: str) -> None:
-    """Refuses what cannot be the name of a folder, a Python module, a C type and a header at once.
-
-    Raises:
-        APIUsageError: if it is not lower-case letters, digits and underscores, or means something already.
-    """
+    """Raises APIUsageError for what cannot be the name of a folder, a Python module, a C type and a header at once."""
     if not re.fullmatch(r"[a-z][a-z0-9]*(_[a-z0-9]+)*", name):
         raise APIUsageError(
             "the name of an environment must be lower-case letters, digits and single underscores and begin with a "
@@ -160,19 +142,15 @@ def _format(paths: list[Path]) -> None:
 def build_command() -> str:
     """Returns the command that compiles an environment: pip's, which brings the tools, where these are too old."""
     try:
-        versions = {package: re.findall(r"\d+", metadata.version(package)) for package in BUILD_NEEDS}
+        found = {package: re.findall(r"\d+", metadata.version(package)) for package in BUILD_NEEDS}
     except metadata.PackageNotFoundError:
-        versions = {package: [] for package in BUILD_NEEDS}
-    is_new = all(tuple(map(int, versions[package])) >= needed for package, needed in BUILD_NEEDS.items())
+        found = dict.fromkeys(BUILD_NEEDS, ())
+    is_new = all(tuple(map(int, found[package])) >= needed for package, needed in BUILD_NEEDS.items())
     return " ".join(["python", *BUILD]) if is_new else "pip install -e . --no-deps"
 
 
 def compile_it(root: Path, command: str) -> None:
-    """Runs the build; the compiler's messages go to stderr.
-
-    Raises:
-        MissingExtraError: if it fails.
-    """
+    """Runs the build; the compiler's messages go to stderr. Raises MissingExtraError if it fails."""
     python, *arguments = command.split()
     program = [sys.executable, *(["-m", "pip", "-q"] if python == "pip" else []), *arguments]
     done = subprocess.run(program, cwd=root, env={**os.environ, "PUFFER_CUDA": "0"}, stdout=subprocess.DEVNULL)

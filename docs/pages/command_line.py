@@ -37,14 +37,15 @@ OF_THE_BUILD = {
     "PUFFER_SANITIZE": "Sanitizers to build with, such as `address,undefined`; `make sanitize` does so in a copy.",
 }
 OF_OTHERS = {
-    "OMP_NUM_THREADS": "Threads of torch on a CPU. torchrun sets 1; then each process takes its share of the cores.",
+    "OMP_NUM_THREADS": "Threads of torch on a CPU. torchrun sets 1; then each process takes its share of the cores. "
+    "A sweep sets it for trials side by side, with LOCAL_WORLD_SIZE.",
     "RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT, LOCAL_RANK, LOCAL_WORLD_SIZE": "What torchrun tells each of its "
     "processes; where the first four are set they train together.",
     "DISPLAY, WAYLAND_DISPLAY": "Without one of them on Linux there is no window: `puffer eval` prints scores alone.",
     "SDL_VIDEO_DRIVER": "`dummy` or `offscreen`: as if there were no display.",
     "SDL_FRAMEBUFFER_ACCELERATION": "How SDL hands pictures to the display; `0` unless it is set.",
     "TERM": "`dumb` has the dashboard print lines in place of a panel.",
-    "XDG_CACHE_HOME": "Where compiled CUDA kernels and the words for TAB are kept, in `pufferlib`; else `~/.cache`.",
+    "XDG_CACHE_HOME": "Where compiled CUDA kernels are kept, in `pufferlib`; else `~/.cache`.",
     "XDG_DATA_HOME": "On Linux, where high scores are kept, in `pufferlib/high_scores`; else `~/.local/share`.",
     "WANDB_API_KEY, WANDB_MODE": "The key of Weights & Biases, and `offline` for files alone.",
     "NEPTUNE_API_TOKEN, NEPTUNE_PROJECT, NEPTUNE_MODE": "The same for Neptune, and the project.",

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import random
 import re
 import socket
 import time
@@ -28,7 +29,6 @@ from pufferlib.seeding import mix_seed
 from pufferlib.sweep.proposal import make_sampler
 from pufferlib.sweep.results import (
     CONFIG,
-    CONFIRMING,
     COST,
     CURVE,
     EPISODE_STEPS,
@@ -39,6 +39,7 @@ from pufferlib.sweep.results import (
     RETRY_OF,
     RUN_FOLDER,
     STOPPED,
+    TENTHS,
     UNCOUNTED,
     UNSCORED,
     Confirmation,
@@ -54,7 +55,7 @@ from pufferlib.sweep.study import (
     GRACE_SECONDS,
     HEARTBEAT_SECONDS,
     DatabaseError,
-    claim_metric,
+    claim,
     claim_study,
     naming_database,
     open_study,
@@ -68,7 +69,6 @@ TICK_SECONDS = 0.25  # between two looks at what runs
 READ_SECONDS = 1.0  # between two looks at what other drivers did
 MAX_SAME_FAILURES = 5  # of the first trials, after which no more begin
 STEPS = "train.total_timesteps"
-SERVICES = ("tensorboard", "wandb", "neptune")
 
 MIN_COMPLETE = 5  # trials, before anything is known of what is usual
 MIN_PROGRESS, MAX_PROGRESS = 0.3, 0.8  # of a run, before anything is known of it, and when its end is worth its cost
@@ -92,16 +92,9 @@ class Sweep:
         space: SearchSpace | None = None,
         sampler: BaseSampler | None = None,
     ):
-        """Opens the study.
+        """Opens the study; ConfigError if the settings are wrong, or it is of another sweep.
 
-        Args:
-            env_name: the environment.
-            args: its settings with those of the search, as `load_config` returns them.
-            space: what may vary; None is what `[sweep.SECTION.SETTING]` say.
-            sampler: proposes trials; None is what `[sweep] method` says.
-
-        Raises:
-            ConfigError: if the settings are wrong, or the study is of another sweep.
+        `args` are the nested dict of `load_config`; None for `space` and `sampler` is what its section `sweep` says.
         """
         self.config = config = SweepConfig.from_dict(args["sweep"])
         self.space = space_of(args) if space is None else space
@@ -110,12 +103,11 @@ class Sweep:
         self._on_change: OnChange | None = None
         self.place = place = study_place(env_name, args)
         train = {**args["train"], "data_dir": str(place.folder)}
-        log = {**args["log"], **dict.fromkeys(SERVICES, False)}  # the sweep has a run there, its trials have none
-        self._args = {**args, "train": train, "log": log}
+        self._args = {**args, "train": train}
         self._slots, memory_gb = Slots(config), config.trial_memory_gb
         self._memory_bytes = usable_memory_bytes() / config.workers if memory_gb is None else 1e9 * memory_gb
         self._trials: dict[int, optuna.Trial] = {}  # those that this driver runs, by number
-        self._reported: dict[int, set[int]] = {}  # tenths of their runs that the study knows
+        self._reported: dict[int, int] = {}  # how many rows of their curves the study knows
         self._errors: list[str] = []  # of the trials of this driver so far
         self._is_over = self._is_interrupted = False
         self._heartbeat_time = -math.inf
@@ -123,7 +115,7 @@ class Sweep:
         self.state = SweepState(env_name, args, self._wanted_metric, study, place.folder)
         with naming_database(place):
             if METRIC in study.user_attrs:
-                claim_metric(study, self._wanted_metric)
+                claim(study, METRIC, "metric", self._wanted_metric)
             self._driver = claim_study(study, env_name, self.space)
             self._read()
         seed = mix_seed(config.seed, self._driver) % 2**32  # drivers of one study do not propose the same
@@ -132,15 +124,9 @@ class Sweep:
     def run(self, on_change: OnChange | None = None) -> None:
         """Searches until the trials or the minutes are used up, and runs the best again on fresh seeds; only once.
 
-        Ctrl-C, SIGTERM and SIGHUP end it: trials that run are stopped, and run again when the sweep continues.
-
-        Args:
-            on_change: called some times a second with the state of the sweep.
-
-        Raises:
-            ConfigError: if the metric does not exist, or the first trials all fail for the same reason.
-            StorageError: if the database fails.
-            KeyboardInterrupt: if it was asked to stop.
+        It calls `on_change` some times a second. Ctrl-C, SIGTERM and SIGHUP end it with a KeyboardInterrupt: trials
+        that run are stopped, and run again when the sweep continues. Raises ConfigError if the metric does not exist,
+        or the first trials all fail for the same reason, and StorageError if the database fails.
         """
         state, minutes = self.state, self.config.max_minutes
         self._on_change = on_change
@@ -219,7 +205,7 @@ class Sweep:
         self.state.trials = self._study.get_trials(deepcopy=False)
 
     def _show(self) -> None:
-        self.state.running = self._slots.described()
+        self.state.running = [process.run for process in self._slots.running.values()]
         if self._on_change is not None:
             self._on_change(self.state)
 
@@ -241,53 +227,45 @@ class Sweep:
         if sum(each.number < trial.number for each in self._counted()) >= self.config.num_trials:
             self._discard(trial, "another driver was first to begin it")
         else:
-            self._trials[trial.number], self._reported[trial.number] = trial, set()
-            values, notes = self._long_enough(settled(self.space, trial.params))
+            self._trials[trial.number], self._reported[trial.number] = trial, 0
+            values = self._long_enough(settled(self.space, trial.params))
             try:
-                args = self._start(trial.number, values, notes)
+                args = self._start(trial.number, values)
                 self._set(trial.number, {CONFIG: trial_settings(self._args, args, self.space.names)})
             except ConfigError as error:
                 self._fail(trial.number, {COST: 0.0}, str(error))
         self._read()
 
-    def _start(
-        self, number: int, values: Mapping[str, Any], notes: Sequence[str] = (), seed: int | None = None
-    ) -> dict[str, Any]:
+    def _start(self, number: int, values: Mapping[str, Any], seed: int | None = None) -> dict[str, Any]:
         # Starts a trial, or the confirmation of one on a seed; returns its settings.
-        args, slot = self._args, self._slots.next_slot
+        args = trial_args(self._args, values)
         if seed is not None:
-            args = {**args, "train": {**args["train"], "seed": seed}}
-        args, more = trial_args(args, values, self._slots.num_cores(slot))
-        log_path = self.state.folder / f"trial_{number:04}{'' if seed is None else f'_seed_{seed}'}.log"
-        log_path.parent.mkdir(parents=True, exist_ok=True)
-        log_path.write_text("".join(f"{note}\n" for note in [*notes, *more]))
+            args["train"]["seed"] = seed
+        log_name = f"trial_{number:04}.log" if seed is None else f"trial_{number:04}_seed_{seed}.log"
         task = TrialTask(
             number=number,
             env_name=self.state.env_name,
             args=args,
             metric=self._wanted_metric,
             memory_bytes=self._memory_bytes,
-            log_path=log_path,
+            log_path=self.state.folder / log_name,
             is_metric_known=METRIC in self._study.user_attrs,
-            slot=slot,
+            slot=self._slots.next_slot,
             values=values,
             seed=seed,
         )
         self._slots.start(task)
         return args
 
-    def _long_enough(self, values: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
-        # The values of a trial, in which an episode of every agent fits into its steps, and a note of the change. The
-        # steps are never raised beyond those that the search starts with.
+    def _long_enough(self, values: dict[str, Any]) -> dict[str, Any]:
+        # The values of a trial, in which an episode of every agent fits into its steps. These are never raised beyond
+        # those that the search starts with.
         known = [trial.user_attrs[EPISODE_STEPS] for trial in self.state.trials if trial.user_attrs.get(EPISODE_STEPS)]
         dimension = next((each for each in self.space.dimensions if each.name == STEPS), None)
         if not known or not isinstance(dimension, Dimension):
-            return values, []
-        least, steps = math.ceil(min(*known, dimension.value(dimension.centre))), values[STEPS]
-        if steps >= least:
-            return values, []
-        note = f"[train] total_timesteps is {least} instead of {steps}: every agent then plays an episode"
-        return {**values, STEPS: least}, [note]
+            return values
+        least = math.ceil(min(*known, dimension.value(dimension.centre)))
+        return {**values, STEPS: max(values[STEPS], least)}
 
     # --------------------------------------------------------------------------------------------------- while it runs
 
@@ -297,21 +275,20 @@ class Sweep:
         if number not in self._trials:
             process.stop("another driver took it, as this one seemed gone")
             return
-        if process.metric is not None and self.state.metric != process.metric:
-            claim_metric(self._study, self._wanted_metric)
-            self.state.metric = process.metric
-        tenths = process.curve.full_windows(process.view.progress)
-        new = sorted(tenths.keys() - self._reported[number])
-        self._reported[number].update(new)
+        metric, curve = process.run.metric, process.run.curve
+        if metric is not None and self.state.metric != metric:
+            claim(self._study, METRIC, "metric", self._wanted_metric)
+            self.state.metric = metric
+        new, self._reported[number] = curve[self._reported[number] :], len(curve)
         try:
-            for tenth in new:
-                self._trials[number].report(tenths[tenth], tenth)
+            for progress, _, score in new:
+                self._trials[number].report(score, round(TENTHS * progress))
         except UpdateFinishedTrialError:  # another driver took it, as this one seemed gone
             del self._trials[number]
         if new and self.config.early_stopping and number in self._trials:
             complete = [trial for trial in self.state.trials if trial.state is TrialState.COMPLETE]
             curves = [trial.user_attrs.get(CURVE, []) for trial in complete]
-            reason = hopeless_reason(process.curve.rows(), curves, self.config.goal)
+            reason = hopeless_reason(curve, curves, self.config.goal)
             if reason is not None:
                 process.stop(reason)
 
@@ -325,26 +302,26 @@ class Sweep:
     # --------------------------------------------------------------------------------------------------- a trial's end
 
     def _end(self, process: TrialProcess) -> None:
-        outcome, number = process.outcome, process.task.number
-        if outcome.ends_sweep:
-            self._discard(self._trials.pop(number), outcome.error)
-            raise ConfigError(outcome.error)
+        run, number = process.run, process.task.number
+        if run.ends_sweep:
+            self._discard(self._trials.pop(number), run.error)
+            raise ConfigError(run.error)
         self._follow(process)
-        found = {COST: outcome.cost, CURVE: outcome.curve, RUN_FOLDER: outcome.run_folder}
-        found |= {EPISODES: outcome.episodes, EPISODE_STEPS: outcome.episode_steps, UNSCORED: outcome.is_unscored}
-        if outcome.fitted and number in self._trials:
+        found = {COST: run.cost, CURVE: run.curve, RUN_FOLDER: run.run_folder}
+        found |= {EPISODES: run.episodes, EPISODE_STEPS: run.episode_steps, UNSCORED: run.is_unscored}
+        if run.fitted and number in self._trials:
             config = self._trials[number].user_attrs[CONFIG]
-            found[CONFIG] = {**config, "train": {**config.get("train", {}), **outcome.fitted}}
-        if outcome.error is not None:
-            self._fail(number, found, outcome.error)
-        elif outcome.stopped is None:
-            self._tell(number, TrialState.COMPLETE, found, outcome.score)
+            found[CONFIG] = {**config, "train": {**config.get("train", {}), **run.fitted}}
+        if run.error is not None:
+            self._fail(number, found, run.error)
+        elif run.stopped is None:
+            self._tell(number, TrialState.COMPLETE, found, run.score)
         elif self._is_interrupted:
-            self._requeue(number, outcome.stopped)
-        elif outcome.curve:
-            self._tell(number, TrialState.PRUNED, {**found, STOPPED: outcome.stopped})
+            self._requeue(number, run.stopped)
+        elif run.curve:
+            self._tell(number, TrialState.PRUNED, {**found, STOPPED: run.stopped})
         elif number in self._trials:
-            self._discard(self._trials.pop(number), outcome.stopped)
+            self._discard(self._trials.pop(number), run.stopped)
         self._read()
 
     def _fail(self, number: int, attributes: Mapping[str, Any], error: str) -> None:
@@ -380,28 +357,28 @@ class Sweep:
     # --------------------------------------------------------------------------------------------------- confirmations
 
     def _confirm(self, stop: StopRequest) -> None:
-        # Runs the outstanding confirmations that no other driver runs, and waits for those of others. A driver claims
-        # one in the study and renews the claim while it runs. Where two drivers claim the same in the same moment,
-        # both run it, and one result is kept.
-        todo = self._outstanding()
-        while (todo or self._slots.running) and not stop.requested:
-            for trial, seed in todo:
-                if self._claim(trial.number, seed):
-                    values = settled(self.space, self.state.trials[trial.number].params)
-                    values |= {name: trial.settings[name] for name in (STEPS,) if name in values}  # maybe raised
-                    try:
-                        self._start(trial.number, values, seed=seed)
-                    except ConfigError as error:  # such as of a machine with less memory than that of the trial
-                        remember(self._study, Confirmation(trial.number, seed, None, error=str(error)))
+        # Drivers reserve no confirmation: the first takes them in their order, others at random. What two of them run
+        # has one result, and what is still running when all have one is given up.
+        while (todo := self._outstanding()) and not stop.requested:
+            running = {(process.task.number, process.task.seed) for process in self._slots.running.values()}
+            for trial, seed in random.sample(todo, len(todo)) if self._driver else todo:
+                if self._slots.next_slot is not None and (trial.number, seed) not in running:
+                    self._start_confirmation(trial, seed)
             self._show()
             for process in self._slots.wait(TICK_SECONDS if self._slots.running else READ_SECONDS):
-                outcome, task = process.outcome, process.task
-                if outcome.stopped is None:
-                    score = outcome.score if outcome.error is None else None
-                    folder, error = outcome.run_folder or "", outcome.error or ""
-                    remember(self._study, Confirmation(task.number, task.seed, score, outcome.cost, folder, error))
-            todo = self._outstanding()
+                run = process.run
+                score = run.score if run.error is None else None
+                found = Confirmation(run.number, run.seed, score, run.cost, run.run_folder, run.error or "")
+                remember(self._study, found)
         self._show()
+
+    def _start_confirmation(self, trial: FoundTrial, seed: int) -> None:
+        values = settled(self.space, self.state.trials[trial.number].params)
+        values |= {name: trial.settings[name] for name in (STEPS,) if name in values}  # maybe raised
+        try:
+            self._start(trial.number, values, seed=seed)
+        except ConfigError as error:  # such as of a machine with less memory than that of the trial
+            remember(self._study, Confirmation(trial.number, seed, None, error=str(error)))
 
     def _outstanding(self) -> list[tuple[FoundTrial, int]]:
         state = self.state
@@ -410,32 +387,14 @@ class Sweep:
         state.to_confirm = len(todo)
         return todo
 
-    def _claim(self, number: int, seed: int) -> bool:
-        # Whether this driver is to start it now; renews the claim of one that it runs.
-        key, now, driver = f"{CONFIRMING}/{number}/{seed}", time.time(), str(self._driver)
-        tasks = [process.task for process in self._slots.running.values()]
-        is_running = any((task.number, task.seed) == (number, seed) for task in tasks)
-        if not is_running and self._slots.next_slot is None:
-            return False
-        claimer, claimed = self._study.user_attrs.get(key, ("", 0.0))
-        if now - claimed < (HEARTBEAT_SECONDS if claimer == driver else GRACE_SECONDS):
-            return False
-        self._study.set_user_attr(key, [driver, now])
-        return not is_running and self._study.user_attrs[key][0] == driver
-
 
 def hopeless_reason(curve: CurveRows, finished: Sequence[CurveRows], goal: str) -> str | None:
-    """Returns one sentence why a run can end now, or None.
+    """Returns one sentence why the run with this curve can end now, or None, by the curves of complete runs.
 
     A run is useful if it ends above the median of what the complete runs had reached for the cost that this one will
     have in the end: a short run is not compared with long ones. Its peers are the complete runs, three at least, that
     at the same progress were no nearer to a useful score than it is, or not much. It can end if no peer was useful.
     Where learning begins late, some peers were, and no run ends early.
-
-    Args:
-        curve: of the run.
-        finished: curves of complete runs.
-        goal: `maximize` or `minimize`.
     """
     finished = [each for each in finished if each]
     if len(finished) < MIN_COMPLETE or len(curve) < 2 or not MIN_PROGRESS <= curve[-1][0] <= MAX_PROGRESS:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
+from itertools import accumulate
 from statistics import mean
 from typing import TYPE_CHECKING, TextIO
 
 import numpy as np
-from optuna.trial import TrialState
 from rich.text import Text
 
+from pufferlib.dashboard.output import plain_table
 from pufferlib.dashboard.panel import (
     CYAN,
     FRAME_COLUMNS,
@@ -30,35 +31,25 @@ from pufferlib.dashboard.panel import (
     progress,
     settings_texts,
 )
-from pufferlib.sweep.results import HOST, FoundTrial, Results, RunningTrial, SweepState, settings_of, trial_columns
-from pufferlib.sweep.trial_process import WINDOWS
+from pufferlib.sweep.results import Confirmation, FoundTrial, Results, SweepState, trial_columns
 
 if TYPE_CHECKING:
-    from optuna.trial import FrozenTrial
     from rich.panel import Panel
 
 BARS = "▁▂▃▄▅▆▇█"
 _RECENT = 20  # trials whose durations say how long the next ones take
 _FRAME_LINES = 3  # of the panel's border, and of the cursor
 _RUNNING_LINES = 8
-_SETTINGS_LINES = 3
+_SETTINGS_LINES, _SETTINGS_OF_LINE = 3, 3
 _LEAST_FRONT = 3  # lines of the front, if the terminal has room for nothing else
 _CURVE_CELLS = 24
-_NAME_CELLS = (16, 12, 10, 8, 6)  # of a setting above shorter values: the most that fit
+_NAME_CELLS = 10  # of a setting above the front
 _GAP_CELLS = 2  # between two columns
 _SECONDS_BETWEEN = 0.25  # two drawings
 
 
 def sparkline(curve: Sequence[Sequence[float]], progress: float, low: float, high: float, cells: int) -> str:
-    """Returns a curve as bars from the start of a run to where it is.
-
-    Args:
-        curve: rows of progress, seconds and score.
-        progress: where the run is, in [0, 1]; the text ends there, with blanks where no score is known yet.
-        low: the score of the lowest bar.
-        high: that of the highest.
-        cells: the number of characters of a whole run.
-    """
+    """Returns a curve as bars, blank where no score is known yet, up to `progress`; a whole run has so many cells."""
     points = [(row[0], row[2]) for row in curve if math.isfinite(row[2])]
     done = min(cells, math.ceil(min(max(progress, 0.0), 1.0) * cells - 1e-9))
     bars = ""
@@ -70,21 +61,15 @@ def sparkline(curve: Sequence[Sequence[float]], progress: float, low: float, hig
 
 
 def remaining_seconds(state: SweepState, found: Results | None = None) -> float:
-    """Returns the seconds until the trials of a sweep are over, or the confirmations while those run.
-
-    It assumes that trials take as long as the last ones did, and the same number runs side by side on all drivers;
-    never longer than to the deadline. It is infinite as long as no trial has ended.
-    """
+    """Returns the seconds until the trials, or the confirmations, are over at the pace of the last trials."""
     found = found or state.results()
     recent = [trial for trial in found.ended if trial.state in ("complete", "stopped")][-_RECENT:]
     if not recent:
         return math.inf
     typical = mean(max(0.0, (trial.ended - trial.begun).total_seconds()) for trial in recent)
-    left = state.to_confirm or max(0, state.sweep["num_trials"] - found.num_ended)
+    left = state.to_confirm or state.sweep["num_trials"] - found.num_ended
     done = sum(min(trial.progress, 1.0) for trial in state.running)
-    elsewhere = 0 if state.to_confirm else max(0, found.running - len(state.running))
-    lanes = max(1, state.sweep["workers"], len(state.running)) + elsewhere
-    seconds = max(0.0, left - done) * typical / lanes
+    seconds = max(0.0, left - done) * typical / max(state.sweep["workers"], found.running)
     if state.deadline is None or state.to_confirm:
         return seconds
     return min(seconds, max(0.0, state.deadline - time.monotonic()))
@@ -95,9 +80,9 @@ def render(state: SweepState, width: int, height: int) -> Panel:
     found = state.results()
     width = width - FRAME_COLUMNS
     head = [*_facts(state, found, width), Text(), *_best(state, found, width)]
-    tail = [_line(width, "Confirmed", trial.number, trial.confirmed_text) for trial in found.confirmed]
-    tail += _running(state, found, width)
-    tail += [_line(width, "Failed", trial.number, " ".join(trial.reason.split())) for trial in found.failed[-1:]]
+    tail = [_line("Confirmed", trial.number, trial.confirmed_text) for trial in found.confirmed]
+    tail += _running(state, found)
+    tail += [_line("Failed", trial.number, " ".join(trial.reason.split())) for trial in found.failed[-1:]]
     room = max(1, height - _FRAME_LINES)
     front = _front(found, width, max(_LEAST_FRONT, room - len(head) - len(tail)))
     gap = [Text()] * (len(head) + len(front) + len(tail) + 1 < room)
@@ -126,23 +111,14 @@ def _facts(state: SweepState, found: Results, width: int) -> list[Text]:
 
 
 def _best(state: SweepState, found: Results, width: int) -> list[Text]:
-    best, threshold = found.best, state.threshold
+    best = found.best
     if best is None:
         return [Text.assemble(_heading("Best"), " -")]
-    line = _line(width, "Best", best.number, f"{number_text(best.score)} in {cost_text(best.cost)}")
-    if threshold is not None:
-        cheapest = found.cheapest_past(threshold)
-        by = "no trial yet" if cheapest is None else f"trial {cheapest.number} in {cost_text(cheapest.cost)}"
-        line = Text.assemble(line, "   ", pair(f"Solved at {number_text(threshold)} by", by))
-        line.truncate(width, overflow="ellipsis")
-    lines: list[Text] = []
-    for label, value in settings_texts(best.settings).items():
-        one = pair(label, value)
-        if lines and len(lines[-1]) + 3 + len(one) <= width:
-            lines[-1] = Text.assemble(lines[-1], "   ", one)
-        else:
-            lines.append(one)
-    return [line, *lines[:_SETTINGS_LINES]]
+    line = _line("Best", best.number, f"{number_text(best.score)} in {cost_text(best.cost)}")
+    line = Text("   ").join([line, *(pair(label, trial) for label, trial in state.solved_by(found).items())])
+    texts = [*settings_texts(best.settings).items()][: _SETTINGS_LINES * _SETTINGS_OF_LINE]
+    starts = range(0, len(texts), _SETTINGS_OF_LINE)
+    return [line, *(pairs(dict(texts[start : start + _SETTINGS_OF_LINE]), width) for start in starts)]
 
 
 def _front(found: Results, width: int, rows: int) -> list[Text]:
@@ -150,32 +126,28 @@ def _front(found: Results, width: int, rows: int) -> list[Text]:
         return []
     places = np.linspace(len(found.front) - 1, 0, min(len(found.front), max(1, rows - 1))).round().astype(int)
     shown = [found.front[place] for place in reversed(places)]
-    columns = [column for column in trial_columns(shown) if column[0] not in ("trial", "episodes", "confirmed")]
-    columns.insert(0, ("Front", [f"#{trial.number}" for trial in shown]))
-    name_cells = next((most for most in _NAME_CELLS if sum(_sizes(columns, most)) <= width), _NAME_CELLS[-1])
-    lines = [Text() for _ in range(len(shown) + 1)]
-    for index, ((name, cells), size) in enumerate(zip(columns, _sizes(columns, name_cells), strict=True)):
-        if len(lines[0]) + size > width:
-            break
-        size -= _GAP_CELLS
-        gap = " " * _GAP_CELLS if index else ""
-        lines[0].append(gap + fit(name, size).strip().rjust(size), CYAN if index else f"bold {RED}")
-        for line, cell in zip(lines[1:], cells, strict=True):
-            line.append(gap + (cell.rjust(size) if index else cell.ljust(size)), WHITE if index else CYAN)
-    return lines
+    columns = [("Front", [f"#{trial.number}" for trial in shown])]
+    for heading, cells in trial_columns(shown):
+        if heading not in ("trial", "episodes", "confirmed"):
+            columns.append((fit(heading, _NAME_CELLS).rstrip(), cells))
+    header, *lines = fitting_table(columns, width).splitlines()
+    heading = Text.assemble(_heading(header[: len("Front")]), (header[len("Front") :], CYAN))
+    return [heading, *(Text(line, WHITE) for line in lines)]
 
 
-def _sizes(columns: Sequence[tuple[str, Sequence[str]]], name_cells: int) -> list[int]:
-    return [max([*map(len, cells), min(len(name), name_cells)]) + _GAP_CELLS for name, cells in columns]
+def fitting_table(columns: Sequence[tuple[str, Sequence[str]]], width: int) -> str:
+    """Returns a plain table of as many columns as the width has room for, three at least."""
+    ends = [*accumulate(max(map(len, [heading, *cells])) + _GAP_CELLS for heading, cells in columns)]
+    count = max(3, sum(end - _GAP_CELLS <= width for end in ends))
+    headings, cells = zip(*columns[:count], strict=True)
+    return plain_table(headings, [*zip(*cells, strict=True)])
 
 
-def _running(state: SweepState, found: Results, width: int) -> list[Text]:
-    here = {trial.number for trial in state.running}
-    others = [trial for trial in state.trials if trial.state is TrialState.RUNNING and trial.number not in here]
-    runs = [*state.running, *map(_run_elsewhere, others)]
+def _running(state: SweepState, found: Results) -> list[Text]:
+    runs = state.running
     curves = [found.best.curve if found.best else (), *(run.curve for run in runs)]
     scores = [row[2] for curve in curves for row in curve if math.isfinite(row[2])] or [0.0, 1.0]
-    labels = [f"#{run.number} {run.host if run.seed is None else f'seed {run.seed}'}".rstrip() for run in runs]
+    labels = [f"#{run.number}" if run.seed is None else f"#{run.number} seed {run.seed}" for run in runs]
     cells = max(map(len, labels), default=0)
     lines = []
     for label, run in zip(labels, runs, strict=True):
@@ -187,22 +159,13 @@ def _running(state: SweepState, found: Results, width: int) -> list[Text]:
             (f" {percent_text(run.progress):>4} {score:>8} {cost_text(run.cost):>7}   ", WHITE),
             ("   ".join(f"{name} {value}" for name, value in settings_texts(run.values).items()), CYAN),
         )
-        line.truncate(width, overflow="ellipsis")
         lines.append(line)
     hidden = len(lines) - _RUNNING_LINES
     return lines if hidden <= 0 else [*lines[: _RUNNING_LINES - 1], Text(f"and {hidden + 1} more", CYAN)]
 
 
-def _run_elsewhere(trial: FrozenTrial) -> RunningTrial:
-    curve = [(tenth / WINDOWS, math.nan, score) for tenth, score in sorted(trial.intermediate_values.items())]
-    progress, host = curve[-1][0] if curve else 0.0, trial.user_attrs.get(HOST, "")
-    return RunningTrial(trial.number, settings_of(trial), math.nan, progress, math.nan, curve, host=host)
-
-
-def _line(width: int, heading: str, number: int, text: str) -> Text:
-    line = Text.assemble(_heading(heading), (f" trial {number} ", CYAN), (text, WHITE))
-    line.truncate(width, overflow="ellipsis")
-    return line
+def _line(heading: str, number: int, text: str) -> Text:
+    return Text.assemble(_heading(heading), (f" trial {number} ", CYAN), (text, WHITE))
 
 
 def _heading(text: str) -> Text:
@@ -210,18 +173,13 @@ def _heading(text: str) -> Text:
 
 
 class LiveTable:
-    """Shows a sweep.
-
-    On a terminal it draws one panel and redraws it in place; otherwise it writes one line without control codes for
-    every trial and confirmation that ended since the last `show`, of all drivers.
-    """
+    """Shows a sweep: one panel on a terminal, elsewhere a line for every trial and confirmation that ended."""
 
     def __init__(self, stream: TextIO | None = None):
         self._screen = LivePanel(stream)
         self._drawn = -math.inf  # when
         self._state: SweepState | None = None
-        self._written: set[int] | None = None  # numbers of the trials of which there was a line
-        self._confirmed: set[tuple[int, int]] = set()  # trials and seeds of the confirmations of which there was one
+        self._told: set[int | tuple[int, int]] | None = None  # trials by number, confirmations by trial and seed
 
     def show(self, state: SweepState) -> None:
         """Shows a sweep as it is now."""
@@ -245,20 +203,19 @@ class LiveTable:
 
     def _new_lines(self, state: SweepState) -> list[str]:
         found = state.results()
-        numbers = {trial.number for trial in found.ended}
-        if self._written is None:
-            self._written, self._confirmed = numbers, {(run.trial, run.seed) for run in state.confirmations}
+        ended = {trial.number: trial for trial in found.ended}
+        confirmed = {(run.trial, run.seed): run for run in state.confirmations}
+        before, self._told = self._told, {*ended, *confirmed}
+        if before is None:
             count = f"{found.num_ended} trial{'s' * (found.num_ended != 1)}"
-            return [f"{state.env_name}  continues after {count}"] if numbers else []
-        lines = [_trial_line(state, found, trial) for trial in found.ended if trial.number not in self._written]
-        self._written |= numbers
-        for run in state.confirmations:
-            if (run.trial, run.seed) not in self._confirmed:
-                self._confirmed.add((run.trial, run.seed))
-                outcome = f"failed: {run.error}" if run.score is None else f"score {number_text(run.score)}"
-                again = f"trial {run.trial} again with seed {run.seed}"
-                lines.append(f"{state.env_name}  {again}  {outcome}  cost {cost_text(run.cost)}")
-        return lines
+            return [f"{state.env_name}  continues after {count}"] if ended else []
+        lines = [_trial_line(state, found, trial) for number, trial in ended.items() if number not in before]
+        return lines + [_confirmation_line(state, run) for key, run in confirmed.items() if key not in before]
+
+
+def _confirmation_line(state: SweepState, run: Confirmation) -> str:
+    outcome = f"failed: {run.error}" if run.score is None else f"score {number_text(run.score)}"
+    return f"{state.env_name}  trial {run.trial} again with seed {run.seed}  {outcome}  cost {cost_text(run.cost)}"
 
 
 def _trial_line(state: SweepState, found: Results, trial: FoundTrial) -> str:

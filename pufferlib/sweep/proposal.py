@@ -50,7 +50,7 @@ class History:
 def read_history(trials: Sequence[FrozenTrial], direction: StudyDirection, space: SearchSpace) -> History:
     """Reads the trials that chose from all dimensions of a space and count.
 
-    A trial's curve and cost are those of its attributes. Without these it has its value and the time that it took.
+    A trial without a curve and a cost in its attributes has its value and the time that it took.
     """
     sign = -1.0 if direction == StudyDirection.MINIMIZE else 1.0
     rows: list[tuple[np.ndarray, float, float, float]] = []
@@ -114,10 +114,9 @@ _OTHER_CHOICE = 0.1  # how often a choice takes another value at the least; as o
 def perturbed(
     space: SearchSpace, parents: np.ndarray, count: int, generator: np.random.Generator, largest: float = _LARGEST_STEP
 ) -> np.ndarray:
-    """Returns random points near others, of shape `[count, dimensions]`, within the space.
+    """Returns random points `[count, dimensions]` of the space near `parents`, `[n, dimensions]`.
 
-    Each changes some coordinates of one parent, all by steps of one size, which is drawn from small to large on a
-    logarithmic scale. `parents` are `[n, dimensions]`; `largest` is the largest standard deviation of a step.
+    Each changes some coordinates of one parent by steps of one standard deviation, drawn from small to the largest.
     """
     shape = (count, len(space.dimensions))
     points = parents[generator.integers(len(parents), size=count)]
@@ -139,10 +138,7 @@ def sample_uniform(space: SearchSpace, count: int, generator: np.random.Generato
 
 
 def sample_normal(space: SearchSpace, generator: np.random.Generator) -> np.ndarray:
-    """Returns a point drawn near the centre of a space by its scales, of shape `[dimensions]`.
-
-    A coordinate that falls outside of its range is drawn uniformly instead.
-    """
+    """Returns a point `[dimensions]` drawn near the centre of a space; a coordinate outside is drawn uniformly."""
     drawn = space.centre + space.scales * generator.standard_normal(len(space.centre))
     drawn = np.where((drawn < 0) | (drawn > 1), generator.random(len(drawn)), drawn)
     return space.snapped(np.where(space.choices > 0, _drawn_choices(space, generator, (len(drawn),)), drawn)[None])[0]
@@ -262,14 +258,8 @@ class ProteinSampler(BaseSampler):
     """
 
     def __init__(self, space: SearchSpace, seed: int | None = None, max_cost: float = np.inf):
-        """Prepares the sampler; its memory is the study.
-
-        Args:
-            space: what varies and where to start.
-            seed: of its draws, together with the number of the trial, so that a sampler that continues a study repeats
-                none; None is another one each time.
-            max_cost: no trial is proposed that is expected to cost more, in the unit of the costs.
-        """
+        # Draws are seeded by `seed` and the number of the trial: a sampler that continues a study repeats none. No
+        # trial is proposed that is expected to cost more than `max_cost`.
         self._space = space
         self._max_cost = max_cost
         self._seed = int(np.random.default_rng().integers(2**63)) if seed is None else seed
@@ -310,14 +300,7 @@ class ProteinSampler(BaseSampler):
 
 
 def make_sampler(method: str, space: SearchSpace, seed: int | None, max_cost: float) -> BaseSampler:
-    """Returns the sampler of `[sweep] method`.
-
-    Args:
-        method: `Protein`, or Optuna's `Random`, `TPE` or `GP`, which know neither costs nor where to start.
-        space: what varies.
-        seed: of its draws; None is another one each time.
-        max_cost: for Protein, in seconds: see `ProteinSampler`.
-    """
+    """Returns the sampler of `[sweep] method`: Protein's, or one of Optuna's, which know neither costs nor a start."""
     if method == "Protein":
         return ProteinSampler(space, seed, max_cost)
     if method == "Random":

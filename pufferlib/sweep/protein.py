@@ -11,7 +11,7 @@ from optuna.trial import TrialState, create_trial
 
 from pufferlib.config import SweepConfig, load_config, require_sections
 from pufferlib.errors import APIUsageError, ConfigError
-from pufferlib.sweep.command import best_settings, show_sweep
+from pufferlib.sweep.command import show_sweep
 from pufferlib.sweep.driver import Sweep
 from pufferlib.sweep.proposal import make_sampler
 from pufferlib.sweep.results import COST, CURVE
@@ -26,6 +26,7 @@ from pufferlib.sweep.space import (
     space_of,
 )
 from pufferlib.sweep.study import quiet_optuna
+from pufferlib.sweep.trial_config import trial_args
 
 
 class Protein:
@@ -122,10 +123,7 @@ class Protein:
         best = state.results().winner
         if best is None:
             raise ConfigError(f"no trial has run to its end, of {len(state.trials)}; see {state.folder}")
-        merged = {name: dict(value) if isinstance(value, Mapping) else value for name, value in self._args.items()}
-        for section, values in best_settings(state, best).items():
-            (merged if section == "base" else merged[section]).update(values)
-        self.best_args = merged
+        self.best_args = {**trial_args(self._args, best.settings), "sweep": self._args["sweep"]}
         return {given: best.settings[name] for given, name in self._names.items()}
 
     def suggest(self) -> dict[str, Any]:

@@ -1,15 +1,13 @@
 """Results of trials: the attributes of a study that hold them, the best, and confirmations.
 
-Confirmations are runs of the best trials on fresh seeds, because the winner of a sweep is often luck. The study keeps
-every result under a key of its own, so that a sweep that continues repeats none.
+Confirmations are runs of the best trials on fresh seeds, because the winner of a sweep is often luck.
 """
 
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from pathlib import Path
 from statistics import mean, pstdev
@@ -26,7 +24,7 @@ if TYPE_CHECKING:
 
 
 # Of a trial
-CURVE = "curve"  # [[progress in (0, 1], seconds of training until then, score], ...]; the last one is where it ended
+CURVE = "curve"  # [[progress in (0, 1], seconds of training until then, score], ...], for each tenth that has a score
 COST = "cost"  # seconds of training, float; playing for the score does not count
 EPISODES = "episodes"  # how many the score is the mean of; None where it is no mean over episodes
 EPISODE_STEPS = "episode_steps"  # agent steps in which every agent plays one episode, the fewest seen
@@ -43,13 +41,11 @@ UNCOUNTED = "uncounted"  # true of a failed trial that is not one of num_trials:
 ENV_NAME = "env_name"
 METRIC = "metric"
 DRIVERS = "drivers/"  # before the key of a driver that opened the study: the name of its machine
-SPACE = "space"  # a text that is the same for the same dimensions
-CONFIRMATION = "confirmation"  # "confirmation/TRIAL/SEED": {"score" or None, "cost", "run_folder", "error"} of its run
-CONFIRMING = "confirming"  # "confirming/TRIAL/SEED": [key of the driver that runs it, seconds since the epoch]
+SPACE = "space"  # the dimensions, by name
+CONFIRMATIONS = "confirmations/"  # before "TRIAL/SEED": the fields of a Confirmation
 
+TENTHS = 10  # of a run, each of which is scored
 FIRST_SEED = 1_000_000  # of confirmations, above that of the run: those of trials are below
-IMPORTANCE_TRIALS = 20  # complete ones: of fewer, importance is noise
-_TREE_DEPTH = 6  # of the forest behind importance: as right as deeper ones, and 10 times as fast for 400 trials
 
 
 @dataclass(frozen=True)
@@ -173,17 +169,30 @@ class Results:
 
 
 @dataclass
-class RunningTrial:
-    """A run in a process of this driver, or of another."""
+class TrialRun:
+    """What is known of a training that this driver runs or ran, and how it ended."""
 
     number: int  # of the trial; of a confirmation, that of the trial which it confirms
     values: Mapping[str, Any]  # of the settings that the sweep varies, by name, such as `train.learning_rate`
-    started: float  # `time.monotonic()` when its process began
+    seed: int | None = None  # that of a confirmation; None for a trial
     progress: float = 0.0  # the part of its steps that is done, in [0, 1]
     cost: float = 0.0  # seconds of training so far
-    curve: Sequence[Sequence[float]] = ()  # rows of progress, seconds of training until then, and score
-    seed: int | None = None  # that of a confirmation; None for a trial
-    host: str = ""  # name of the machine, where another driver runs it
+    curve: list[list[float]] = field(default_factory=list)  # rows of progress, seconds of training until then, score
+    metric: str | None = None  # the whole name of that of the scores; None before the first
+    episodes: int | None = None  # how many the last score is of; None where it is of none
+    episode_steps: float | None = None  # in which every agent plays one episode, the fewest seen; None for no episode
+    run_folder: str = ""  # of the run; empty where it did not get that far
+    fitted: Mapping[str, Any] = field(default_factory=dict)  # the `[train]` settings fitted to the number of agents
+    has_ended: bool = False
+    error: str | None = None  # why it failed, one sentence; None where it did not
+    stopped: str | None = None  # why it was stopped, one sentence; None where it came to its end
+    ends_sweep: bool = False  # whether every trial would fail with that error
+    is_unscored: bool = False  # whether the error is that nothing was scored, as where no episode ended
+
+    @property
+    def score(self) -> float | None:
+        """That of the last tenth that was done, in the end of the final policy; None where nothing was scored."""
+        return self.curve[-1][2] if self.curve else None
 
 
 @dataclass
@@ -198,7 +207,7 @@ class SweepState:
     started: float = 0.0  # `time.monotonic()` when this driver began
     deadline: float | None = None  # the `time.monotonic()` after which no trial begins; None for no limit
     trials: Sequence[FrozenTrial] = ()  # all of the study as the driver last read them
-    running: list[RunningTrial] = field(default_factory=list)  # the runs of this driver, by slot
+    running: list[TrialRun] = field(default_factory=list)  # the runs of this driver
     confirmations: Sequence[Confirmation] = ()  # runs of the best trials on fresh seeds that have ended
     to_confirm: int = 0  # the number of confirmations that have not ended; 0 while trials run
 
@@ -213,6 +222,14 @@ class SweepState:
         solve = self.args.get("solve")
         return solve["threshold"] if solve and self.metric.rpartition("/")[2] == solve["metric"] else None
 
+    def solved_by(self, results: Results) -> dict[str, str]:
+        """Returns, where there is a threshold, a label such as `Solved at 0.95 by` and the cheapest trial past it."""
+        if self.threshold is None:
+            return {}
+        trial = results.cheapest_past(self.threshold)
+        by = "no trial yet" if trial is None else f"trial {trial.number} in {cost_text(trial.cost)}"
+        return {f"Solved at {number_text(self.threshold)} by": by}
+
     def results(self) -> Results:
         """Returns the results of all trials as the driver last read them."""
         return results_of(self.trials, self.sweep["goal"], self.confirmations)
@@ -221,10 +238,7 @@ class SweepState:
 def trial_columns(
     trials: Sequence[FoundTrial], text: Callable[[object], str] = value_text
 ) -> list[tuple[str, list[str]]]:
-    """Returns the headings and cells of a table of trials, with the settings of the first; `text` writes their values.
-
-    It has no column of episodes or confirmations where no trial has any.
-    """
+    """Returns the headings and cells of a table of trials, with the settings of the first, which `text` writes."""
     if not trials:
         return []
     columns = [
@@ -305,10 +319,9 @@ def goal_sign(goal: str) -> int:
 
 
 def pareto_front(costs: np.ndarray, scores: np.ndarray) -> np.ndarray:
-    """Returns the places of the trials that no other beats at their cost, by rising costs and scores, int64.
+    """Returns the places, int64, of the trials that no other beats at their cost, by rising costs and scores.
 
-    Costs and scores have the shape `[trials]`; costs are finite, higher scores are better and NaN is never on the
-    front. Of equal trials the first is.
+    `costs`, finite, and `scores`, the higher the better, are `[trials]`; NaN is never on the front.
     """
     order = np.lexsort((-scores, costs))
     best_so_far = np.fmax.accumulate(scores[order]) if len(order) else scores
@@ -322,29 +335,10 @@ def best_within(costs: np.ndarray, scores: np.ndarray, limit: float) -> float:
     return float(np.max(affordable)) if len(affordable) else float(np.min(scores))
 
 
-def importance(study: Study) -> dict[str, float]:
-    """Returns how much of the scores' variance each setting explains, the most important first; they sum to 1.
-
-    By functional ANOVA: where the truth was known it was nearer to it than PED-ANOVA, from 30 trials on. Empty where
-    there are too few complete trials, or all of them score the same.
-    """
-    from optuna.importance import FanovaImportanceEvaluator, get_param_importances
-
-    scores = [trial.value for trial in study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))]
-    scores = [score for score in scores if math.isfinite(score)]
-    if len(scores) < IMPORTANCE_TRIALS or len({*scores}) == 1:
-        return {}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of trials with other settings, which are left out
-        found = get_param_importances(study, evaluator=FanovaImportanceEvaluator(max_depth=_TREE_DEPTH, seed=0))
-    return {name: float(share) for name, share in sorted(found.items(), key=lambda item: -item[1])}
-
-
 def outstanding(results: Results, args: Mapping[str, Any], threshold: float | None) -> list[tuple[FoundTrial, int]]:
     """Returns the trials and seeds of the confirmations that have not ended, the best trial first.
 
-    They are of the best trials that differ in their settings, and of the cheapest past the threshold; no trial of the
-    sweep ran with those seeds.
+    They are of the best trials that differ in their settings, and of the cheapest past the threshold.
     """
     sweep, chosen = args["sweep"], []
     for trial in results.complete:
@@ -360,15 +354,9 @@ def outstanding(results: Results, args: Mapping[str, Any], threshold: float | No
 
 def known_confirmations(study: Study) -> list[Confirmation]:
     """Returns the confirmations in a study."""
-    parted = [(key.split("/"), value) for key, value in study.user_attrs.items()]
-    return [
-        Confirmation(int(place[1]), int(place[2]), **value)
-        for place, value in parted
-        if place[0] == CONFIRMATION and len(place) == 3
-    ]
+    return [Confirmation(**value) for key, value in study.user_attrs.items() if key.startswith(CONFIRMATIONS)]
 
 
 def remember(study: Study, run: Confirmation) -> None:
     """Stores a confirmation in a study."""
-    value = {"score": run.score, "cost": run.cost, "run_folder": run.run_folder, "error": run.error}
-    study.set_user_attr(f"{CONFIRMATION}/{run.trial}/{run.seed}", value)
+    study.set_user_attr(f"{CONFIRMATIONS}{run.trial}/{run.seed}", asdict(run))

@@ -188,10 +188,7 @@ class SearchSpace:
 
 
 def optuna_distributions(space: SearchSpace) -> dict[str, BaseDistribution]:
-    """Returns the distributions of a space's dimensions by name.
-
-    Optuna has no log-odds and no powers of two: it draws from the range, and `settled` returns the values.
-    """
+    """Returns the distributions by name; Optuna has no log-odds and no powers of two, see `settled`."""
     found: dict[str, BaseDistribution] = {}
     for each in space.dimensions:
         if isinstance(each, Categorical):
@@ -214,10 +211,7 @@ _SEARCH_ORDER = ("train", "env", "policy", "rnn", "vec", "base")  # where a name
 
 
 def space_of(args: Mapping[str, Any]) -> SearchSpace:
-    """Returns the space of the `[sweep.SECTION.SETTING]` sections of a configuration.
-
-    Raises ConfigError if there is no such setting, its range does not fit it, or nothing is varied.
-    """
+    """Returns the space of the sections `[sweep.SECTION.SETTING]`; ConfigError if one is wrong, or there is none."""
     dimensions: list[Dimension | Categorical] = []
     for name, given in dimensions_of(args["sweep"]).items():
         if isinstance(given, (list, tuple)):
@@ -231,34 +225,27 @@ def space_of(args: Mapping[str, Any]) -> SearchSpace:
 
 
 def choices_of(env_name: str, args: Mapping[str, Any], search_space: Mapping[str, Any]) -> SearchSpace:
-    """Returns the space of a search space in Python.
+    """Returns the space of a search space in Python, by the names of settings as `resolved_name` takes them.
 
-    Args:
-        env_name: the environment.
-        args: its configuration, which holds the values that the search starts at.
-        search_space: by the name of a setting, as for `resolved_name`: a list of values, or a dict with the keys of
-            `[sweep.SECTION.SETTING]` for a range.
-
-    Raises:
-        ConfigError: if a setting does not exist, is named twice, or a value does not fit it.
+    Raises ConfigError if a setting does not exist, is named twice, or a value does not fit it.
     """
     args = {**args, "env_name": env_name}
     found: dict[str, dict[str, Any]] = {}
     for given_name, given in search_space.items():
-        section, key = split_name(resolved_name(args, given_name))
-        if key in found.get(section, {}):
-            raise ConfigError(f"{given_name!r} is {section}.{key}, which the search space names twice; name it once")
+        name = resolved_name(args, given_name)
+        section, key = split_name(name)
+        if key in found.setdefault(section, {}):
+            raise ConfigError(f"{given_name!r} is {name}, which the search space names twice; name it once")
         if not isinstance(given, (list, tuple, Mapping)):
             raise ConfigError(f"{given_name!r} must be a list of values or a dict of a range, got {given!r}")
-        found.setdefault(section, {})[key] = given
+        found[section][key] = given
     return space_of({**args, "sweep": found})
 
 
 def resolved_name(args: Mapping[str, Any], name: str) -> str:
     """Returns the full name of a setting, such as `train.learning_rate` for `learning_rate`.
 
-    Without its section it is looked for in `train`, `env`, `policy`, `rnn`, `vec`; `n_epochs` and `num_steps`, as
-    keywords of PuffeRL, are known too. Raises ConfigError if there is no such setting; the message names the nearest.
+    `n_epochs` and `num_steps`, as keywords of PuffeRL, are known too. Raises ConfigError if there is no such setting.
     """
     if "." in name:
         return name

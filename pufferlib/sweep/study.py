@@ -26,7 +26,7 @@ from pufferlib.config import SweepConfig
 from pufferlib.errors import ConfigError, StorageError
 from pufferlib.families.catalog import slug
 from pufferlib.reading import UnreadableFile, open_regular
-from pufferlib.sweep.results import DRIVERS, ENV_NAME, METRIC, SPACE
+from pufferlib.sweep.results import DRIVERS, ENV_NAME, SPACE
 from pufferlib.sweep.space import Categorical, SearchSpace
 
 HEARTBEAT_SECONDS = 10  # between two heartbeats of a trial that runs
@@ -81,39 +81,29 @@ def naming_database(place: StudyPlace) -> Iterator[None]:
 
 
 def open_study(place: StudyPlace, goal: str) -> optuna.Study:
-    """Opens a study, or makes it where it does not exist.
-
-    Raises ConfigError if the storage cannot be used, or the study has the other goal.
-    """
+    """Opens or makes a study; ConfigError if the storage cannot be used, or the study has the other goal."""
     with quiet_optuna():
         storage = _open_storage(place.storage)
         try:
             study = optuna.create_study(study_name=place.name, storage=storage, direction=goal, load_if_exists=True)
             found = study.direction.name.lower()
         except (AssertionError, AttributeError, LookupError, TypeError) as error:  # Optuna takes what a file holds
-            raise _damaged(place.name) from error
+            sentence = f"the study {place.name!r} is damaged; mend its storage, or begin another study by --study NAME"
+            raise ConfigError(sentence) from error
     if found != goal:
         raise _difference(place.name, "goal", found, goal)
     return study
 
 
 def claim_study(study: optuna.Study, env_name: str, space: SearchSpace) -> int:
-    """Joins a study, which must be of the same environment and space; returns a number of this driver, 0 for the first.
-
-    Raises ConfigError, naming what differs.
-    """
-    _claim(study, ENV_NAME, "environment", env_name)
-    found, text = study.user_attrs.get(SPACE), _space_text(space)
+    """Returns a number of this driver, 0 for the first; ConfigError if the study is of another environment or space."""
+    claim(study, ENV_NAME, "environment", env_name)
+    found, now = study.user_attrs.get(SPACE), _space_facts(space)
     if found is None:
-        study.set_user_attr(SPACE, text)
-    elif found != text:
-        try:
-            before, now = dict(json.loads(found)), json.loads(text)
-        except (TypeError, ValueError) as error:
-            raise _damaged(study.study_name) from error
-        name = next((name for name in [*before, *now] if before.get(name) != now.get(name)), None)
-        if name is None:
-            raise _damaged(study.study_name)
+        study.set_user_attr(SPACE, now)
+    elif found != now:
+        before = found if isinstance(found, dict) else {}
+        name = next((name for name in [*before, *now] if before.get(name) != now.get(name)), next(iter(now)))
         raise _difference(study.study_name, f"[sweep.{name}]", before.get(name), now.get(name))
     driver = uuid.uuid4()
     study.set_user_attr(f"{DRIVERS}{driver.hex}", socket.gethostname())
@@ -121,9 +111,13 @@ def claim_study(study: optuna.Study, env_name: str, space: SearchSpace) -> int:
     return 0 if is_first else driver.int
 
 
-def claim_metric(study: optuna.Study, metric: str) -> None:
-    """Sets the metric of a study, which is known to exist; ConfigError if the study has another one."""
-    _claim(study, METRIC, "metric", metric)
+def claim(study: optuna.Study, key: str, label: str, value: str) -> None:
+    """Sets an attribute of a study; ConfigError, which calls it by its label, if it has another value."""
+    found = study.user_attrs.get(key)
+    if found is None:
+        study.set_user_attr(key, value)
+    elif found != value:
+        raise _difference(study.study_name, label, found, value)
 
 
 @contextlib.contextmanager
@@ -185,27 +179,15 @@ def _retry(study: optuna.Study, trial: FrozenTrial) -> None:
     RetryHeartbeatStaleTrialCallback(MAX_RETRIES)(study, trial)
 
 
-def _space_text(space: SearchSpace) -> str:
-    # The same for the same dimensions, wherever their search starts.
-    found: dict[str, Any] = {}
-    for each in space.dimensions:
-        if isinstance(each, Categorical):
-            found[each.name] = list(each.choices)
-        else:
-            found[each.name] = [each.distribution, each.min, each.max, each.is_integer]
-    return json.dumps(found, sort_keys=True, default=str)
-
-
-def _claim(study: optuna.Study, key: str, label: str, value: str) -> None:
-    found = study.user_attrs.get(key)
-    if found is None:
-        study.set_user_attr(key, value)
-    elif found != value:
-        raise _difference(study.study_name, label, found, value)
-
-
-def _damaged(name: str) -> ConfigError:
-    return ConfigError(f"the study {name!r} is damaged; mend its storage, or begin another study by --study NAME")
+def _space_facts(space: SearchSpace) -> dict[str, Any]:
+    # The same for the same dimensions, wherever their search starts, as JSON keeps them.
+    found = {
+        each.name: each.choices
+        if isinstance(each, Categorical)
+        else (each.distribution, each.min, each.max, each.is_integer)
+        for each in space.dimensions
+    }
+    return json.loads(json.dumps(found, default=str))
 
 
 def _difference(name: str, what: str, before: object, now: object) -> ConfigError:

@@ -54,12 +54,9 @@ class Surrogate:
     """
 
     def __init__(self, features: np.ndarray, values: np.ndarray, seed: int):
-        """Fits it to finite values, two or more.
+        """Fits it to features `[n, columns]` and values `[n]`, float64, finite, two or more.
 
-        Args:
-            features: float64 of shape `[n, columns]`.
-            values: float64 of shape `[n]`.
-            seed: of the draw of observations for the kernel's parameters, where there are many.
+        With `seed` it draws the observations for the kernel's parameters, where there are many.
         """
         self.warp = _Warp(values)  # gives values as predictions have them
         warped = self.warp(values)

@@ -6,7 +6,7 @@ import copy
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pufferlib.config import BaseConfig, TrainConfig, VecConfig, check_env, resolve_env_count, resolve_sizes
 from pufferlib.config.sections import split_name
@@ -34,138 +34,89 @@ class TrialTask:
     seed: int | None = None  # of a confirmation; None for a trial
 
 
-def trial_args(args: Mapping[str, Any], values: Mapping[str, Any], cores: int) -> tuple[dict[str, Any], list[str]]:
-    """Returns the configuration of a trial without `[sweep]`, and a sentence for each setting that was repaired.
+def trial_args(args: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the configuration of a trial without `[sweep]`, in which settings that others need are repaired.
 
-    Sizes that do not fit each other are repaired where the number of agents is known before the environments are made:
-    for those in C and those of Gymnasium. For others the trial calls `fit_sizes` once it has made them. Raises
-    ConfigError if it cannot run.
-
-    Args:
-        args: the nested dict of `load_config` of the sweep; it stays as it is.
-        values: the proposal, by names such as `train.learning_rate`.
-        cores: that the trial may use.
+    `values` are the proposal, by names such as `train.learning_rate`. The trial calls `fit_sizes` once it has made its
+    environments. Raises ConfigError if it cannot run.
     """
     if args.get("resume") is not None:
         raise ConfigError(f"the trials of a sweep are new runs, got --resume {args['resume']}; leave it out")
     trial = copy.deepcopy({name: value for name, value in args.items() if name != "sweep"})
-    notes: list[str] = []
-
-    def change(name: str, value: object, reason: str) -> None:
-        section, key = split_name(name)
-        place = _section(trial, section)
-        notes.append(f"[{section}] {key} is {value} instead of {place.get(key)}: {reason}")
-        place[key] = value
-
     for name, value in values.items():
         section, key = split_name(name)
         _section(trial, section)[key] = value
-    train, vec = trial["train"], trial["vec"]
-    if "train.total_timesteps" in values and train["num_iterations"] is not None:
-        change("train.num_iterations", None, "the sweep varies total_timesteps")
-    if "train.num_minibatches" in values and "train.minibatch_size" not in values and train["minibatch_size"] != "auto":
-        change("train.minibatch_size", "auto", "the sweep varies num_minibatches")
-    varied = [name for name in _WIDTHS if name in values]
-    for name in _WIDTHS if varied and trial["rnn_name"] is not None else ():
-        section, key = split_name(name)
-        if (section == "policy" or key in trial["rnn"]) and trial[section].get(key) != values[varied[0]]:
-            change(name, values[varied[0]], f"it must be {varied[0]}")
-    if (args["sweep"].get("metric") or "").startswith("eval/") and not train["evaluations"]:
-        change("train.evaluations", _EVALUATIONS, "the metric comes from evaluations")
-    if vec["num_workers"] != "auto" and vec["num_workers"] > cores:
-        change("vec.num_workers", "auto", f"the trial may use {cores} cores")
+    train = trial["train"]
+    if "train.total_timesteps" in values:
+        train["num_iterations"] = None  # it would count in place of the steps
+    if "train.num_minibatches" in values and "train.minibatch_size" not in values:
+        train["minibatch_size"] = "auto"
+    width = next((values[name] for name in _WIDTHS if name in values), None)
+    if width is not None and trial["rnn_name"] is not None:
+        trial["policy"]["hidden_size"] = width
+        trial["rnn"].update({key: width for key in ("hidden_size", "input_size") if key in trial["rnn"]})
+    if (args["sweep"].get("metric") or "").startswith("eval/"):
+        train["evaluations"] = train["evaluations"] or _EVALUATIONS
 
     BaseConfig.from_dict({name: value for name, value in trial.items() if not isinstance(value, Mapping)})
     TrainConfig.from_dict(train)
-    VecConfig.from_dict(vec)
+    VecConfig.from_dict(trial["vec"])
     check_env(trial["env_name"], trial["env"])
-
-    device_type = _device_type(trial)
-    agents = num_agents(trial, device_type)
-    if agents is None:
-        return trial, notes
-    batch, horizon = train["batch_size"], train["bptt_horizon"]
-    if batch != "auto" and trial["env"].get("num_envs") == "auto":  # as many as a batch has room for
-        unit = _buffers(trial, device_type) * catalog.find(trial["env_name"]).agents_per_env
-        count = max(1, round(batch / horizon) // unit)
-        if count * unit < agents:
-            change("env.num_envs", count, f"a batch of {batch} has this many segments of {horizon}")
-            agents = count * unit
-    if batch != "auto" and batch < agents * horizon and "train.bptt_horizon" not in values:
-        reason = f"a batch of {batch} has this many steps of {agents} agents"
-        change("train.bptt_horizon", max(1, round(batch / agents)), reason)
-    trial["train"], more = fit_sizes(train, agents, device_type)
-    return trial, notes + more
+    if train["batch_size"] != "auto" and trial["env"].get("num_envs") == "auto":
+        trial["env"]["num_envs"] = _env_count(trial)
+    return trial
 
 
-def fit_sizes(train: Mapping[str, Any], num_agents: int, device_type: str) -> tuple[dict[str, Any], list[str]]:
-    """Returns the `[train]` settings with the nearest sizes that are possible, and a sentence for each repaired one.
+def _env_count(args: Mapping[str, Any]) -> int | Literal["auto"]:
+    # As many C environments as a batch has room for, if these are fewer than `auto` is.
+    agents_per_env, device_type = catalog.find(args["env_name"]).agents_per_env, "cpu"
+    if args["train"]["device"] != "cpu":
+        from pufferlib.runs.loaders import resolve_device  # not before: it imports torch
 
-    Raises ConfigError if the sizes still do not fit each other.
+        device_type = resolve_device(args["train"]["device"]).type
+    buffers = VecConfig.from_dict(args["vec"]).keywords(device_type, 0)["num_envs"]
+    segments = round(args["train"]["batch_size"] / args["train"]["bptt_horizon"])
+    count = max(1, segments // (buffers * agents_per_env))
+    return count if count < resolve_env_count("auto", device_type, buffers, agents_per_env) else "auto"
+
+
+def fit_sizes(
+    train: Mapping[str, Any], num_agents: int, device_type: str, keeps_horizon: bool = False
+) -> dict[str, Any]:
+    """Returns the `[train]` settings with the nearest sizes that are possible.
+
+    Where a batch is too small for the segments of all agents, these become shorter, or with `keeps_horizon` the batch
+    larger. Raises ConfigError if the sizes still do not fit each other.
     """
-    fitted, horizon, minibatch = dict(train), train["bptt_horizon"], train["minibatch_size"]
-    unit = num_agents * horizon
-    batch = unit if train["batch_size"] == "auto" else unit * max(1, round(train["batch_size"] / unit))
-    reasons = {
-        "batch_size": f"a multiple of {num_agents} agents * bptt_horizon {horizon}",
-        "minibatch_size": f"a multiple of bptt_horizon {horizon}, at most the batch of {batch}",
-        "total_timesteps": f"at least a batch of {batch}",
-    }
-    if train["batch_size"] != "auto":
-        fitted["batch_size"] = batch
+    fitted, horizon, batch, minibatch = dict(train), train["bptt_horizon"], train["batch_size"], train["minibatch_size"]
+    if batch == "auto":
+        batch = num_agents * horizon
+    else:
+        if not keeps_horizon and batch < num_agents * horizon:
+            horizon = fitted["bptt_horizon"] = max(1, round(batch / num_agents))
+        unit = num_agents * horizon
+        batch = fitted["batch_size"] = unit * max(1, round(batch / unit))
     if minibatch != "auto" and train["shuffle"] == "steps":
         fitted["minibatch_size"] = nearest_divisor(batch, minibatch)
-        reasons["minibatch_size"] = f"a divisor of the batch of {batch}"
     elif minibatch != "auto":
         fitted["minibatch_size"] = horizon * min(max(1, round(minibatch / horizon)), batch // horizon)
     if train["num_iterations"] is None:
         fitted["total_timesteps"] = max(train["total_timesteps"], batch)
     resolve_sizes(TrainConfig.from_dict(fitted), num_agents, device_type)
-    return fitted, [
-        f"[train] {name} is {fitted[name]} instead of {train[name]}: {reason}"
-        for name, reason in reasons.items()
-        if fitted[name] != train[name]
-    ]
-
-
-def num_agents(args: Mapping[str, Any], device_type: str) -> int | None:
-    """Returns the agents of the vector that a configuration makes; None where only the environments can tell."""
-    entry = catalog.find(args["env_name"])
-    if entry.family in ("callable", "pettingzoo"):
-        return None
-    counts, buffers = "num_envs" in entry.settings, _buffers(args, device_type)
-    num_envs = args["env"].get("num_envs", entry.settings["num_envs"].default) if counts else 1
-    return buffers * resolve_env_count(num_envs, device_type, buffers, entry.agents_per_env) * entry.agents_per_env
+    return fitted
 
 
 def trial_settings(args: Mapping[str, Any], trial: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
-    """Returns the settings of a trial that the sweep chose, and those that were repaired.
-
-    They are `{section: {setting: value}}`; settings without a section are in `base`. `args` are the sweep's, `trial` is
-    the result of `trial_args`, `names` are those of the dimensions.
-    """
-    chosen: dict[str, dict[str, Any]] = {}
-    for name in names:
-        section, key = split_name(name)
-        chosen.setdefault(section, {})[key] = _section(trial, section)[key]
-    for section in ("vec", "env", "policy", "rnn", "train"):
-        for key, value in trial[section].items():
-            if key not in args[section] or args[section][key] != value:
-                chosen.setdefault(section, {})[key] = value
-    return chosen
-
-
-def _buffers(args: Mapping[str, Any], device_type: str) -> int:
-    are_single = "num_envs" not in catalog.find(args["env_name"]).settings
-    return VecConfig.from_dict(args["vec"]).keywords(device_type, 0, are_single)["num_envs"]
-
-
-def _device_type(args: Mapping[str, Any]) -> str:
-    if args["train"]["device"] == "cpu":
-        return "cpu"
-    from pufferlib.runs.loaders import resolve_device  # not before: it imports torch
-
-    return resolve_device(args["train"]["device"]).type
+    """Returns the settings of a trial that are not those of `args`, and those of certain names, by section."""
+    chosen = {split_name(name) for name in names}
+    found: dict[str, dict[str, Any]] = {}
+    for section in ("base", "vec", "env", "policy", "rnn", "train"):
+        before, now = _section(args, section), _section(trial, section)
+        for key in ("policy_name", "rnn_name") if section == "base" else now:
+            is_changed = key != "data_dir" and (key not in before or before[key] != now[key])
+            if is_changed or (section, key) in chosen:
+                found.setdefault(section, {})[key] = now[key]
+    return found
 
 
 def _section(args: Mapping[str, Any], section: str) -> dict[str, Any]:

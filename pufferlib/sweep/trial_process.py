@@ -8,14 +8,11 @@ import math
 import multiprocessing
 import multiprocessing.spawn
 import os
-import random
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import pairwise
+from collections.abc import Mapping
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
@@ -25,11 +22,9 @@ import psutil
 from pufferlib.config import SweepConfig
 from pufferlib.dashboard.score import is_mean_over_episodes
 from pufferlib.machine import usable_cores
-from pufferlib.sweep.results import RunningTrial
+from pufferlib.sweep.results import TrialRun
 from pufferlib.sweep.trial_config import TrialTask
-from pufferlib.sweep.trial_main import main
 
-WINDOWS = 10
 STOP_SECONDS = 10.0  # for a trial that is asked to stop to end its iteration and save
 START_SECONDS = 120.0  # at least, for one to import what it needs and make its environments, before its first message
 EXIT_SECONDS = 10.0  # for a process to exit after its last message
@@ -37,101 +32,29 @@ TRACE_SECONDS = 0.5  # for one that hangs to write where
 LOOK_SECONDS = 1.0  # between two looks at the memory
 
 
-class LearningCurve:
-    """Keeps, of each tenth of a run, the mean score of its episodes."""
-
-    def __init__(self):
-        self._windows: dict[int, list[float]] = {}  # progress, seconds, sum of scores and of their weights, by tenth
-        self.is_finite = True  # whether every score was a number that one can compare
-
-    def add(self, progress: float, cost: float, score: float, weight: float = 1.0) -> None:
-        """Adds a score after a part of the run and seconds of training; `weight` is its number of episodes."""
-        tenth = min(max(math.ceil(progress * WINDOWS - 1e-9), 1), WINDOWS)
-        _, _, scores, weights = self._windows.get(tenth, (0.0, 0.0, 0.0, 0.0))
-        self._windows[tenth] = [progress, cost, scores + score * weight, weights + weight]
-        self.is_finite = self.is_finite and math.isfinite(score)
-
-    def rows(self) -> list[list[float]]:
-        """Returns progress, cost and mean score for each tenth with a score; the last tenth may be partial."""
-        return [[progress, cost, scores / weights] for progress, cost, scores, weights in self._windows.values()]
-
-    def full_windows(self, progress: float) -> dict[int, float]:
-        """Returns the mean scores of the tenths that are complete at `progress`, by their number from 1 to 10."""
-        done = math.floor(progress * WINDOWS + 1e-9)
-        means = dict(zip(self._windows, self.rows(), strict=True))
-        return {tenth: row[2] for tenth, row in means.items() if tenth <= done}
-
-    @property
-    def final_weight(self) -> float:
-        """The number of episodes of the final score; 0 where there is none."""
-        return next((weights for *_, weights in reversed(self._windows.values())), 0.0)
-
-    @property
-    def final_score(self) -> float | None:
-        """The mean score of the last tenth that has one; None where none has."""
-        return next((row[2] for row in reversed(self.rows())), None)
-
-
-def core_shares(num_workers: int) -> list[list[int]]:
-    """Divides the cores that this process may use among processes that run side by side.
-
-    Where a control group grants less time than there are cores, that many are chosen at random, because other programs
-    on the machine choose too. Where there are more processes than cores, several share one.
-
-    Returns:
-        Numbers of cores for each worker, for `os.sched_setaffinity`; empty lists where the system has no such call.
-    """
-    if not hasattr(os, "sched_getaffinity"):  # macOS
-        return [[] for _ in range(num_workers)]
-    cores = sorted(os.sched_getaffinity(0))
-    if num_workers > 1:
-        cores = sorted(random.Random().sample(cores, min(len(cores), usable_cores())))
-    firsts = [worker * len(cores) // num_workers for worker in range(num_workers + 1)]
-    return [cores[first : max(last, first + 1)] for first, last in pairwise(firsts)]
-
-
-@dataclass
-class Outcome:
-    """What is known of a training, and how it ended."""
-
-    cost: float = 0.0  # seconds of training
-    score: float | None = None  # of the final policy, or of the last tenth that was done; None where nothing was scored
-    curve: Sequence[Sequence[float]] = ()  # rows as `LearningCurve` gives them
-    run_folder: str | None = None  # of the run; None where it did not get that far
-    fitted: Mapping[str, Any] = field(default_factory=dict)  # the `[train]` settings fitted to the number of agents
-    error: str | None = None  # why it failed, one sentence; None where it did not
-    stopped: str | None = None  # why it was stopped, one sentence; None where it came to its end
-    ends_sweep: bool = False  # whether every trial would fail with that error
-    is_unscored: bool = False  # whether the error is that nothing was scored, as where no episode ended
-    episodes: int | None = None  # how many the score is of; None where it is of none
-    episode_steps: float | None = None  # in which every agent plays one episode, the fewest seen; None for no episode
+def core_limits(num_workers: int) -> dict[str, str]:
+    """Returns environment variables, as torchrun sets them, by which each of several processes takes its share."""
+    threads = max(1, usable_cores() // num_workers)
+    return {"OMP_NUM_THREADS": f"{threads}", "LOCAL_WORLD_SIZE": f"{num_workers}"} if num_workers > 1 else {}
 
 
 class TrialProcess:
-    """A training in a process of its own, in a session and an interpreter of its own.
+    """A training in a process and a session of its own, which begins at once and is held to the limits of `[sweep]`."""
 
-    It begins when this is made, on `cores` by their numbers, empty for all, and is held to the limits of `[sweep]`.
-    """
-
-    def __init__(self, task: TrialTask, config: SweepConfig, cores: Sequence[int]):
+    def __init__(self, task: TrialTask, config: SweepConfig):
         import cloudpickle  # a task may hold classes of the user's main program
 
         self.task, self._config = task, config
-        self.curve = LearningCurve()  # its scores so far
-        self.found = Outcome()  # so far
-        self.view = RunningTrial(task.number, task.values, time.monotonic(), seed=task.seed)  # for the display
-        self.metric: str | None = None  # the whole name of the metric; None before the first score
-        self.outcome: Outcome | None = None  # None while it runs
+        self.run = TrialRun(task.number, task.values, task.seed)
         self._last_message: dict[str, Any] = {}
         self._limit_text: str | None = None  # the limit that it was ended for
         self._stop_text: str | None = None  # why it was asked to stop
         self._kill_time: float | None = None
         self._is_eof = False
-        self._family: list[psutil.Process] = []  # it and its descendants, when they were last seen
         self._connection, theirs = multiprocessing.Pipe()
         with theirs:
-            self._process = _start(theirs.fileno(), cores, task.log_path)
-        self._heard = self._looked = self.view.started
+            self._process = _start(theirs.fileno(), task.log_path, core_limits(config.workers))
+        self._started = self._heard = self._looked = time.monotonic()
         with contextlib.suppress(OSError):  # it died already, which its exit code says
             self._connection.send_bytes(cloudpickle.dumps(task))
 
@@ -142,14 +65,14 @@ class TrialProcess:
 
     def stop(self, reason: str) -> None:
         """Asks it to end after its iteration, and kills it if it does not."""
-        if self._kill_time is None and self.outcome is None:
+        if self._kill_time is None and not self.run.has_ended:
             self._stop_text = reason
             self._process.terminate()
             self._kill_time = time.monotonic() + STOP_SECONDS
 
     def look(self) -> None:
-        """Reads its messages, holds it to its limits, and sets its outcome when it has ended."""
-        if self.outcome is not None:
+        """Reads its messages, holds it to its limits, and says how it ended when it has."""
+        if self.run.has_ended:
             return
         exit_code = self._process.poll()  # before the messages, so that none of them is missed
         try:
@@ -160,7 +83,7 @@ class TrialProcess:
         now = time.monotonic()
         if exit_code is not None:
             self._kill_all()  # its descendants
-            self.outcome = self._outcome(exit_code)
+            self._tell_end(exit_code)
         elif self._kill_time is not None:
             if now >= self._kill_time:
                 self._kill_all()
@@ -171,7 +94,7 @@ class TrialProcess:
 
     def close(self) -> None:
         """Kills it, if it runs, and closes its connection. It may be called twice."""
-        if self.outcome is None:
+        if not self.run.has_ended:
             self._stop_text = self._stop_text or "the sweep was closed"
             self._kill_all()
             self._process.wait()
@@ -179,25 +102,25 @@ class TrialProcess:
         self._connection.close()
 
     def _take(self, message: dict[str, Any]) -> None:
-        self._heard, self._last_message = time.monotonic(), message
+        self._heard, self._last_message, run = time.monotonic(), message, self.run
         if "folder" in message:
-            self.found.run_folder, self.found.fitted = message["folder"], message["fitted"]
+            run.run_folder, run.fitted = message["folder"], message["fitted"]
         if "log" in message:
             log = message["log"]
-            self.view.progress, self.view.cost = log["progress"], log["cost"]
+            run.progress, run.cost = log["progress"], log["cost"]
             if "episode_steps" in log:
-                self.found.episode_steps = min(log["episode_steps"], self.found.episode_steps or math.inf)
+                run.episode_steps = min(log["episode_steps"], run.episode_steps or math.inf)
             if "score" in log:
-                self.metric = log["metric"]
-                self.curve.add(log["progress"], log["cost"], log["score"], log["weight"])
-                self.view.curve = self.curve.rows()
+                run.metric = log["metric"]
+                run.curve.append([log["progress"], log["cost"], log["score"]])
+                run.episodes = round(log["weight"]) if is_mean_over_episodes(run.metric) else None
 
     def _hold_to_limits(self, now: float) -> None:
         config, silent_seconds = self._config, 60 * self._config.silent_minutes
         minutes = 3 * config.max_suggestion_cost / 60 if config.trial_minutes is None else config.trial_minutes
-        if self.found.run_folder is None:
+        if not self.run.run_folder:
             silent_seconds = max(silent_seconds, START_SECONDS)
-        if now - self.view.started > 60 * minutes:
+        if now - self._started > 60 * minutes:
             self._limit_text = f"it took longer than its {minutes:g} minutes ([sweep] trial_minutes)"
             self._process.terminate()  # so that it saves
             self._kill_time = now + STOP_SECONDS
@@ -214,68 +137,52 @@ class TrialProcess:
                 self._kill_all()
 
     def _memory_bytes(self) -> int:  # of it and its descendants; pages that they share count in proportion
-        self._find_family()
         used = 0
-        for process in self._family:
-            with contextlib.suppress(psutil.Error):  # it ended just now
-                found = process.memory_full_info()
+        with contextlib.suppress(psutil.Error):  # one of them ended just now
+            process = psutil.Process(self._process.pid)
+            for member in (process, *process.children(recursive=True)):
+                found = member.memory_full_info()
                 used += getattr(found, "pss", found.uss)  # macOS knows what is its own alone
         return used
 
-    def _find_family(self) -> None:
-        with contextlib.suppress(psutil.Error):
-            process = psutil.Process(self._process.pid)
-            self._family = [process, *process.children(recursive=True)]
-
-    def _kill_all(self) -> None:
-        # Kills the process with its group, and descendants that have groups of their own.
-        if self._process.returncode is None:
-            self._find_family()
+    def _kill_all(self) -> None:  # the process with its group, which is that of its session
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, signal.SIGKILL)
-        for process in self._family:
-            with contextlib.suppress(psutil.Error):
-                process.kill()  # never a later process of the same number
 
-    def _outcome(self, exit_code: int) -> Outcome:
-        found, rows, kind = self.found, self.curve.rows(), self._last_message.get("end")
-        if rows:
-            rows[-1][:2] = self.view.progress, self.view.cost  # no episode may have ended since the last score
+    def _tell_end(self, exit_code: int) -> None:
+        run, kind = self.run, self._last_message.get("end")
         if self._limit_text is not None and kind != "done":
-            kind, found.error = None, self._limit_text
+            kind, run.error = None, self._limit_text
         elif kind in ("failed", "metric", "unscored"):
-            found.error = self._last_message["error"]
+            run.error = self._last_message["error"]
         elif kind != "done" and self._stop_text is not None:
-            found.stopped = self._stop_text
+            run.stopped = self._stop_text
         elif kind is None:
-            found.error = f"its process {_death(exit_code)}; see {self.task.log_path}"
+            run.error = f"its process {_death(exit_code)}; see {self.task.log_path}"
         elif kind == "stopped":
-            found.error = "something else than the sweep stopped it by a signal"
-        elif not rows:
-            kind, found.error = "unscored", "it ended before anything was scored; train for more steps"
-        elif not self.curve.is_finite:
-            found.error = f"its {self.metric} was infinite or NaN"
-        if self.metric is not None and is_mean_over_episodes(self.metric):
-            found.episodes = round(self.curve.final_weight)
-        found.cost, found.curve, found.score = self.view.cost, rows, self.curve.final_score
-        found.ends_sweep, found.is_unscored = kind == "metric", kind == "unscored"
-        return found
+            run.error = "something else than the sweep stopped it by a signal"
+        elif not run.curve:
+            kind, run.error = "unscored", "it ended before anything was scored; train for more steps"
+        elif not all(math.isfinite(score) for *_, score in run.curve):
+            run.error = f"its {run.metric} was infinite or NaN"
+        run.ends_sweep, run.is_unscored, run.has_ended = kind == "metric", kind == "unscored", True
 
 
-def _start(connection_fd: int, cores: Sequence[int], log_path: Path) -> subprocess.Popen[bytes]:
+def _start(connection_fd: int, log_path: Path, limits: Mapping[str, str]) -> subprocess.Popen[bytes]:
     # A fresh interpreter inherits no locks and does not run the main program again.
     program = (
         f"import sys; sys.path[:] = {[str(entry) for entry in sys.path]!r}; "
-        f"from {main.__module__} import main; main({connection_fd}, {list(cores)!r})"
+        f"from pufferlib.sweep.trial_training import main; main({connection_fd})"
     )
     log_path.parent.mkdir(parents=True, exist_ok=True)
-    with log_path.open("ab") as log:
+    with log_path.open("wb") as log:
         return subprocess.Popen(
             [multiprocessing.spawn.get_executable(), "-c", program],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,
             pass_fds=(connection_fd,),
+            env={**os.environ, **limits},
             start_new_session=True,  # Ctrl-C in the terminal reaches the driver alone
         )
 
@@ -292,21 +199,16 @@ class Slots:
 
     def __init__(self, config: SweepConfig):
         self._config = config
-        self._cores = core_shares(config.workers)
         self.running: dict[int, TrialProcess] = {}  # those that have not been collected, by slot
 
     @property
     def next_slot(self) -> int | None:
         """The slot of the next training; None where none is free."""
-        return next((slot for slot in range(len(self._cores)) if slot not in self.running), None)
-
-    def num_cores(self, slot: int) -> int:
-        """Returns the number of cores of a slot; 1 where the system does not say."""
-        return max(1, len(self._cores[slot]))
+        return next((slot for slot in range(self._config.workers) if slot not in self.running), None)
 
     def start(self, task: TrialTask) -> None:
         """Starts a training in its slot."""
-        self.running[task.slot] = TrialProcess(task, self._config, self._cores[task.slot])
+        self.running[task.slot] = TrialProcess(task, self._config)
 
     def wait(self, seconds: float) -> list[TrialProcess]:
         """Waits for messages, at most some seconds; returns the trainings that have ended, whose slots are free."""
@@ -318,7 +220,7 @@ class Slots:
         ended = []
         for slot, process in list(self.running.items()):
             process.look()
-            if process.outcome is not None:
+            if process.run.has_ended:
                 process.close()
                 ended.append(self.running.pop(slot))
         return ended
@@ -332,7 +234,3 @@ class Slots:
         """Kills what runs. It may be called twice."""
         while self.running:
             self.running.popitem()[1].close()
-
-    def described(self) -> list[RunningTrial]:
-        """Returns the trainings that run, for the display."""
-        return [process.view for _, process in sorted(self.running.items())]

@@ -1,34 +1,86 @@
-"""The training inside a trial: it finds the sweep's metric and sends the scores."""
+"""The process of a trial: one training, which finds the sweep's metric and sends the scores to the driver."""
 
 from __future__ import annotations
 
+import contextlib
+import faulthandler
+import json
 import math
+import os
+import signal
 import time
+import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from multiprocessing.connection import Connection
 from typing import Any
 
+import cloudpickle
 import torch
 from torch import nn
 from typing_extensions import override
 
-from pufferlib.dashboard.output import say
 from pufferlib.dashboard.score import GROUPS, Score, episode_count, find_metric, is_mean_over_episodes
-from pufferlib.errors import ConfigError, nearest
+from pufferlib.errors import ConfigError, PufferError, nearest
 from pufferlib.play.scores import final_episodes
 from pufferlib.pufferl import PuffeRL
 from pufferlib.runs.calls import AnyLogger
 from pufferlib.runs.loaders import resolve_device
 from pufferlib.runs.training import train_run
+from pufferlib.sweep.results import TENTHS
 from pufferlib.sweep.trial_config import TrialTask, fit_sizes
 from pufferlib.vector import Vector
+from pufferlib.vector._native import end_with_parent
 
+ORPHAN_SECONDS = 1  # after the driver is gone, until the process is killed
 LOGS = 50  # of a run at least: enough for a curve whose points are means over several
-TENTHS = 10  # of a run; each but the last plays a tenth of the episodes that the final policy plays
 MESSAGE_SECONDS = 1.0  # between two messages that are no logs
 
 SendMessage = Callable[[dict[str, Any]], None]
-"""Sends a message to the driver, see `trial_main.main`."""
+"""Sends the driver a message, which is a JSON object.
+
+`{"log": ...}` has progress, cost, and where there is a new score: score, weight, which is its number of episodes, and
+the name of the metric. `episode_steps` may be there too: the agent steps in which every agent plays one episode.
+`{"folder": ..., "fitted": ...}` has the folder of the run, and the `[train]` settings that it had to fit to the number
+of agents. The last is `{"end": ...}`: `done`, `stopped` after SIGTERM, or with a sentence in `error` `failed`, `metric`
+where the metric does not exist, or `unscored` where it may exist but no log had it.
+"""
+
+
+def main(connection_fd: int) -> None:
+    """Trains as the driver asks at the other end of a connection, whose descriptor this process inherited."""
+    os.set_inheritable(connection_fd, False)
+    faulthandler.enable()
+    faulthandler.register(signal.SIGUSR1)  # says where it hangs
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    connection = Connection(connection_fd)
+    try:
+        task = cloudpickle.loads(connection.recv_bytes())
+    except EOFError:
+        return
+    end_with_parent(ORPHAN_SECONDS)
+    _run(task, lambda message: connection.send_bytes(json.dumps(message).encode()))
+
+
+def _run(task: TrialTask, send: SendMessage) -> None:
+    try:
+        train_watched(task, send)
+        end = {"end": "done"}
+    except KeyboardInterrupt:
+        end = {"end": "stopped"}
+    except BrokenPipeError:
+        raise
+    except BaseException as error:  # of the user's environment, too, which may raise anything
+        kind = getattr(error, "ending", "failed")
+        if kind == "failed":
+            traceback.print_exc()
+        first, *rest = str(error).strip().splitlines() or [""]
+        sentence = f"{type(error).__name__}: {first}".rstrip(": ")
+        if isinstance(error, PufferError):  # one that ends with a traceback ends with what it is about
+            sentence = " ".join([first, *rest[-1:]])
+        end = {"end": kind, "error": sentence}
+    with contextlib.suppress(BrokenPipeError):
+        send(end)
 
 
 class MissingMetricError(ConfigError):
@@ -46,8 +98,7 @@ class UnscoredError(ConfigError):
 class MetricSearch:
     """Looks for the metric `wanted`, as `find_metric` takes it, in one log after the other.
 
-    `has_evaluations` says whether some logs will be of evaluations, `is_known` whether another trial has had the
-    metric, so that it may still come.
+    It may still come where evaluations are ahead (`has_evaluations`), or another trial has had it (`is_known`).
     """
 
     def __init__(self, wanted: str, env_name: str, has_evaluations: bool, is_known: bool = False):
@@ -88,18 +139,18 @@ class MetricSearch:
 class WatchedTrainer(PuffeRL):
     """A trainer that reports its scores, and messages between them while it works.
 
-    The policy plays at the end of each tenth of the run, and at the end, by `PuffeRL.score`: this is the trial's curve
-    and score, because the episodes that end in a tenth of a short run are not a fair sample, see
-    `play/scores.py`. Those count only where nothing can be played: for a metric that is no mean over episodes,
-    where `[train] final_episodes` is 0, and where no played episode ends or reports the metric.
+    The policy plays at the end of each tenth of the run a tenth of the episodes that it plays at the end, by
+    `PuffeRL.score`: this is the trial's curve and score, because the episodes that end in a tenth of a short run are no
+    fair sample, see `play/scores.py`. What the logs of a tenth have counts only where nothing can be played: for a
+    metric that is no mean over episodes, where `[train] final_episodes` is 0, and where no played episode reports it.
     """
 
     def watch(self, search: MetricSearch, send: SendMessage) -> None:
-        """Begins to report: `search` finds the metric, `send` takes the messages that `trial_main` describes."""
+        """Begins to report: `search` finds the metric, `send` takes the messages."""
         self._search, self._send_message = search, send
         self._sent_epoch, self._sent_seconds = self.epoch, 0.0
         self._whole_cost = math.inf  # of all iterations, once they are over
-        self._ended_sum = self._ended_count = 0.0  # scores of the episodes that ended in this tenth, and their number
+        self._logged_sum = self._logged_weight = 0.0  # of the scores in the logs of this tenth, and of their episodes
         self._played: dict[str, Score] = {}
         self._final_episodes = final_episodes(self.config.final_episodes, self.vecenv)
         interval = min(self.config.log_interval, max(1, self.total_epochs // LOGS))
@@ -107,16 +158,15 @@ class WatchedTrainer(PuffeRL):
 
     @override
     def print_dashboard(self) -> None:
-        """Reports to the driver as well; the trainer calls this after every iteration.
-
-        Raises MissingMetricError if a tenth of the run had episodes without the metric.
-        """
+        """Reports after every iteration; MissingMetricError if a tenth of the run had episodes without the metric."""
         if self.is_logged and self._sent_epoch != self.epoch:
             self._sent_epoch = self.epoch
-            self._send_log(self.report.metrics)
+            self._add_log(self.report.metrics)
         is_tenth = TENTHS * self.epoch // self.total_epochs > TENTHS * (self.epoch - 1) // self.total_epochs
-        if is_tenth and self.epoch < self.total_epochs and self._is_playing:
-            self.score(max(1, self._final_episodes // TENTHS))
+        if is_tenth and self.epoch < self.total_epochs:
+            name = self._search.name
+            if self._final_episodes > 0 and (name is None or is_mean_over_episodes(name)):
+                self.score(max(1, self._final_episodes // TENTHS))
             self.send_score()
         self._send_sign_of_life()
         if is_tenth and self._search.is_hopeless:
@@ -136,7 +186,7 @@ class WatchedTrainer(PuffeRL):
         return self._played
 
     def send_score(self) -> None:
-        """Sends the score of the last play, or of the episodes that ended since the score before."""
+        """Sends the score of the last play, or of the logs since the score before."""
         played = {name: score.mean for name, score in self._played.items()}
         self._search.score(played)
         self._search.has_played |= bool(played)
@@ -144,28 +194,19 @@ class WatchedTrainer(PuffeRL):
         sent: dict[str, float] = {}
         if score is not None:
             sent = {"score": score.mean, "weight": score.episodes}
-        elif self._ended_count:
-            sent = {"score": self._ended_sum / self._ended_count, "weight": self._ended_count}
+        elif self._logged_weight:
+            sent = {"score": self._logged_sum / self._logged_weight, "weight": self._logged_weight}
         if "episode/length_mean" in played:
             sent["episode_steps"] = played["episode/length_mean"] * self.vecenv.num_agents
         sent["progress"] = TENTHS * self.epoch // self.total_epochs / TENTHS  # the score is of this tenth, not the next
-        self._played, self._ended_sum, self._ended_count = {}, 0.0, 0.0
+        self._played, self._logged_sum, self._logged_weight = {}, 0.0, 0.0
         self._send(sent)
 
-    @property
-    def _is_playing(self) -> bool:
-        name = self._search.name
-        return self._final_episodes > 0 and (name is None or is_mean_over_episodes(name))
-
-    def _send_log(self, metrics: Mapping[str, float]) -> None:
+    def _add_log(self, metrics: Mapping[str, float]) -> None:
         score = self._search.score(metrics)
-        if score is None:
-            return
-        weight = episode_count(self._search.name, metrics)
-        if self._is_playing:
-            self._ended_sum, self._ended_count = self._ended_sum + score * weight, self._ended_count + weight
-        else:
-            self._send({"score": score, "weight": weight})
+        if score is not None:
+            weight = episode_count(self._search.name, metrics)
+            self._logged_sum, self._logged_weight = self._logged_sum + score * weight, self._logged_weight + weight
 
     def _send_sign_of_life(self, cost: float | None = None) -> None:
         if time.monotonic() - self._sent_seconds >= MESSAGE_SECONDS:
@@ -182,10 +223,9 @@ class WatchedTrainer(PuffeRL):
 
 
 def train_watched(task: TrialTask, send: SendMessage) -> None:
-    """Trains from the first step to the last.
+    """Trains from the first step to the last; KeyboardInterrupt if it was asked to stop, after it saved.
 
-    Raises MissingMetricError if the metric does not exist, UnscoredError if no log had the metric, which may exist, and
-    KeyboardInterrupt if it was asked to stop, after it saved.
+    Raises MissingMetricError if the metric does not exist, UnscoredError if no log had it, though it may exist.
     """
     args = {**task.args, "train": dict(task.args["train"])}
     count = torch.cuda.device_count() if args["train"]["device"] in ("auto", "cuda") else 0
@@ -196,9 +236,8 @@ def train_watched(task: TrialTask, send: SendMessage) -> None:
     trainers: list[WatchedTrainer] = []
 
     def make_trainer(config: dict[str, Any], vecenv: Vector, policy: nn.Module, logger: AnyLogger) -> WatchedTrainer:
-        args["train"], notes = fit_sizes(args["train"], vecenv.num_agents, device_type)
-        for note in notes:  # where only the environments know them
-            say(note)
+        is_horizon_chosen = "train.bptt_horizon" in task.values
+        args["train"] = fit_sizes(args["train"], vecenv.num_agents, device_type, is_horizon_chosen)
         changed = {name: value for name, value in args["train"].items() if config[name] != value}
         trainer = WatchedTrainer({**config, **changed}, vecenv, policy, logger)
         send({"folder": str(trainer.run_folder), "fitted": changed})

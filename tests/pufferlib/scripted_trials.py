@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import time
-
 from optuna.samplers import BaseSampler
 
 from pufferlib.config import load_config
 from pufferlib.sweep.driver import Sweep
-from pufferlib.sweep.results import RunningTrial
+from pufferlib.sweep.results import TrialRun
 from pufferlib.sweep.space import Dimension, SearchSpace
-from pufferlib.sweep.trial_process import LearningCurve, Outcome
 
 ENV = "puffer_squared"
 SPACE = SearchSpace((Dimension("train.learning_rate", "log_normal", 1e-4, 0.1),))
@@ -20,7 +17,7 @@ class ScriptedProcess:
     """Advances by a tenth whenever it is looked at, and scores what `script` says.
 
     Attributes:
-        script: called with the task and the tenth, from 1 to 10: the score, an Outcome's keywords where it ends there,
+        script: called with the task and the tenth, from 1 to 10: the score, what a TrialRun has where it ends there,
             or None where nothing more comes until it is stopped.
         tasks: all that were started, in their order.
     """
@@ -28,16 +25,14 @@ class ScriptedProcess:
     script = None
     tasks: list = []
 
-    def __init__(self, task, config, cores):
+    def __init__(self, task, config):
         self.task = task
-        self.curve, self.metric = LearningCurve(), None
-        self.view = RunningTrial(task.number, task.values, time.monotonic(), seed=task.seed)
-        self.outcome, self.waitables = None, []
+        self.run, self.waitables = TrialRun(task.number, task.values, task.seed), []
         self.tenth, self.stopped = 0, None
         ScriptedProcess.tasks.append(task)
 
     def look(self):
-        if self.outcome is not None:
+        if self.run.has_ended:
             return
         if self.stopped is not None:
             self.end(stopped=self.stopped)
@@ -47,21 +42,21 @@ class ScriptedProcess:
             self.end(**found)
         elif found is not None:
             self.tenth += 1
-            self.view.progress, self.view.cost, self.metric = self.tenth / 10, float(self.tenth), "environment/perf"
-            self.curve.add(self.view.progress, self.view.cost, found)
-            self.view.curve = self.curve.rows()
+            run = self.run
+            run.progress, run.cost, run.metric = self.tenth / 10, float(self.tenth), "environment/perf"
+            run.curve.append([run.progress, run.cost, found])
             if self.tenth == 10:
                 self.end()
 
     def end(self, **ending):
-        found = {"cost": self.view.cost, "curve": self.curve.rows(), "run_folder": "f", "fitted": {}}
-        self.outcome = Outcome(**{"score": self.curve.final_score, **found, **ending})
+        for name, value in {"run_folder": "f", **ending, "has_ended": True}.items():
+            setattr(self.run, name, value)
 
     def stop(self, reason):
         self.stopped = self.stopped or reason
 
     def close(self):
-        if self.outcome is None:
+        if not self.run.has_ended:
             self.end(error="closed")
 
 

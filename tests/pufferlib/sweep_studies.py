@@ -70,6 +70,7 @@ def _trial(state, attributes, values=(0.01, 0.98, "muon"), score=None, seconds=3
         params=dict(zip(DISTRIBUTIONS, values, strict=True)),
         distributions=DISTRIBUTIONS,
         user_attrs=attributes,
+        intermediate_values={round(10 * row[0]): row[2] for row in attributes.get(CURVE, ())},
     )
     trial.datetime_start = datetime.now() - timedelta(seconds=seconds)
     trial.datetime_complete = datetime.now() if state.is_finished() else None

@@ -58,7 +58,7 @@ def trial_processes(process=None):
 def is_trial(process):
     """Whether it is that of a trial, and runs."""
     try:
-        return "trial_main import main" in " ".join(process.cmdline())
+        return "trial_training import main" in " ".join(process.cmdline())
     except psutil.Error:
         return False
 

@@ -43,7 +43,6 @@ def require(shell):
 @pytest.fixture(autouse=True)
 def in_a_folder_with_a_file(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("PATH", os.pathsep.join((str(PROGRAM.parent), os.environ["PATH"])))
     Path("my_settings.ini").touch()
 

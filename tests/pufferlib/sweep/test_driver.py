@@ -6,7 +6,6 @@ import math
 import os
 import signal
 import threading
-import time
 
 import optuna
 import pytest
@@ -23,7 +22,6 @@ from pufferlib.sweep.driver import Sweep
 from pufferlib.sweep.proposal import read_history
 from pufferlib.sweep.results import (
     CONFIG,
-    CONFIRMING,
     COST,
     CURVE,
     EPISODES,
@@ -81,7 +79,6 @@ def test_a_study_learns_all_of_a_trial(tmp_path, scripted):
     assert task.args["train"]["learning_rate"] == pytest.approx(0.01)
     assert task.args["train"]["data_dir"] == str(state.folder)
     assert "sweep" not in task.args
-    assert not any(task.args["log"][service] for service in ("tensorboard", "wandb", "neptune"))
     assert [each.is_metric_known for each in scripted.tasks] == [False, True]
 
 
@@ -136,18 +133,18 @@ def test_failures_are_told_with_their_reasons_and_the_sweep_goes_on(tmp_path, sc
 
 
 def test_settings_that_cannot_run_are_a_failed_trial_that_costs_nothing(tmp_path, scripted):
-    space = SearchSpace((Categorical("train.device", ("cuda:99", "cpu")),))
-    sampler = Proposed("train.device", ["cuda:99", "cpu"])
+    space = SearchSpace((Categorical("train.gamma", (2.0, 0.5)),))
+    sampler = Proposed("train.gamma", [2.0, 0.5])
     state = run_sweep(ENV, sweep_args(tmp_path, num_trials=2), space, sampler)
     assert states(state.study) == [TrialState.FAIL, TrialState.COMPLETE]
     refused = state.trials[0].user_attrs
     assert refused[COST] == 0.0
-    assert "cuda:99" in refused[ERROR]
+    assert "gamma must be" in refused[ERROR]
 
 
 def lasting(task, tenth):
     """Scores that end with the first tenth, in an environment of whose agents each plays an episode in 5,000 steps."""
-    return {"curve": [[1.0, 1.0, 0.5]], "score": 0.5, "episodes": 100, "episode_steps": 5_000.5}
+    return {"curve": [[1.0, 1.0, 0.5]], "episodes": 100, "episode_steps": 5_000.5}
 
 
 def test_no_trial_is_too_short_for_an_episode_once_its_length_is_known(tmp_path, scripted):
@@ -164,7 +161,6 @@ def test_no_trial_is_too_short_for_an_episode_once_its_length_is_known(tmp_path,
     assert ran[:4] == [50_000, 5_001, 70_000, 5_001]
     assert sorted(set(ran[4:])) == [5_001, 50_000, 70_000]  # the confirmations run what the trials ran
     assert state.trials[1].user_attrs[CONFIG]["train"]["total_timesteps"] == 5_001
-    assert "total_timesteps is 5001 instead of 3000" in (state.folder / "trial_0001.log").read_text()
 
 
 def test_what_the_search_starts_with_is_long_enough(tmp_path, scripted):
@@ -176,7 +172,7 @@ def test_what_the_search_starts_with_is_long_enough(tmp_path, scripted):
 
 
 def test_a_trial_that_is_too_short_to_be_scored_is_not_a_bad_one(tmp_path, scripted):
-    unscored = {"error": "it ended before anything was scored", "score": None, "is_unscored": True}
+    unscored = {"error": "it ended before anything was scored", "is_unscored": True}
     scripted.script = staticmethod(lambda task, tenth: unscored if task.number == 0 else {"error": "it burns"})
     state = run_sweep(ENV, sweep_args(tmp_path, num_trials=2), SPACE)
     assert states(state.study) == [TrialState.FAIL] * 2
@@ -392,7 +388,7 @@ def test_drivers_share_the_confirmations(tmp_path, scripted):
         thread.join(600)
     confirmed = [(task.number, task.seed) for task in scripted.tasks if task.seed is not None]
     assert len(set(confirmed)) == 8
-    assert len(confirmed) <= 12  # those that two drivers claim in the same moment run twice
+    assert len(confirmed) < 16  # what two drivers begin in the same moment runs twice
 
 
 def test_a_confirmation_that_fails_is_known_and_not_repeated(tmp_path, scripted):
@@ -402,16 +398,6 @@ def test_a_confirmation_that_fails_is_known_and_not_repeated(tmp_path, scripted)
         state = run_sweep(ENV, args, SPACE)
     assert [(run.score, run.error) for run in state.confirmations] == [(None, "the ball is lost")]
     assert len(scripted.tasks) == 2
-
-
-def test_what_another_driver_confirms_is_waited_for_until_that_is_gone(tmp_path, scripted, monkeypatch):
-    monkeypatch.setattr("pufferlib.sweep.driver.GRACE_SECONDS", 0.3)
-    args = sweep_args(tmp_path, num_trials=1, confirm_best=1, confirm_seeds=1)
-    seed = args["train"]["seed"] + 1_000_000
-    claim = ["another driver", time.time()]
-    Sweep(ENV, args, SPACE).state.study.set_user_attr(f"{CONFIRMING}/0/{seed}", claim)
-    state = run_sweep(ENV, args, SPACE)
-    assert [run.seed for run in state.confirmations] == [seed]
 
 
 # ------------------------------------------------------------------------------------------------- trials that do train

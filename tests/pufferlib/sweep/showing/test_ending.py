@@ -1,7 +1,6 @@
 import configparser
 import csv
 import io
-import json
 
 import pytest
 from sweep_studies import failed, make_state, make_study, running, scored, stopped
@@ -95,7 +94,7 @@ def test_the_cheapest_that_became_the_winner_has_no_file_any_more(tmp_path):
 def test_what_flags_gave_the_sweep_is_among_the_best_settings(tmp_path):
     flags = ("--train.bptt-horizon", "16", "--env.size", "7", "--train.data-dir", "elsewhere")
     state = squared_state(make_study(scored(0.8, 10)), tmp_path, flags)
-    state.args["env"]["object"] = object()  # of a program; no ini can hold it
+    state.args["policy"]["object"] = object()  # of a program; no ini can hold it
     finished(state)
     found = ini_of(tmp_path / "best.ini")
     assert found["env"] == {"size": "7"}
@@ -146,21 +145,3 @@ def test_the_files_are_there_while_it_runs(tmp_path):
     view.close()
     view.close()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["best.ini", "trials.csv"]
-
-
-def test_services_get_a_step_for_every_trial(tmp_path):
-    study = make_study(scored(0.4, 10))
-    view = SweepView(io.StringIO())
-    state = squared_state(study, tmp_path, ["--log.tensorboard", "True"])
-    view.show(state)
-    study.add_trials([stopped("it was low", 4), scored(0.3, 10), running()])
-    state.trials = study.trials
-    view.show(state)
-    view.close()
-    (folder,) = tmp_path.glob("log_*")
-    first, second = map(json.loads, (folder / "metrics.jsonl").read_text().splitlines())
-    assert (first["step"], second["step"]) == (2, 3)
-    assert "sweep/score" not in first and first["sweep/stopped"] == 1
-    assert second["sweep/score"] == 0.3 and second["sweep/best"] == 0.4
-    assert second["settings/train.learning_rate"] == 0.01 and "settings/train.optimizer" not in second
-    assert list(folder.glob("tensorboard/events*"))

@@ -12,7 +12,7 @@ from terminal import SHOW_CURSOR, run_on_terminal
 
 from pufferlib.dashboard.panel import cost_text, short_names, value_text
 from pufferlib.sweep.panel import LiveTable, remaining_seconds, render, sparkline
-from pufferlib.sweep.results import HOST, RETRY_OF, Confirmation, RunningTrial
+from pufferlib.sweep.results import RETRY_OF, Confirmation, TrialRun
 
 VALUES = {"train.learning_rate": 0.02, "train.gamma": 0.97, "train.optimizer": "adam"}
 CURVE_ROWS = [[0.1, 1.0, 0.0], [0.2, 2.0, 0.4], [0.3, 3.0, 0.8]]
@@ -25,8 +25,7 @@ def panel_text(state, width=80, height=24):
 
 
 def busy(number=9, progress=0.3, elapsed=3.0, **changed):
-    started = time.monotonic() - elapsed
-    return RunningTrial(number, VALUES, started, progress=progress, cost=elapsed, curve=CURVE_ROWS, **changed)
+    return TrialRun(number, VALUES, progress=progress, cost=elapsed, curve=CURVE_ROWS, **changed)
 
 
 def full_state(**changed):
@@ -69,13 +68,6 @@ def test_the_panel_fits_the_terminal_however_much_there_is(width, height):
 def test_the_panel_is_drawn_before_there_is_anything_to_show():
     text = panel_text(make_state(make_study()))
     assert "Trials 0 / 20" in text and "Remaining -" in text and "Best -" in text
-
-
-def test_trials_of_other_drivers_are_shown_with_their_machines():
-    elsewhere = running(HOST, "gpu-7")
-    elsewhere.intermediate_values = {tenth: 0.1 + 0.1 * tenth for tenth in (1, 2, 3)}
-    text = panel_text(make_state(make_study(scored(0.5, 10), elsewhere)), width=100)
-    assert re.search(r"#1 gpu-7 .+ 30% +0\.4 +- ", text)
 
 
 def test_the_panel_follows_the_confirmations():

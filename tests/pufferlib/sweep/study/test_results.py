@@ -1,11 +1,9 @@
 import math
 
-import optuna
 import pytest
-from optuna.trial import TrialState
 from sweep_studies import failed, make_state, make_study, running, scored, stopped
 
-from pufferlib.sweep.results import CONFIG, RETRY_OF, importance, results_of, settings_of
+from pufferlib.sweep.results import CONFIG, RETRY_OF, results_of, settings_of
 
 
 def numbers(found):
@@ -92,26 +90,3 @@ def test_the_threshold_is_of_the_metric_that_solves(metric, threshold):
     assert state.threshold == threshold
     state.args = {"sweep": {}}
     assert state.threshold is None
-
-
-def test_what_matters_comes_first():
-    trials = [scored(rate, 10, rate=rate, gamma=0.9 + 0.09 * ((7 * place) % 10) / 10)
-              for place, rate in enumerate([0.01 * step for step in range(1, 31)])]  # fmt: skip
-    found = importance(make_study(*trials))
-    assert next(iter(found)) == "train.learning_rate"
-    assert math.isclose(sum(found.values()), 1.0)
-    assert list(found.values()) == sorted(found.values(), reverse=True)
-
-
-@pytest.mark.parametrize("count", [0, 1, 2, 19, 22])
-def test_nothing_is_important_among_few_or_equal_scores(count):
-    assert importance(make_study(*[scored(0.5, 10, rate=0.01 * step) for step in range(1, count + 1)])) == {}
-
-
-def test_importance_survives_settings_that_are_not_in_every_trial():
-    trials = [scored(0.1 * step, 10, rate=0.01 * step) for step in range(1, 26)]
-    trials[3] = optuna.trial.create_trial(
-        state=TrialState.COMPLETE, value=0.3, params={}, distributions={}, user_attrs={"cost": 3.0}
-    )
-    found = importance(make_study(*trials))
-    assert math.isclose(sum(found.values()), 1.0) or found == {}

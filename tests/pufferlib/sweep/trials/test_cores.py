@@ -1,42 +1,26 @@
 """Shares of the cores for processes side by side."""
 
 import os
+import subprocess
+import sys
 
 import pytest
 
-from pufferlib.sweep.trial_process import core_shares
+from pufferlib.sweep.trial_process import core_limits
 
 
-def shares(monkeypatch, num_workers, available, usable=None):
-    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(available), raising=False)
-    monkeypatch.setattr("pufferlib.sweep.trial_process.usable_cores", lambda: usable or len(available))
-    return core_shares(num_workers)
+@pytest.mark.parametrize(("workers", "cores", "threads"), [(2, 8, "4"), (3, 8, "2"), (5, 2, "1")])
+def test_several_share_the_cores(monkeypatch, workers, cores, threads):
+    monkeypatch.setattr("pufferlib.sweep.trial_process.usable_cores", lambda: cores)
+    assert core_limits(workers) == {"OMP_NUM_THREADS": threads, "LOCAL_WORLD_SIZE": f"{workers}"}
 
 
-def test_one_worker_has_all(monkeypatch):
-    assert shares(monkeypatch, 1, [2, 3, 5]) == [[2, 3, 5]]
-    assert shares(monkeypatch, 1, [0, 1, 2, 3], usable=2) == [[0, 1, 2, 3]]
+def test_a_single_one_has_all_of_them():
+    assert core_limits(1) == {}
 
 
-def test_several_have_parts_that_differ_by_one_core_at_most(monkeypatch):
-    assert shares(monkeypatch, 3, range(8)) == [[0, 1], [2, 3, 4], [5, 6, 7]]
-
-
-def test_more_workers_than_cores_share_them(monkeypatch):
-    assert shares(monkeypatch, 5, [4, 7]) == [[4], [4], [4], [7], [7]]
-
-
-def test_a_quota_is_kept(monkeypatch):
-    found = shares(monkeypatch, 2, range(16), usable=4)
-    assert [len(share) for share in found] == [2, 2]
-    assert len({core for share in found for core in share}) == 4
-
-
-@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="a system without affinity masks")
-def test_the_cores_of_this_machine_are_all_given_away():
-    assert sorted(core_shares(1)[0]) == sorted(os.sched_getaffinity(0))
-
-
-def test_a_system_without_masks_has_no_shares(monkeypatch):
-    monkeypatch.delattr(os, "sched_getaffinity", raising=False)
-    assert core_shares(2) == [[], []]
+def test_torch_and_the_workers_of_environments_keep_to_the_share():
+    code = "import torch; from pufferlib.machine import usable_cores; print(torch.get_num_threads(), usable_cores())"
+    environment = {**os.environ, **core_limits(2)}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=600)
+    assert done.stdout.split() == [core_limits(2)["OMP_NUM_THREADS"]] * 2
