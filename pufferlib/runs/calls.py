@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
 
@@ -503,3 +504,33 @@ def _check_parts(policy: object, logger: object) -> None:
 
 def _name(value: object) -> str:
     return f"the class {value.__name__}" if isinstance(value, type) else type(value).__name__
+
+
+# ------------------------------------------------------------------------------------------- the arguments of `learn`
+
+
+def whole_steps(total_timesteps: float) -> int:
+    """Returns the number of steps, or raises APIUsageError if it is no whole number above 0."""
+    is_number = isinstance(total_timesteps, (int, float, np.number)) and not isinstance(total_timesteps, bool)
+    if not is_number or not 1 <= total_timesteps < math.inf or int(total_timesteps) != total_timesteps:
+        raise APIUsageError(
+            f"total_timesteps must be a whole number of agent steps, 1 or more, got {total_timesteps!r}; "
+            "None trains to the end that the settings name"
+        )
+    return int(total_timesteps)
+
+
+def list_callbacks(callbacks: object) -> list[object]:
+    """Returns the callbacks that were given, of which there may be one alone, or None; APIUsageError if one is none."""
+    is_single = hasattr(callbacks, "on_iteration") or callable(callbacks)
+    given = [] if callbacks is None else callbacks
+    listed = list(given) if isinstance(given, Iterable) and not is_single else [given]
+    for callback in listed:
+        is_instance = not isinstance(callback, type)
+        if not is_instance or not (hasattr(callback, "on_iteration") or callable(callback)):
+            found = repr(callback) if is_instance else f"the class {callback.__name__}"
+            raise APIUsageError(
+                "callbacks must be objects with on_iteration(trainer, logs), or functions of these two, "
+                f"got {found}; see pufferlib.callbacks"
+            )
+    return listed

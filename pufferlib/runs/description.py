@@ -256,6 +256,16 @@ def _git_commit() -> str | None:  # None where the library does not run from a c
         return None
 
 
+def find_run(env_name: str, args: Mapping[str, Any]) -> tuple[Path | None, list[Change]]:
+    """Returns the folder of the run to continue, asked for or restarted by torchrun, and the settings that change."""
+    data_dir, resume = args["train"]["data_dir"], args.get("resume")
+    folder = resolve_run(data_dir, env_name, resume) if resume else restarted_run(data_dir, env_name)
+    if folder is None or not (folder / CONFIG_FILE).exists():
+        return folder, []
+    saved = read_description(folder / CONFIG_FILE, env_name)["settings"]
+    return folder, allowed_changes(saved, args, str(folder))
+
+
 def run_settings(env_name: str, args: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the settings of the run to resume, where `resume` is its folder; the first process looks for all.
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import gymnasium
 import torch
@@ -164,6 +165,13 @@ OWN_SETTINGS = frozenset(
 def facts_of_settings(config: TrainConfig) -> dict[str, str]:
     """Returns every setting that must be the same in all processes."""
     return {f"[train] {name}": repr(getattr(config, name)) for name in config.settings() if name not in OWN_SETTINGS}
+
+
+def facts_of_arguments(env_name: str, args: Mapping[str, Any]) -> dict[str, str]:
+    """Returns what `pufferl.train` was called with beside the settings of [train]."""
+    own = {name: args.get(name) for name in ("policy_name", "rnn_name", "resume", "load_model_path")}
+    of_policy = {f"[{section}] {name}": value for section in ("policy", "rnn") for name, value in args[section].items()}
+    return {name: repr(value) for name, value in {"the environment": env_name, **own, **of_policy}.items()}
 
 
 def facts_of_environments(vecenv: Vector) -> dict[str, str]:

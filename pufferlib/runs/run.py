@@ -9,7 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from pufferlib.errors import DivergedError, PufferWarning, StorageError
+from pufferlib.errors import ConfigError, DivergedError, PufferWarning, StorageError
 from pufferlib.families.catalog import slug
 from pufferlib.loggers import METRICS_FILE, JsonLogger, Loggers, NoLogger
 from pufferlib.runs.calls import ResolvedCall
@@ -22,6 +22,7 @@ from pufferlib.runs.checkpoint import (
 )
 from pufferlib.runs.description import describe_run, settings_of
 from pufferlib.runs.folder import TRAINER_STATE, RunFolder
+from pufferlib.runs.loaders import make_loggers
 from pufferlib.runs.trainer_state import Progress, TrainerParts, find_nonfinite, load_trainer_state, rank_state
 
 
@@ -80,6 +81,26 @@ class Run:
         """Makes and describes the folder, if it is needed before the first log or checkpoint; see `RunFolder.open`."""
         if self._ranks.is_first:
             self._folder.open()
+
+    def begin(self, log_settings: Mapping[str, Any] | None, resume_step: int | None) -> None:
+        """Opens the folder and describes the run to its loggers, those of the `[log]` settings if they are given.
+
+        A folder that cannot be written raises ConfigError.
+        """
+        if log_settings is not None:
+            run_id = self.folder.absolute().name
+            self.logger = Loggers(make_loggers(log_settings, self.folder, run_id, resume_step))
+        try:
+            self._folder.open()
+        except OSError as error:
+            raise ConfigError(
+                f"[train] data_dir must be a folder that can be written, got {self._call.config.data_dir!r} "
+                f"({error.strerror}); make it so, or name another one"
+            ) from error
+        description = self.describe()
+        description |= {**description.pop("settings"), **self._logged}  # with every size that was 'auto'
+        description.pop("sweep", None)  # the ranges of a sweep do not describe this run
+        self.logger.describe(description)
 
     def close(self) -> None:
         """Lets other processes write to the folder; may be called twice."""

@@ -1,6 +1,5 @@
 import contextlib
 import inspect
-import re
 
 import gymnasium
 import numpy as np
@@ -114,14 +113,6 @@ def test_the_signature_says_what_the_defaults_are():
     assert declared == {name: of_envs.get(name, found.get(aliases.get(name, name))) for name in declared}
     by_config = ["config", "vecenv", "policy", "logger", "eval_env", "loss"]
     assert list(inspect.signature(overloads[0]).parameters)[1:] == by_config
-    documented = " ".join(PuffeRL.__init__.__doc__.partition("By keyword")[2].split())
-    for name, value in declared.items():
-        told = documented.partition(f" {name}: ")[2][:300]
-        assert told, f"the docstring must tell of {name}"
-        if isinstance(value, (int, float)) and not isinstance(value, bool):
-            assert re.search(rf"\b({value:g}|{value})\b", told.replace("3e-4", "0.0003")), (
-                f"{name} = {value} in {told!r}"
-            )
 
 
 def test_a_configuration_takes_one_environment_too(env):
