@@ -61,7 +61,14 @@ from pufferlib.runs.checkpoint import find_weights, note, save_checkpoint_file
 from pufferlib.runs.description import LENGTH, Change, find_run, settings_of, with_new_length
 from pufferlib.runs.early_notes import EarlyNotes, observation_far_outside
 from pufferlib.runs.loaders import load_env, load_policy
-from pufferlib.runs.policy_check import Agreement, check_policy, check_state, facts_of_arguments, move_policy
+from pufferlib.runs.policy_check import (
+    check_policy,
+    check_state,
+    facts_of_arguments,
+    facts_of_policy,
+    facts_of_settings,
+    move_policy,
+)
 from pufferlib.runs.run import Run
 from pufferlib.runs.state_check import plain_metadata
 from pufferlib.runs.stopping import SIGNAL_DEBOUNCE_SECONDS, StopRequest
@@ -247,7 +254,7 @@ class PuffeRL:
             self._stats: dict[str, float] = {}
             self._is_final_wanted: Callable[[], bool] | None = None
             self.final_scores: dict[str, Score] = {}
-            self._agreement = Agreement(ranks, self.policy)
+            self._policy_facts, self._policy_changes = facts_of_policy(self.policy), 0  # compared between processes
             self._are_weights_compared = False  # with those of the other processes, since the run began or was loaded
             self._is_closed = False
             undo.pop_all()  # it worked: nothing is to be undone
@@ -516,8 +523,14 @@ class PuffeRL:
     def _explaining(self) -> AbstractContextManager[None]:
         return explaining(self._collector.find_not_finite, self.policy, self._collector.find_layer)
 
-    def _agree(self, call: str, changed: nn.Module | None = None) -> None:
-        self._agreement.start(call, self.config, self._learning_rate, changed)
+    def _agree(self, call: str, has_policy_changed: bool = False) -> None:
+        if self.ranks.world_size == 1:
+            return
+        if has_policy_changed:
+            self._policy_facts, self._policy_changes = facts_of_policy(self.policy), self._policy_changes + 1
+        of_call = {"the call of the trainer": call, "learning_rate of the trainer": repr(self._learning_rate)}
+        changes = {"the number of changes to the policy": str(self._policy_changes)}
+        self.ranks.start_comparing({**of_call, **facts_of_settings(self.config), **self._policy_facts, **changes})
 
     def _require_same_weights(self) -> None:
         self.ranks.check_same(list(self.policy.parameters()), "weights", ROUNDING)
@@ -529,7 +542,7 @@ class PuffeRL:
                 f"{type(self.policy).__name__}; replace parts of it, or make a new PuffeRL"
             )
         is_outdated = self._backend.is_outdated()
-        self._agree(call, self.policy if is_outdated else None)
+        self._agree(call, has_policy_changed=is_outdated)
         if not is_outdated:
             return
         if isinstance(self.policy, NormalizedObservations):

@@ -107,7 +107,7 @@ class Change(NamedTuple):
 
     @property
     def flag(self) -> str:
-        """Returns the flag of the command line."""
+        """The flag of the command line."""
         return "--" + (f"{self.section}.{self.name}" if self.section else self.name).replace("_", "-")
 
 
@@ -149,13 +149,9 @@ def describe_run(
     computation: Mapping[str, str | None] | None = None,
     simulator: str | None = None,
 ) -> dict[str, Any]:
-    """Returns the content of `config.json`.
+    """Returns the content of `config.json`: the nested dict of `load_config`, and where and how the run computes.
 
-    Args:
-        settings: the nested dict of `load_config`.
-        policy: whose class is written down if it is the user's own, which the settings cannot name.
-        computation: what computes the policy, and why it is nothing faster.
-        simulator: what steps the environments, where they have several.
+    The class of a policy is written down if it is the user's own, which the settings cannot name.
     """
     policy_class = None
     if policy is not None and _policy_settings(policy, settings["env_name"]) is None:
@@ -227,18 +223,12 @@ def _read(path: Path) -> dict[str, Any]:  # empty where it cannot be read
 def restarted_run(data_dir: str | Path, env_name: str) -> Path | None:
     """Returns the folder of the run that torchrun restarts after one of its processes failed.
 
-    None where this is no restart, or the run had not saved a checkpoint yet. ConfigError if the environment variable
-    with the number of restarts is no number.
+    None where this is no restart, or the run had not saved a checkpoint yet.
     """
-    count = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
-    if not count.isdecimal():
-        raise ConfigError(f"TORCHELASTIC_RESTART_COUNT must be a number of restarts, got {count!r}; torchrun sets it")
-    if int(count) == 0:
+    if int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) == 0:
         return None
-    launch = _launch()
-    return next(
-        (run for run in saved_runs(data_dir, env_name) if _read(run / CONFIG_FILE).get("launch") == launch), None
-    )
+    launch, runs = _launch(), saved_runs(data_dir, env_name)
+    return next((run for run in runs if _read(run / CONFIG_FILE).get("launch") == launch), None)
 
 
 def _launch() -> str | None:  # one start of torchrun, which may start its processes several times
@@ -284,8 +274,7 @@ def run_settings(env_name: str, args: Mapping[str, Any]) -> dict[str, Any]:
 def model_settings(env_name: str, args: Mapping[str, Any], is_policy_named: bool) -> dict[str, Any]:
     """Returns the settings that a model was trained with, on the device of `args`, or `args` if no file has them.
 
-    Where `args` name the policy's class (`is_policy_named`), the run does not have to. The dict is a new one, whose
-    `load_model_path` is the model's path.
+    Where `args` name the policy's class (`is_policy_named`), the run does not have to.
     """
     path = resolve_model(args["train"]["data_dir"], env_name, args["load_model_path"])
     file = find_description(path)
@@ -315,10 +304,7 @@ def pretrained_names() -> list[str]:
 
 
 def pretrained_path(env_name: str) -> Path:
-    """Returns the path of the weights of an environment's trained agent, such as `puffer_breakout`'s.
-
-    The CheckpointError for an environment without one says which have one.
-    """
+    """Returns the path of the weights of an environment's trained agent; CheckpointError if it has none."""
     known = pretrained_names()
     if env_name not in known:
         catalog.find(env_name)

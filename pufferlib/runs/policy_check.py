@@ -14,7 +14,6 @@ from torch.distributions import Normal
 
 from pufferlib import spaces
 from pufferlib.config import TrainConfig
-from pufferlib.distributed import Ranks
 from pufferlib.errors import APIUsageError
 from pufferlib.policy import Forward, acting_forward, training_forward
 from pufferlib.runs.loaders import borrowed_generator
@@ -192,36 +191,3 @@ def facts_of_policy(policy: nn.Module) -> dict[str, str]:
     for name, buffer in policy.named_buffers():
         facts[f"the policy's buffer {name}"] = f"{tuple(buffer.shape)} {buffer.dtype}"
     return facts
-
-
-class Agreement:
-    """Compares between processes, at each call of a trainer, what may have changed since the last one."""
-
-    def __init__(self, ranks: Ranks, policy: nn.Module):
-        self._ranks = ranks
-        self._of_policy = facts_of_policy(policy)
-        self._changes = 0
-        self._config: TrainConfig | None = None
-        self._of_config: dict[str, str] = {}
-
-    def start(self, call: str, config: TrainConfig, learning_rate: float, changed: nn.Module | None) -> None:
-        """Starts to compare without waiting: the next message raises RankError if something differs.
-
-        The policy is given as `changed` if it was changed since the last call.
-        """
-        if self._ranks.world_size == 1:
-            return
-        if changed is not None:
-            self._changes += 1
-            self._of_policy = facts_of_policy(changed)
-        if config is not self._config:
-            self._config, self._of_config = config, facts_of_settings(config)
-        self._ranks.start_comparing(
-            {
-                "the call of the trainer": call,
-                "learning_rate of the trainer": repr(learning_rate),
-                **self._of_config,
-                **self._of_policy,
-                "the number of changes to the policy": str(self._changes),
-            }
-        )

@@ -17,7 +17,6 @@ from pufferlib.runs.checkpoint import (
     load_checkpoint_file,
     model_path,
     read_checkpoint_folder,
-    remove_unfinished,
     save_checkpoint_folder,
 )
 from pufferlib.runs.description import describe_run, settings_of
@@ -137,7 +136,8 @@ class Run:
         self._ranks.from_first(folder.lock)
         progress, statistics = load_trainer_state(path / TRAINER_STATE, parts, self._ranks, weights, state)
         if self._ranks.is_first:
-            remove_unfinished(path)
+            for unfinished in path.glob("*.tmp"):  # by a process that was killed
+                unfinished.unlink(missing_ok=True)
         if not is_own:
             self._folder.close()
         self._folder, self.model_path, self._divergence = folder, path / state["model"], None

@@ -183,7 +183,7 @@ def test_more_metadata_than_a_file_is_read_with_is_refused():
 
 
 def test_no_file(make_trainer):
-    with pytest.raises(CheckpointError, match="there is no checkpoint nowhere.pt; pass a file of save_checkpoint"):
+    with pytest.raises(CheckpointError, match="there is no checkpoint nowhere.pt; check the path"):
         make_trainer().load_checkpoint("nowhere.pt")
 
 
