@@ -56,7 +56,7 @@ from pufferlib.policy import NormalizedObservations
 from pufferlib.ppo.collector import agents_in_one
 from pufferlib.ppo.learner import Loss
 from pufferlib.ppo.opponents import Pool
-from pufferlib.runs.calls import AnyLogger, list_callbacks, resolve_call, whole_steps
+from pufferlib.runs.calls import AnyLogger, list_callbacks, resolve_call, whole_number
 from pufferlib.runs.checkpoint import find_weights, note, save_checkpoint_file
 from pufferlib.runs.description import LENGTH, Change, find_run, settings_of, with_new_length
 from pufferlib.runs.early_notes import EarlyNotes, observation_far_outside
@@ -109,7 +109,6 @@ class PuffeRL:
         config: the settings, resolved for these environments and this device.
         vecenv: the vector of environments.
         policy: the module that is trained, on `device`.
-        device: of the policy.
         ranks: this process among those that train together.
         rollout: the last one that was collected.
         epoch: iterations of `evaluate` and `train` done so far.
@@ -288,7 +287,7 @@ class PuffeRL:
         """Trains for a number of agent steps, iteration after iteration, and saves a checkpoint at the end.
 
         Ctrl-C, or SIGTERM, lets the running iteration end, saves a checkpoint and raises KeyboardInterrupt; `learn` may
-        then be called again.
+        then be called again. It returns the trainer.
 
         Args:
             total_timesteps: of all agents and processes, in addition to those before, rounded up to whole iterations.
@@ -297,11 +296,7 @@ class PuffeRL:
                 after each iteration; True stops. See `pufferlib.callbacks`. Of several processes the first decides.
             dashboard: whether to show the progress, as `print_dashboard` does.
 
-        Returns:
-            The trainer.
-
         Raises:
-            APIUsageError: if an argument is wrong, or the trainer is closed.
             CallbackError: if a callback raised: a checkpoint was saved, and the trainer is closed.
             DivergedError: if a loss or a weight is not finite.
         """
@@ -310,7 +305,8 @@ class PuffeRL:
         callbacks, ranks, first_epoch = list_callbacks(callbacks), self.ranks, self.epoch
         has_callbacks = any(ranks.gather(bool(callbacks)))
         if total_timesteps is not None:
-            self.total_epochs = self.epoch + math.ceil(whole_steps(total_timesteps) / self.config.batch_size)
+            steps = whole_number("total_timesteps", total_timesteps)
+            self.total_epochs = self.epoch + math.ceil(steps / self.config.batch_size)
 
         def after_iteration(episodes: dict[str, float], losses: dict[str, float]) -> bool:
             logs = self._logs_of_iteration(episodes, losses)
@@ -421,11 +417,11 @@ class PuffeRL:
 
         Returns:
             Means of what the environments report of the episodes that ended, and their number `n`; and the trainer's
-            own `episode/...` of `mean_and_log`. Empty when none ended. Environments may report later, or never.
+            own `episode/...` of `mean_and_log`. Empty when none ended.
 
         Raises:
-            DivergedError: if a reward is infinite or NaN, or an observation is and the policy cannot act on it; it
-                names agent and step.
+            DivergedError: if a reward is not finite, or an observation that the policy cannot act on; it names agent
+                and step.
         """
         self._require_open()
         self._follow_policy("evaluate")
@@ -650,11 +646,6 @@ class PuffeRL:
         """Minibatches of an update; one that is left over in part comes with the next."""
         return int(self.config.minibatches_per_epoch)
 
-    def __getattr__(self, name: str) -> Any:
-        moved = _MOVED.get(name)
-        remedy = f"; PufferLib 3.0 had it, here it is {moved}" if moved else ""
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{remedy}")
-
     # --------------------------------------------------------------------------------------------- metrics, dashboard
 
     @property
@@ -694,21 +685,18 @@ class PuffeRL:
     def score(self, episodes: int | None = None, is_wanted: Callable[[], bool] = lambda: True) -> dict[str, Score]:
         """Plays whole episodes with the policy as it is, in environments of their own, by actions drawn as in training.
 
-        Unlike the episodes of `mean_and_log`, of which long ones are missing early in a run, every environment plays
-        the same number to the end. The same weights have the same score. The training is not affected, and the
-        time does not count. Of several processes only the one that calls it plays.
+        Every environment plays the same number to the end, so that long episodes are not missing. The same weights have
+        the same score. Neither the training nor its time is affected. Of several processes only the one that calls it
+        plays.
 
         Args:
-            episodes: how many; None is `[train] final_episodes`, which may be 0.
+            episodes: 1 or more; None is `[train] final_episodes`, which may be 0.
             is_wanted: called after every step; once it returns False the play ends, without scores.
 
         Returns:
-            A `mean` with its `standard_error` and the number of `episodes`, by the names of `mean_and_log`, such as
-            `environment/score` and `episode/return_mean`. Empty if no episode ended, or if environments like those of
-            the training cannot be made: these must have been made by name or by `pufferlib.vector.make`.
-
-        Raises:
-            APIUsageError: if `episodes` is no number above 0.
+            A `mean` with its `standard_error` and the number of `episodes`, by the names of `mean_and_log`. Empty if no
+            episode ended, or if environments like those of the training cannot be made: these must have been made by
+            name or by `pufferlib.vector.make`.
         """
         self._require_open()
         if episodes is not None and not episodes >= 1:
@@ -768,11 +756,9 @@ class PuffeRL:
     def save_checkpoint(self, path: str | Path | None = None, metadata: Mapping[str, Any] | None = None) -> str:
         """Writes the weights, then everything else that a resume needs; a kill leaves the checkpoint before it whole.
 
-        Between `evaluate` and `train` the rollout is saved as well, but not into a single file, or if environments have
-        no snapshots. After a rollout that failed, a resumed run begins other episodes.
-
         Args:
-            path: one file for all but the environments, as for a next stage in other ones; None is the run folder.
+            path: one file for all but the environments and the rollout, as for a next stage in other environments; None
+                is the run folder.
             metadata: numbers, text, lists and dicts to keep with it; anything else raises APIUsageError.
 
         Returns:
@@ -812,21 +798,18 @@ class PuffeRL:
     def load_checkpoint(self, path: str | Path) -> dict[str, Any]:
         """Restores a checkpoint; one that is refused leaves the trainer as it was.
 
-        Other episodes begin if the number of processes differs, or if environments have no snapshots, as those in
-        Python.
-
         Args:
             path: a run folder: training continues as if it had not stopped, on a CPU bit for bit, and in that folder.
                 If it was saved between `evaluate` and `train` either may be called: `evaluate` then returns what it had
-                returned, and collects nothing. Or a file of `save_checkpoint(path)`: the environments stay as they are,
-                and `evaluate` comes next.
+                returned, and collects nothing. Other episodes begin if the number of processes differs, or if
+                environments have no snapshots, as those in Python. Or a file of `save_checkpoint(path)`: the
+                environments stay as they are, and `evaluate` comes next.
 
         Returns:
             The metadata that was saved with it.
 
         Raises:
-            CheckpointError: if there is no checkpoint, it is damaged, or it was made with other settings or by an older
-                version.
+            CheckpointError: if there is no checkpoint, it is damaged, or it was made with other settings.
         """
         self._follow_policy("load_checkpoint")  # the optimizer gets what belongs to the parts of now
         progress, statistics, metadata = self.run.load(Path(path), self._parts)
@@ -842,8 +825,7 @@ class PuffeRL:
     def close(self) -> str:
         """Saves the last checkpoint and closes environments, dashboard and logger; may be called twice.
 
-        Returns:
-            The path of the final weights, or after an error of the last ones that were saved.
+        It returns the path of the final weights, or after an error of the last ones that were saved.
 
         Raises:
             DivergedError: if the weights are not finite; it names the last checkpoint, and everything is closed.
@@ -882,25 +864,6 @@ class PuffeRL:
     def _require_open(self) -> None:
         if self._is_closed:
             raise APIUsageError("the trainer is closed; make a new PuffeRL")
-
-
-_MOVED = {
-    "batch_size": "trainer.config.batch_size",
-    "minibatch_size": "trainer.config.minibatch_size",
-    "minibatch_segments": "trainer.config.minibatch_segments",
-    "accumulate_minibatches": "trainer.config.accumulation_steps",
-    "importance": "trainer.ratio",
-    "total_agents": "trainer.vecenv.num_agents",
-    "last_stats": "trainer.stats",
-    "model_size": "sum(p.numel() for p in trainer.policy.parameters())",
-    "start_time": "trainer.uptime, in seconds",
-    "profile": "trainer.mean_and_log()['performance/...']",
-    "utilization": "trainer.mean_and_log()['hardware/...']",
-    "scheduler": "trainer.learning_rate, which follows `lr_schedule`",
-    "lstm_h": "trainer.rollout.states",
-    "lstm_c": "trainer.rollout.states",
-}
-"""Attributes of PufferLib 3.0's trainer by other names."""
 
 
 def train(

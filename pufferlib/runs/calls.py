@@ -509,15 +509,12 @@ def _name(value: object) -> str:
 # ------------------------------------------------------------------------------------------- the arguments of `learn`
 
 
-def whole_steps(total_timesteps: float) -> int:
-    """Returns the number of steps, or raises APIUsageError if it is no whole number above 0."""
-    is_number = isinstance(total_timesteps, (int, float, np.number)) and not isinstance(total_timesteps, bool)
-    if not is_number or not 1 <= total_timesteps < math.inf or int(total_timesteps) != total_timesteps:
-        raise APIUsageError(
-            f"total_timesteps must be a whole number of agent steps, 1 or more, got {total_timesteps!r}; "
-            "None trains to the end that the settings name"
-        )
-    return int(total_timesteps)
+def whole_number(name: str, value: float) -> int:
+    """Returns a number of steps or episodes, or raises APIUsageError if it is no whole number above 0."""
+    is_number = isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
+    if not is_number or not 1 <= value < math.inf or int(value) != value:
+        raise APIUsageError(f"{name} must be a whole number, 1 or more, got {value!r}")
+    return int(value)
 
 
 def list_callbacks(callbacks: object) -> list[object]:
