@@ -232,7 +232,7 @@ def _require_fit(make: Callable[[], nn.Module], path: Path) -> None:
         ) from error
     finally:
         hook.remove()
-    check_policy_weights(policy, weights, path, is_outline=True)
+    check_policy_weights(policy, weights, path)
 
 
 def make_loggers(

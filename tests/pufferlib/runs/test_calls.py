@@ -263,23 +263,23 @@ class WrongHead(nn.Module):
 # --- misuse, one sentence each
 
 MISUSE = {
-    "no environment": (lambda env: PuffeRL(), "PuffeRL needs an environment, got none; call PuffeRL.env=..., policy="),
-    "policy alone": (lambda env: PuffeRL(policy=Default(env)), "PuffeRL needs an environment, got none"),
+    "no environment": (lambda env: PuffeRL(), "PuffeRL needs an environment first, got none; call PuffeRL.env, policy"),
+    "policy alone": (lambda env: PuffeRL(policy=Default(env)), "PuffeRL needs an environment first, got none"),
     "config as env": (
         lambda env: PuffeRL(env={}),
-        "env must be an environment, got a dict; a configuration goes first",
+        r"PuffeRL needs an environment first, got dict; call .* PuffeRL\(config, vecenv",
     ),
     "config second": (
         lambda env: PuffeRL(env, {}, Default(env)),
-        r"policy must be a torch module, got a dict; a configuration goes first, as in PuffeRL\(config, vecenv",
+        r"policy must be an instance of torch.nn.Module, got dict; call .* PuffeRL\(config, vecenv",
     ),
     "env as config": (
         lambda env: PuffeRL(config=env, policy=Default(env)),
-        r"config must be a mapping of \[train\] settings, got Squared; an environment is given as PuffeRL",
+        r"config must be a mapping of \[train\] settings, got Squared; call PuffeRL",
     ),
     "policy as vecenv": (
         lambda env: PuffeRL({}, Default(env), env),
-        r"vecenv must be a vector from load_env or pufferlib.vector.make, got Default; the order is PuffeRL\(config, v",
+        r"vecenv must be a vector from load_env or pufferlib.vector.make, got Default; call .* PuffeRL\(config, v",
     ),
     "whole config": (
         lambda env: PuffeRL(pufferl.load_config("puffer_squared"), env, Default(env)),
@@ -309,13 +309,13 @@ MISUSE = {
     ),
     "policy class": (
         lambda env: PuffeRL(env, WrongHead),
-        "policy must be a torch module, got the class WrongHead; make an instance of it",
+        "policy must be an instance of torch.nn.Module, got the class WrongHead; call",
     ),
     "swapped": (
         lambda env: PuffeRL(Default(env), env),
-        r"env must be an environment, got Default; the order is PuffeRL\(env, policy\)",
+        r"PuffeRL needs an environment first, got Default; call PuffeRL\(env, policy\)",
     ),
-    "no module": (lambda env: PuffeRL(env, 3), "policy must be a torch.nn.Module, got int"),
+    "no module": (lambda env: PuffeRL(env, 3), "policy must be an instance of torch.nn.Module, got int"),
     "no logger": (lambda env: PuffeRL(env, Default(env), 3e-4), "logger must have log, close and run_id, got float"),
     "gymnasium": (
         lambda env: PuffeRL(gymnasium.Env()),
