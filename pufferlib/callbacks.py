@@ -41,7 +41,7 @@ class Callback:
         """Called once by each `learn`, before its first iteration."""
 
     def on_iteration(self, trainer: PuffeRL, logs: dict[str, float]) -> bool | None:
-        """Called after each iteration.
+        """Called after each iteration; returns True to stop.
 
         It may change the trainer, as in a loop of your own: `trainer.learning_rate = 1e-4`.
 
@@ -50,9 +50,6 @@ class Callback:
             logs: of this iteration, by the names of `PuffeRL.mean_and_log`: `agent_steps`, `epoch`, `sps` and `uptime`;
                 `losses/...`; `episode/...` and `environment/...` where episodes ended in this process; and everything
                 else of `mean_and_log` where the iteration was logged. You may add to them.
-
-        Returns:
-            True to stop, False or None to continue.
         """
 
 

@@ -108,13 +108,10 @@ class PuffeRL:
     Attributes:
         config: the settings, resolved for these environments and this device.
         vecenv: the vector of environments.
-        policy: the module that is trained, on `device`.
-        ranks: this process among those that train together.
+        policy: the module that is trained.
         rollout: the last one that was collected.
         epoch: iterations of `evaluate` and `train` done so far.
         run: its name and folder, loggers and checkpoints.
-        report: measures the training and shows it.
-        final_scores: of the policy after the last epoch, where `score_finally` asked for them.
         chosen: a sentence for each fact of the environment that settings follow from; empty for a configuration's.
         pool: the opponents of `[selfplay]`; None without any.
     """
@@ -193,11 +190,8 @@ class PuffeRL:
             num_workers: threads that step C environments, or processes that step Python ones; `auto` follows the cores,
                 and uses no other process where a step takes less than passing it on.
             settings: every other `[train]` setting, those of `[selfplay]`, and `opponent` where the environment has a
-                choice of it: `bot`, `self`, or `pool`, which is `self` with a `pool_size` of 8. By default the
-                optimizer is adam (beta 0.9, eps 1e-5), the learning rate is annealed only if `total_timesteps` or
-                `num_iterations` is given, rewards are not clipped, segments are drawn evenly, a minibatch is a quarter
-                of the batch, but at most 1,024 steps, or a 128th of a batch of more than 131,072, and every epoch is
-                logged.
+                choice of it: `bot`, `self`, or `pool`, which is `self` with a `pool_size` of 8. The learning rate is
+                annealed only if `total_timesteps` or `num_iterations` is given.
 
         These defaults are for a full vector: a PufferEnv of 64 agents or more. With fewer agents, what is not given
         follows from the spaces, the number of agents, and whether the policy is recurrent. `chosen` and the first lines
@@ -252,7 +246,7 @@ class PuffeRL:
             self._is_rollout_loaded = False  # and `evaluate` has not returned its statistics
             self._stats: dict[str, float] = {}
             self._is_final_wanted: Callable[[], bool] | None = None
-            self.final_scores: dict[str, Score] = {}
+            self.final_scores: dict[str, Score] = {}  # after the last epoch, where `score_finally` asked for them
             self._policy_facts, self._policy_changes = facts_of_policy(self.policy), 0  # compared between processes
             self._are_weights_compared = False  # with those of the other processes, since the run began or was loaded
             self._is_closed = False
@@ -365,11 +359,9 @@ class PuffeRL:
         while self.epoch < self.total_epochs:
             begin = time.perf_counter()
             episodes = self.evaluate()
-            if notes is not None and self.epoch == 0:
-                share = self.phases.shares().get("environment", 0.0)
-                notes.on_rollout(self.rollout, self.vecenv, episodes, time.perf_counter() - begin, share)
             if notes is not None:
-                notes.on_episodes(episodes)
+                seconds, share = time.perf_counter() - begin, self.phases.shares().get("environment", 0.0)
+                notes.on_rollout(self.rollout, self.vecenv, episodes, seconds, share)
             votes = self.ranks.start_total(stop.requested)  # counted meanwhile
             losses = self.train()
             is_enough = after_iteration(episodes, losses)
@@ -413,7 +405,7 @@ class PuffeRL:
         """Collects one rollout with the current policy.
 
         Between iterations parameters of the policy may be frozen (`requires_grad_(False)`) and freed, and layers
-        replaced. After `load_checkpoint` of a rollout that was not learned from, this returns its result.
+        replaced.
 
         Returns:
             Means of what the environments report of the episodes that ended, and their number `n`; and the trainer's

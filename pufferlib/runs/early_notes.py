@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-import gymnasium
 import numpy as np
 import torch
 from gymnasium.spaces import Box
@@ -62,7 +61,7 @@ class EarlyNotes:
     def __init__(self, config: ResolvedTrainConfig, env_name: str):
         self._config = config
         self._is_tuned = env_name.startswith(ocean.PREFIX)  # rewards, observations and episodes suit the settings
-        self._is_length_awaited = not self._is_tuned
+        self._is_length_awaited, self._is_rollout_awaited = not self._is_tuned, True
 
     def on_length(self, epochs: int) -> None:
         """Prints what is wrong with the number of epochs."""
@@ -71,48 +70,46 @@ class EarlyNotes:
             remedy = "train for longer, or set a smaller batch_size or minibatch_size"
             _say([f"{steps:,} steps are {updates} optimizer steps, where a policy needs hundreds; {remedy}"])
 
-    def on_episodes(self, episodes: Mapping[str, float]) -> None:
-        """Prints what is unusual about the first episodes that ended; they are what `evaluate` returned."""
+    def on_rollout(
+        self, rollout: Rollout, vecenv: Vector, episodes: Mapping[str, float], seconds: float, share: float
+    ) -> None:
+        """Prints what is unusual about the first rollout, a share of whose time the environment took, and episodes."""
+        if self._is_rollout_awaited:
+            self._is_rollout_awaited = False
+            _say(self._notes_on_rollout(rollout, vecenv, episodes, seconds, share))
         if self._is_length_awaited and "episode/length_mean" in episodes:
             self._is_length_awaited = False
             _say(_notes_on_episodes(episodes["episode/length_mean"], self._config.gamma))
 
-    def on_rollout(
-        self,
-        rollout: Rollout,
-        vecenv: Vector,
-        episodes: Mapping[str, float],
-        seconds: float,
-        environment_share: float,
-    ) -> None:
-        """Prints what is unusual about the first rollout; it took seconds, a share of which in the environment."""
+    def _notes_on_rollout(
+        self, rollout: Rollout, vecenv: Vector, episodes: Mapping[str, float], seconds: float, share: float
+    ) -> Iterator[str]:
         if not self._is_tuned:
             rewards = rollout.rewards.T[1:]
             if self._config.reward_clip > 0:  # what the environment gave is known of episodes alone
                 length = max(episodes.get("episode/length_mean", 0.0), 1.0)
                 rewards = torch.tensor(episodes.get("episode/return_mean", 0.0) / length)
-            _say(_notes_on_environment(rollout.by_column, rewards, self._config))
-        _say(_notes_on_actions(rollout, vecenv.single_action_space))
+            yield from _notes_on_environment(rollout.by_column, rewards, self._config)
+        space = vecenv.single_action_space
+        if isinstance(space, Box):
+            low, high = (torch.from_numpy(bound).to(rollout.actions) for bound in (space.low, space.high))
+            outside = float(((rollout.actions < low) | (rollout.actions > high)).float().mean())
+            if outside > FAR_SHARE:
+                yield (
+                    f"{outside:.0%} of the numbers in the policy's actions lie outside of the action space, and "
+                    "environments clip them; scale the action space to about -1 to 1"
+                )
         present, steps = float(rollout.masks[:, :-1].float().mean()), rollout.logprobs.numel()
         if present < FEW_PRESENT:
-            found = f"agents are there in {present:.1%} of the {steps:,} steps of a rollout"
-            _say([f"{found}, and only these are learned from; a larger batch_size has more of them"])
-        if environment_share * seconds > SLOW_SECONDS * steps and vecenv.num_workers < vecenv.num_envs:
-            found = f"a step of one agent takes {1e3 * seconds / steps:.1f} ms, {environment_share:.0%} of it in the"
-            remedy = f"num_workers={vecenv.num_envs} has all environments wait at once"
-            _say([f"{found} environment; where that waits rather than computes, {remedy}"])
-
-
-def _notes_on_actions(rollout: Rollout, space: gymnasium.Space) -> Iterator[str]:
-    if not isinstance(space, Box):
-        return
-    low, high = (torch.from_numpy(bound).to(rollout.actions) for bound in (space.low, space.high))
-    share = float(((rollout.actions < low) | (rollout.actions > high)).float().mean())
-    if share > FAR_SHARE:
-        yield (
-            f"{share:.0%} of the numbers in the policy's actions lie outside of the action space, and environments "
-            "clip them; scale the action space to about -1 to 1"
-        )
+            yield (
+                f"agents are there in {present:.1%} of the {steps:,} steps of a rollout, and only these are learned "
+                "from; a larger batch_size has more of them"
+            )
+        if share * seconds > SLOW_SECONDS * steps and vecenv.num_workers < vecenv.num_envs:
+            yield (
+                f"a step of one agent takes {1e3 * seconds / steps:.1f} ms, {share:.0%} of it in the environment; "
+                f"where that waits rather than computes, num_workers={vecenv.num_envs} has all wait at once"
+            )
 
 
 def _say(notes: Iterable[str]) -> None:

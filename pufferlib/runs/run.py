@@ -123,8 +123,7 @@ class Run:
     def load(self, path: Path, parts: TrainerParts) -> tuple[Progress, dict[str, float] | None, dict[str, Any]]:
         """Restores a checkpoint, and continues in its folder if it has one; if it is refused, nothing changes.
 
-        Returns:
-            The progress, the statistics of the untrained rollout that was restored, if any, and the metadata.
+        Returns the progress, the statistics of the untrained rollout that was restored, if any, and the metadata.
         """
         if not self._ranks.from_first(path.is_dir):
             progress, metadata = load_checkpoint_file(path, parts, self._ranks)
@@ -145,10 +144,7 @@ class Run:
         return progress, statistics, dict(state["metadata"])
 
     def require_finite(self, parts: TrainerParts, learning_rate: float) -> None:
-        """Checks that training can continue from the parts; the first process does so for all.
-
-        The DivergedError names the first number that is not finite, or the earlier error, and the checkpoint to use.
-        """
+        """Raises DivergedError, which names the checkpoint to use, if a number is not finite."""
 
         def require() -> None:
             found = find_nonfinite(parts, learning_rate)
