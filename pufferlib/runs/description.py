@@ -34,10 +34,10 @@ from pufferlib.vector import Vector
 
 def _policy_settings(policy: nn.Module, env_name: str) -> dict[str, Any] | None:
     # By which `load_policy` makes a policy like this one; None for a policy of the user's own class.
-    policy, rnn_name, rnn = _without_statistics(policy), None, {}
-    layer_name = recurrent_name(env_name, type(policy))
-    if layer_name is not None:
-        rnn_name, rnn, policy = layer_name, _made_with(policy), policy.policy
+    policy, rnn = _without_statistics(policy), {}
+    rnn_name = recurrent_name(env_name, type(policy))
+    if rnn_name is not None:
+        rnn, policy = _made_with(policy), policy.policy
     policy_name, settings = policy_class_name(env_name, type(policy)), _made_with(policy)
     if policy_name is None or settings is None or rnn is None:
         return None
@@ -195,18 +195,18 @@ def check_description(found: Mapping[str, Any], path: Path) -> dict[str, Any]:
     settings, policy_class = found.get("settings"), found.get("policy_class")
     if not isinstance(settings, dict) or not isinstance(settings.get("env_name"), str):
         raise CheckpointError(f"{path} must hold the settings of the run, found none that can be read")
-    required = ("vec", "env", "policy", "rnn", "train")
-    for section in (*required, *(name for name in (*SECTIONS, *ARGUMENTS) if name in settings)):
-        if not isinstance(settings.get(section), dict):
+    sections = (*SECTIONS, *ARGUMENTS)
+    for name in ("vec", "env", "policy", "rnn", "train", *(name for name in sections if name in settings)):
+        if not isinstance(settings.get(name), dict):
+            found_type = type(settings.get(name)).__name__
             raise CheckpointError(
-                f"{path} must hold a section {section!r} of the run, found {type(settings.get(section)).__name__}; use "
-                "the file that the run wrote"
+                f"{path} must hold a section {name!r} of the run, found {found_type}; use the file that the run wrote"
             )
-    missing = [name for name in ("policy_name", "rnn_name") if name not in settings]
-    if missing:
-        raise CheckpointError(f"{path} must say the {missing[0]} of the run; use the file that the run wrote")
+    for name in ("policy_name", "rnn_name"):
+        if name not in settings:
+            raise CheckpointError(f"{path} must say the {name} of the run; use the file that the run wrote")
     try:
-        BaseConfig.from_dict({name: value for name, value in settings.items() if name not in (*SECTIONS, *ARGUMENTS)})
+        BaseConfig.from_dict({name: value for name, value in settings.items() if name not in sections})
     except ConfigError as error:
         raise CheckpointError(f"{path}: {error}") from error
     return {**found, "policy_class": policy_class if isinstance(policy_class, str) else None}
@@ -300,7 +300,7 @@ WEIGHTS = "pretrained.pt"
 
 def pretrained_names() -> list[str]:
     """Returns the environments that have a trained agent, in alphabetical order."""
-    return [name for name in ocean.names() if _place(name).exists()]
+    return [name for name in ocean.names() if ocean.config_path(name).with_name(WEIGHTS).exists()]
 
 
 def pretrained_path(env_name: str) -> Path:
@@ -310,8 +310,4 @@ def pretrained_path(env_name: str) -> Path:
         catalog.find(env_name)
         remedy = nearest(env_name, known) or f"; {', '.join(known)} have one"
         raise CheckpointError(f"no trained agent of {env_name} comes with the package{remedy}")
-    return _place(env_name)
-
-
-def _place(env_name: str) -> Path:
     return ocean.config_path(env_name).with_name(WEIGHTS)

@@ -36,10 +36,9 @@ def move_policy(policy: nn.Module, device: torch.device) -> nn.Module:
 def check_policy(
     policy: nn.Module, observation_space: gymnasium.Space, action_space: gymnasium.Space, device: torch.device
 ) -> None:
-    """Calls a policy on observations of zeros, to act and to train, and checks what it returns.
+    """Calls a policy on observations of zeros, to act and to train, and raises APIUsageError if it does not fit.
 
-    Neither its buffers nor torch's random numbers are changed. An APIUsageError says that it has nothing to train,
-    fails, or returns something of another form or shape than expected.
+    Neither its buffers nor torch's random numbers are changed.
     """
     if not any(parameter.requires_grad for parameter in policy.parameters()):
         raise APIUsageError(f"{type(policy).__name__} must have parameters to train, got none that require gradients")
