@@ -659,9 +659,9 @@ class PuffeRL:
         this one's.
 
         Returns:
-            The metrics by name, which docs/reference/metrics.md describes: `agent_steps`, `epoch`, `uptime` and `sps`;
-            `episode/...`, `environment/...` and `losses/...`; `eval/...` of an evaluation in this epoch; and the shares
-            of time and hardware, `performance/...`, `device/...` and `hardware/...`.
+            The metrics by name, all of which docs/reference/metrics.md describes. There are `agent_steps`, `epoch`,
+            `uptime` and `sps`; `episode/...`, `environment/...` and `losses/...`; `eval/...` of an evaluation in this
+            epoch; and the shares of time and hardware, `performance/...`, `device/...` and `hardware/...`.
         """
         if not self.is_logged:
             self._agree("mean_and_log")
