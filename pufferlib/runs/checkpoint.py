@@ -122,10 +122,13 @@ def check_policy_weights(policy: nn.Module, found: Mapping[str, Tensor], path: P
         )
 
 
-def _require_format(path: Path, found: object) -> None:
-    saved = found.get("format") if isinstance(found, dict) else None
-    if type(saved) is not int:
-        raise CheckpointError(f"{path} holds no state of a trainer; pass a run folder or a file of save_checkpoint")
+def _require_format(path: Path, found: object, *names: str) -> None:
+    if not isinstance(found, dict) or type(found.get("format")) is not int or not found.keys() >= {*names}:
+        raise CheckpointError(
+            f"{path} holds no state of a trainer; pass a run's folder or a file of save_checkpoint(path), and load "
+            "weights alone by [base] load_model_path"
+        )
+    saved = found["format"]
     if saved != FORMAT:
         raise CheckpointError(
             f"{path} was saved by another version of PufferLib (format {describe(saved)}, this one reads {FORMAT}); "
@@ -303,15 +306,7 @@ def load_checkpoint_file(path: Path, parts: TrainerParts, ranks: Ranks) -> tuple
 
 
 def _check_content(path: Path, found: object, parts: TrainerParts) -> None:
-    if not isinstance(found, dict) or not found.keys() >= {"policy", "parts", "progress", "metadata"}:
-        if isinstance(found, dict) and all(isinstance(value, Tensor) for value in found.values()):
-            words = "holds weights alone; load them by policy.load_state_dict or [base] load_model_path"
-        elif path.name == TRAINER_STATE:
-            words = f"is a part of a run; pass its folder {path.parent}"
-        else:
-            words = "holds no checkpoint of a trainer; pass a file of save_checkpoint(path), or a run folder"
-        raise CheckpointError(f"{path} {words}")
-    _require_format(path, found)
+    _require_format(path, found, "policy", "parts", "progress", "metadata")
     check_policy_weights(parts.policy, require_weights(found, path), path)
     try:
         compare(found["parts"], expected_learning(parts), "parts")
