@@ -23,8 +23,8 @@ from pufferlib.dashboard.report import prefixed
 from pufferlib.dashboard.score import episode_count, find_metric, is_mean_over_episodes
 from pufferlib.errors import APIUsageError, PufferWarning, nearest
 from pufferlib.play.scores import evaluate, repeatable
-from pufferlib.runs.calls import whole_number
 from pufferlib.runs.checkpoint import keep_best
+from pufferlib.runs.policy_check import whole_number
 
 if TYPE_CHECKING:
     from pufferlib.pufferl import PuffeRL

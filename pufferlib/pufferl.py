@@ -56,7 +56,7 @@ from pufferlib.policy import NormalizedObservations
 from pufferlib.ppo.collector import agents_in_one
 from pufferlib.ppo.learner import Loss
 from pufferlib.ppo.opponents import Pool
-from pufferlib.runs.calls import AnyLogger, list_callbacks, resolve_call, whole_number
+from pufferlib.runs.calls import AnyLogger, resolve_call
 from pufferlib.runs.checkpoint import find_weights, note, save_checkpoint_file
 from pufferlib.runs.description import LENGTH, Change, find_run, settings_of, with_new_length
 from pufferlib.runs.early_notes import EarlyNotes, observation_far_outside
@@ -67,7 +67,9 @@ from pufferlib.runs.policy_check import (
     facts_of_arguments,
     facts_of_policy,
     facts_of_settings,
+    list_callbacks,
     move_policy,
+    whole_number,
 )
 from pufferlib.runs.run import Run
 from pufferlib.runs.state_check import plain_metadata

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
 from typing import Any
 
-import numpy as np
 import torch
 from torch import nn
 
@@ -150,9 +149,8 @@ def _num_steps(batch_size: int, num_agents: int) -> int:
     steps = batch_size // num_agents
     found = max(count for count in range(1, NUM_STEPS + 1) if steps % count == 0)
     if found < min(steps, _LEAST_STEPS):
-        require_multiple(
-            "batch_size", batch_size, num_agents * NUM_STEPS, f"{num_agents} agents * num_steps {NUM_STEPS}"
-        )
+        unit = f"{num_agents} agents * num_steps {NUM_STEPS}"
+        require_multiple("batch_size", batch_size, num_agents * NUM_STEPS, unit)
     return found
 
 
@@ -262,9 +260,7 @@ def _ready_policy(
     if config.normalize_observations:
         policy = normalized(vecenv, policy, config.normalization_clip).to(device)
     if config.shuffle == "steps" and hasattr(policy, "initial_state"):
-        raise ConfigError(
-            "[train] shuffle must be 'segments' for a recurrent policy, got 'steps'; it needs their order"
-        )
+        raise ConfigError("[train] shuffle must be 'segments' for a recurrent policy, which needs order, got 'steps'")
     ranks.broadcast(list(policy.state_dict().values()))
     return policy
 
@@ -449,9 +445,7 @@ def _default_policy(env: object, vecenv: vector.Vector, seed: int, choice: Choic
         return make_module(policy_class, vecenv, **settings)
 
 
-def _chosen_texts(
-    choice: Choice, config: Mapping[str, Any], given: Mapping[str, Any], policy: nn.Module
-) -> Sequence[str]:
+def _chosen_texts(choice: Choice, config: Mapping[str, Any], given: Mapping[str, Any], policy: nn.Module) -> list[str]:
     made_with = init_args(policy) or {}
     values = {
         **{f"train.{name}": value for name, value in config.items() if name not in given},
@@ -486,29 +480,3 @@ def _check_parts(policy: object, logger: object) -> None:
             raise APIUsageError(
                 f"logger must have log, close and run_id, got {kind_of(entry)}; pass settings by keyword"
             )
-
-
-# ------------------------------------------------------------------------------------------- the arguments of `learn`
-
-
-def whole_number(name: str, value: float) -> int:
-    """Returns a number of steps or episodes, or raises APIUsageError if it is no whole number above 0."""
-    is_number = isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
-    if not is_number or not 1 <= value < math.inf or int(value) != value:
-        raise APIUsageError(f"{name} must be a whole number, 1 or more, got {value!r}")
-    return int(value)
-
-
-def list_callbacks(callbacks: object) -> list[object]:
-    """Returns the callbacks that were given, of which there may be one alone, or None; APIUsageError if one is none."""
-    if callbacks is None:
-        return []
-    is_single = not isinstance(callbacks, Iterable) or callable(callbacks) or hasattr(callbacks, "on_iteration")
-    listed = [callbacks] if is_single else list(callbacks)
-    for callback in listed:
-        if isinstance(callback, type) or not (hasattr(callback, "on_iteration") or callable(callback)):
-            raise APIUsageError(
-                "callbacks must be objects with on_iteration(trainer, logs), or functions of these two, "
-                f"got {kind_of(callback)}; see pufferlib.callbacks"
-            )
-    return listed

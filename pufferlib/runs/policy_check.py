@@ -1,12 +1,14 @@
-"""Checks that a policy fits an environment, and that all processes agree about both."""
+"""Checks what a trainer is given: that a policy fits an environment, and that all processes agree about both."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import gymnasium
+import numpy as np
 import torch
 from gymnasium.spaces import Box, Discrete
 from torch import Tensor, nn
@@ -14,7 +16,7 @@ from torch.distributions import Normal
 
 from pufferlib import spaces
 from pufferlib.config import TrainConfig
-from pufferlib.errors import APIUsageError
+from pufferlib.errors import APIUsageError, kind_of
 from pufferlib.policy import Forward, acting_forward, training_forward
 from pufferlib.runs.loaders import borrowed_generator
 from pufferlib.vector import Vector
@@ -149,6 +151,29 @@ def _found(value: object) -> str:
     if isinstance(value, (tuple, list)):
         return f"{len(value)} parts: {', '.join(_found(part) for part in value)}"
     return type(value).__name__
+
+
+def whole_number(name: str, value: float) -> int:
+    """Returns a number of steps or episodes, or raises APIUsageError if it is no whole number above 0."""
+    is_number = isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
+    if not is_number or not 1 <= value < math.inf or int(value) != value:
+        raise APIUsageError(f"{name} must be a whole number, 1 or more, got {value!r}")
+    return int(value)
+
+
+def list_callbacks(callbacks: object) -> list[object]:
+    """Returns the callbacks that were given, of which there may be one alone, or None; APIUsageError if one is none."""
+    if callbacks is None:
+        return []
+    is_single = not isinstance(callbacks, Iterable) or callable(callbacks) or hasattr(callbacks, "on_iteration")
+    listed = [callbacks] if is_single else list(callbacks)
+    for callback in listed:
+        if isinstance(callback, type) or not (hasattr(callback, "on_iteration") or callable(callback)):
+            raise APIUsageError(
+                "callbacks must be objects with on_iteration(trainer, logs), or functions of these two, "
+                f"got {kind_of(callback)}; see pufferlib.callbacks"
+            )
+    return listed
 
 
 # Settings of [train] that may differ: where and how fast the same is computed, and what is drawn.
