@@ -24,6 +24,7 @@ from pufferlib.dashboard.score import episode_count, find_metric, is_mean_over_e
 from pufferlib.errors import APIUsageError, PufferWarning, nearest
 from pufferlib.play.scores import evaluate, repeatable
 from pufferlib.runs.checkpoint import keep_best
+from pufferlib.runs.policy_check import whole_number
 
 if TYPE_CHECKING:
     from pufferlib.pufferl import PuffeRL
@@ -40,7 +41,7 @@ class Callback:
         """Called once by each `learn`, before its first iteration."""
 
     def on_iteration(self, trainer: PuffeRL, logs: dict[str, float]) -> bool | None:
-        """Called after each iteration.
+        """Called after each iteration; returns True to stop.
 
         It may change the trainer, as in a loop of your own: `trainer.learning_rate = 1e-4`.
 
@@ -49,9 +50,6 @@ class Callback:
             logs: of this iteration, by the names of `PuffeRL.mean_and_log`: `agent_steps`, `epoch`, `sps` and `uptime`;
                 `losses/...`; `episode/...` and `environment/...` where episodes ended in this process; and everything
                 else of `mean_and_log` where the iteration was logged. You may add to them.
-
-        Returns:
-            True to stop, False or None to continue.
         """
 
 
@@ -62,18 +60,14 @@ class StopAtScore(Callback):
     reach the threshold the policy plays as many whole episodes, whose mean decides; below the threshold it plays again
     after a tenth more steps. Where no environments can be made for that, the mean is over at least ten episodes of each
     agent.
+
+    Args:
+        threshold: the least value to stop at.
+        metric: a name in the logs such as `environment/score` or `eval/return_mean`, or a part of it, such as `perf`.
+        episodes: to average over at least; `eval/...` and other metrics without episodes are taken as they are.
     """
 
     def __init__(self, threshold: float, metric: str = "episode/return_mean", episodes: int = 100):
-        """Sets the condition.
-
-        Args:
-            threshold: the least value to stop at.
-            metric: a name in the logs such as `environment/score` or `eval/return_mean`, or a part of it, such as
-                `perf`.
-            episodes: to average over at least; metrics without episodes in the rollout, such as `eval/...`, are taken
-                as they are.
-        """
         self.threshold = _finite("threshold", threshold)
         self._fair = _FairMean(metric, episodes)
 
@@ -96,18 +90,16 @@ class StopWithoutImprovement(Callback):
     The policy plays whole episodes for a mean over episodes, ten times in that number of steps, see `PuffeRL.score`: in
     the rollout the first ended episodes can be better than all that follow. Where no environments can be made for that,
     it is the mean over the latest episodes, at least ten of each agent.
+
+    Args:
+        steps: agent steps without improvement.
+        metric: the higher the better; as for StopAtScore.
+        episodes: as for StopAtScore.
+        least_gain: the least difference to the best before that counts as an improvement.
     """
 
     def __init__(self, steps: int, metric: str = "episode/return_mean", episodes: int = 100, least_gain: float = 0.0):
-        """Sets the condition.
-
-        Args:
-            steps: agent steps without improvement.
-            metric: the higher the better; as for StopAtScore.
-            episodes: as for StopAtScore.
-            least_gain: the least difference to the best before that counts as an improvement.
-        """
-        self.steps = _count("steps", steps)
+        self.steps = whole_number("steps", steps)
         self.least_gain = _finite("least_gain", least_gain)
         self._fair = _FairMean(metric, episodes)
         self._best, self._best_step = -math.inf, 0.0
@@ -147,20 +139,18 @@ class EvaluateEvery(Callback):
 
     They are `eval/return_mean`, `eval/length_mean`, and `eval/<name>` for the environment's own statistics. The
     training is unchanged by it. Of several processes the first plays while the others wait.
+
+    Args:
+        steps: agent steps between two evaluations; there is one more after the last iteration of `learn`.
+        env: to play in, as for `pufferlib.evaluate`; None for environments like those of the training, where these were
+            made by their name or by `pufferlib.vector.make`.
+        episodes: in each evaluation.
+        settings: further keywords of `pufferlib.evaluate`, such as `sample` or `seed`.
     """
 
     def __init__(self, steps: int, env: Any = None, episodes: int = 100, **settings: Any):
-        """Sets the interval.
-
-        Args:
-            steps: agent steps between two evaluations; there is one more after the last iteration of `learn`.
-            env: to play in, as for `pufferlib.evaluate`; None for environments like those of the training, where these
-                were made by their name or by `pufferlib.vector.make`.
-            episodes: in each evaluation.
-            settings: further keywords of `pufferlib.evaluate`, such as `sample` or `seed`.
-        """
-        self.steps = _count("steps", steps)
-        self.env, self.episodes, self.settings = env, _count("episodes", episodes), settings
+        self.steps = whole_number("steps", steps)
+        self.env, self.episodes, self.settings = env, whole_number("episodes", episodes), settings
         self._next_step, self._playground = 0, env
 
     @override
@@ -195,15 +185,13 @@ class KeepBest(Callback):
     """Keeps the best weights by a metric as `best.pt` in the run's folder.
 
     `puffer eval ENV --load-model-path best` plays them. Those from before `learn`, as of a resumed run, count too.
+
+    Args:
+        metric: the higher the better; as for StopAtScore, but of a single iteration that logs it. Metrics of
+            evaluations come from an EvaluateEvery before this one, or from the setting `evaluations`.
     """
 
     def __init__(self, metric: str = "eval/return_mean"):
-        """Sets the metric.
-
-        Args:
-            metric: the higher the better; as for StopAtScore, but of a single iteration that logs it. Metrics of
-                evaluations come from an EvaluateEvery before this one, or from the setting `evaluations`.
-        """
         self._metric = _Metric(metric)
 
     @override
@@ -250,16 +238,13 @@ class _FairMean:
     # The mean of a metric over whole episodes, so that short ones count no more than long ones.
     def __init__(self, metric: str, episodes: int):
         self._metric = _Metric(metric)
-        self._episodes = _count("episodes", episodes)
-        self._seen: deque[tuple[float, float]] = deque()  # values and their episodes, the newest last
+        self._episodes = whole_number("episodes", episodes)
         self._name = metric
-        self._is_playing = True
-        self._least = 0  # episodes in the mean over the newest
-        self._next_step = 0.0  # before which the policy does not play
 
     def reset(self, trainer: PuffeRL) -> None:
-        self._seen.clear()
-        self._next_step, self._least = 0.0, self._episodes
+        self._seen: deque[tuple[float, float]] = deque()  # values and their episodes, the newest last
+        self._least = self._episodes  # in the mean over the newest
+        self._next_step = 0.0  # before which the policy does not play
         self._is_playing = True
         if repeatable(trainer.vecenv) is None:
             self._stop_playing(trainer)
@@ -287,9 +272,10 @@ class _FairMean:
             return None
         self._next_step = trainer.global_step + pause
         score = trainer.score(self._episodes).get(self._name)
-        if score is None:
-            self._stop_playing(trainer)
-        return None if score is None else score.mean
+        if score is not None:
+            return score.mean
+        self._stop_playing(trainer)
+        return None
 
     def _stop_playing(self, trainer: PuffeRL) -> None:
         self._is_playing = False
@@ -300,9 +286,3 @@ def _finite(name: str, value: float) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
         raise APIUsageError(f"{name} must be a finite number, got {value!r}")
     return float(value)
-
-
-def _count(name: str, value: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or value < 1 or int(value) != value:
-        raise APIUsageError(f"{name} must be a whole number, 1 or more, got {value!r}")
-    return int(value)

@@ -177,7 +177,12 @@ def _settings_of_model(call: VerbCall) -> dict[str, Any]:
 
     args = call.args
     if call.options.pop("pretrained", False):
-        args["load_model_path"] = _pretrained_model(call)
+        from pufferlib.runs.description import pretrained_path
+
+        other = args["load_model_path"]
+        if other is not None:
+            raise APIUsageError(f"--pretrained plays another policy than {other}; pass one of them")
+        args["load_model_path"] = str(pretrained_path(call.env_name))
     if args["load_model_path"] is not None:
         from pufferlib.runs.description import model_settings
 
@@ -185,14 +190,6 @@ def _settings_of_model(call: VerbCall) -> dict[str, Any]:
         args = call.flags_over(model_settings(call.env_name, args, is_policy_named), but="load_model_path")
     check_config(args)
     return args
-
-
-def _pretrained_model(call: VerbCall) -> str:
-    from pufferlib.runs.description import pretrained_path
-
-    if call.args["load_model_path"] is not None:
-        raise APIUsageError(f"--pretrained plays another policy than {call.args['load_model_path']}; pass one of them")
-    return str(pretrained_path(call.env_name))
 
 
 VERBS = {
@@ -288,7 +285,9 @@ def run(tokens: list[str]) -> None:
     if name in ("--help", "-h"):
         print(_overview())
     elif name == "--version":
-        print(_version())
+        from importlib import metadata
+
+        print(f"pufferlib {metadata.version('pufferlib')}")
     elif name == COMPLETE:
         _print_candidates(" ".join(rest))
     elif name not in VERBS:
@@ -305,31 +304,25 @@ def _print_candidates(line: str) -> None:
     # One word a line, so a name with line ends or control codes is left out.
     from pufferlib.completion.candidates import candidates
 
-    options = {name: _options_class(name) for name, verb in VERBS.items() if verb.options is not None}
-    for word, meaning in candidates(line, VERBS, options):
+    for word, meaning in candidates(line, VERBS, {name: _options_class(name) for name in VERBS}):
         if word == printable(word):
             print(f"{word}\t{printable(meaning)}" if meaning else word)
 
 
 def _run_alone(name: str, rest: list[str]) -> None:
-    verb = VERBS[name]
-    if verb.options is None:
-        words, options = rest, {}
-        flags = [token for token in rest if token.startswith("-")]
-    else:
-        from pufferlib.config.flags import parse_options
+    from pufferlib.config.flags import parse_options
 
-        words, options = parse_options(rest, _options_class(name))
-        flags = []
-    if flags or not verb.takes(len(words)):
+    verb = VERBS[name]
+    words, options = parse_options(rest, _options_class(name))
+    if not verb.takes(len(words)):
         raise APIUsageError(f"puffer {name} takes {_takes_text(verb)}, got {' '.join(words)!r}")
     verb.run(*words, **options)
 
 
 def _takes_text(verb: Verb) -> str:
-    if not verb.argument:
-        return "no words" if verb.options else "no arguments"
     word = verb.argument.strip("[].")
+    if not word:
+        return "no words"
     if verb.argument.startswith("["):
         return f"one {word} at most"
     return f"one {word} or more" if "..." in verb.argument else f"one {word}"
@@ -376,7 +369,7 @@ def _flags_of_the_shell(table: FlagTable) -> Found:
 
 
 def _options_class(name: str) -> type[Section]:
-    return getattr(importlib.import_module("pufferlib.config.flags"), VERBS[name].options)
+    return getattr(importlib.import_module("pufferlib.config.flags"), VERBS[name].options or "Section")
 
 
 def _overview() -> str:
@@ -415,12 +408,10 @@ def _verb_help(name: str, rest: list[str]) -> str:
 def _short_warnings() -> Iterator[None]:
     formatted = warnings.formatwarning
 
-    def one_line(
-        message: Warning | str, category: type[Warning], filename: str, lineno: int, line: str | None = None
-    ) -> str:
+    def one_line(message: Warning | str, category: type[Warning], *place: Any) -> str:
         if issubclass(category, PufferWarning):
             return f"puffer{_rank_text()}: warning: {printable_lines(str(message))}\n"
-        return formatted(message, category, filename, lineno, line)
+        return formatted(message, category, *place)
 
     warnings.formatwarning = one_line
     try:
@@ -431,12 +422,6 @@ def _short_warnings() -> Iterator[None]:
 
 def _rank_text() -> str:
     return f" (rank {os.environ.get('RANK', '?')})" if os.environ.get("WORLD_SIZE", "1") != "1" else ""
-
-
-def _version() -> str:
-    from importlib import metadata
-
-    return f"pufferlib {metadata.version('pufferlib')}"
 
 
 def _require_install() -> None:

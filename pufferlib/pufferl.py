@@ -13,6 +13,7 @@ if __name__ == "__main__":  # a program that only starts the command line, befor
     runpy.run_module("pufferlib", run_name="__main__")
 
 import math
+import time
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, ExitStack, suppress
@@ -21,16 +22,27 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
 from typing_extensions import overload
 
-from pufferlib.config import SelfplayConfig, load_config
+from pufferlib import distributed
+from pufferlib.config import SelfplayConfig, load_config, require_sections
 from pufferlib.dashboard.output import say
-from pufferlib.dashboard.report import Counts, Report
-from pufferlib.dashboard.score import Score, final_metrics
+from pufferlib.dashboard.report import Counts, LogHistory, Report, prefixed
+from pufferlib.dashboard.score import Score, final_metrics, final_text
 from pufferlib.distributed import ROUNDING, Total
-from pufferlib.errors import APIUsageError, CallbackError, DivergedError, PufferError, PufferWarning, StorageError
+from pufferlib.errors import (
+    APIUsageError,
+    CallbackError,
+    ConfigError,
+    DivergedError,
+    PufferError,
+    PufferWarning,
+    RankError,
+    StorageError,
+)
 from pufferlib.extensions import compute_puff_advantage
 from pufferlib.fast.choose import choose_backend
 from pufferlib.fast.device_collector import DeviceCollector
@@ -45,15 +57,24 @@ from pufferlib.ppo.collector import agents_in_one
 from pufferlib.ppo.learner import Loss
 from pufferlib.ppo.opponents import Pool
 from pufferlib.runs.calls import AnyLogger, resolve_call
-from pufferlib.runs.checkpoint import note, save_checkpoint_file
-from pufferlib.runs.early_notes import observation_far_outside
+from pufferlib.runs.checkpoint import find_weights, note, save_checkpoint_file
+from pufferlib.runs.description import LENGTH, Change, find_run, settings_of, with_new_length
+from pufferlib.runs.early_notes import EarlyNotes, observation_far_outside
 from pufferlib.runs.loaders import load_env, load_policy
-from pufferlib.runs.policy_check import Agreement, check_policy, check_state, move_policy
+from pufferlib.runs.policy_check import (
+    check_policy,
+    check_state,
+    facts_of_arguments,
+    facts_of_policy,
+    facts_of_settings,
+    list_callbacks,
+    move_policy,
+    whole_number,
+)
 from pufferlib.runs.run import Run
 from pufferlib.runs.state_check import plain_metadata
 from pufferlib.runs.stopping import SIGNAL_DEBOUNCE_SECONDS, StopRequest
 from pufferlib.runs.trainer_state import Progress, TrainerParts
-from pufferlib.runs.training import call_callback, iterate, list_callbacks, logs_of_iteration, train_run, whole_steps
 from pufferlib.seeding import mix_seed
 from pufferlib.vector import Vector
 
@@ -89,14 +110,10 @@ class PuffeRL:
     Attributes:
         config: the settings, resolved for these environments and this device.
         vecenv: the vector of environments.
-        policy: the module that is trained, on `device`.
-        device: of the policy.
-        ranks: this process among those that train together.
+        policy: the module that is trained.
         rollout: the last one that was collected.
         epoch: iterations of `evaluate` and `train` done so far.
         run: its name and folder, loggers and checkpoints.
-        report: measures the training and shows it.
-        final_scores: of the policy after the last epoch, where `score_finally` asked for them.
         chosen: a sentence for each fact of the environment that settings follow from; empty for a configuration's.
         pool: the opponents of `[selfplay]`; None without any.
     """
@@ -151,8 +168,10 @@ class PuffeRL:
             policy: any module that pufferlib.models describes.
             logger: one, several or None, beside `metrics.jsonl` in the run's folder; a NoLogger alone for no log at
                 all. A logger that fails is warned about once.
-            eval_env: the environments of the `evaluations` of the settings; see below.
-            loss: the loss to minimise; see below.
+            eval_env: the environments of the `evaluations` of the settings, in any form of `env`; closed with the
+                trainer. None makes them as those of the training were made, with other seeds.
+            loss: a function with the signature of `pufferlib.ppo.losses.ppo_loss`, the default. It gets the `[train]`
+                settings that its keywords name, runs through torch, and its metrics are logged as `losses/...`.
 
         By keyword, `PuffeRL(env, policy=None, logger=None, **settings)`; the first argument decides which form it is:
 
@@ -160,40 +179,25 @@ class PuffeRL:
             env: a PufferEnv, an environment of Gymnasium or PettingZoo, a `gymnasium.vector.VectorEnv`, a vector, a
                 name for `pufferlib.make`, or a class or function that makes one of these. Closing the trainer closes
                 it. A PufferEnv has one trainer at a time: a second one takes it over.
-            policy: as above; None makes the one that the configuration of a name has, or that is chosen, see below.
+            policy: as above; None makes that of the name's configuration, or one that fits the spaces.
             device: `auto` (CUDA, then MPS, then the CPU), `cpu`, `cuda`, `cuda:N` or `mps`.
-            learning_rate: 3e-4.
-            batch_size: agent steps in one rollout, 32768; by default rounded up to whole segments of all agents.
-            n_epochs: passes over each rollout, 4; `[train] update_epochs` by another name.
-            num_envs: 256, or 16 of those that are one environment each; environments to make where `env` is a name, a
-                class or a function. A function without the parameter `num_envs` is called once for each.
-            num_steps: steps in one segment, 128; `[train] bptt_horizon` by another name. With `batch_size` alone it is
-                the largest number up to 128 that divides it for all agents.
-            gamma: discount, 0.99.
-            gae_lambda: 0.95.
-            clip_coef: 0.2.
-            ent_coef: 0.01.
-            vf_coef: 0.5.
-            max_grad_norm: 0.5.
+            batch_size: agent steps in one rollout; by default rounded up to whole segments of all agents.
+            n_epochs: passes over each rollout; `[train] update_epochs` by another name.
+            num_envs: environments to make where `env` is a name, a class or a function: 256, or 16 of those that are
+                one environment each. A function without the parameter `num_envs` is called once for each.
+            num_steps: steps in one segment; `[train] bptt_horizon` by another name. With `batch_size` alone it is the
+                largest number up to 128 that divides it for all agents.
             compile: False, because the first call then compiles for long, and small policies gain nothing: kernels and
                 CUDA graphs run them with few launches already.
             num_workers: threads that step C environments, or processes that step Python ones; `auto` follows the cores,
                 and uses no other process where a step takes less than passing it on.
-            eval_env: the environments of the `evaluations` of the settings, in any form of `env`; closed with the
-                trainer. None makes them as those of the training were made, with other seeds.
-            loss: a function with the signature of `pufferlib.ppo.losses.ppo_loss`, the default. It gets the `[train]`
-                settings that its keywords name, runs through torch, and its metrics are logged as `losses/...`.
             settings: every other `[train]` setting, those of `[selfplay]`, and `opponent` where the environment has a
-                choice of it: `bot`, `self`, or `pool`, which is `self` with a `pool_size` of 8. By default the
-                optimizer is adam (beta 0.9, eps 1e-5), the learning rate is annealed only if `total_timesteps` or
-                `num_iterations` is given, rewards are not clipped, segments are drawn evenly, a minibatch is a quarter
-                of the batch, but at most 1,024 steps, or a 128th of a batch of more than 131,072, and every epoch is
-                logged.
+                choice of it: `bot`, `self`, or `pool`, which is `self` with a `pool_size` of 8. The learning rate is
+                annealed only if `total_timesteps` or `num_iterations` is given.
 
-        These numbers are for a full vector: a PufferEnv of 64 agents or more. With fewer agents, what is not given
-        follows from the spaces, the number of agents, and whether the policy is recurrent: batches of 2,048 steps or
-        more, minibatches of single steps, more epochs and normalised rewards. `chosen` and the first lines of `learn`
-        list the values; pufferlib/config/automatic.py is the table.
+        These defaults are for a full vector: a PufferEnv of 64 agents or more. With fewer agents, what is not given
+        follows from the spaces, the number of agents, and whether the policy is recurrent. `chosen` and the first lines
+        of `learn` list the values; pufferlib/config/automatic.py is the table.
 
         Raises:
             APIUsageError: if the arguments fit neither form, or an output of the policy does not fit the environment.
@@ -244,8 +248,8 @@ class PuffeRL:
             self._is_rollout_loaded = False  # and `evaluate` has not returned its statistics
             self._stats: dict[str, float] = {}
             self._is_final_wanted: Callable[[], bool] | None = None
-            self.final_scores: dict[str, Score] = {}
-            self._agreement = Agreement(ranks, self.policy)
+            self.final_scores: dict[str, Score] = {}  # after the last epoch, where `score_finally` asked for them
+            self._policy_facts, self._policy_changes = facts_of_policy(self.policy), 0  # compared between processes
             self._are_weights_compared = False  # with those of the other processes, since the run began or was loaded
             self._is_closed = False
             undo.pop_all()  # it worked: nothing is to be undone
@@ -279,7 +283,7 @@ class PuffeRL:
         """Trains for a number of agent steps, iteration after iteration, and saves a checkpoint at the end.
 
         Ctrl-C, or SIGTERM, lets the running iteration end, saves a checkpoint and raises KeyboardInterrupt; `learn` may
-        then be called again.
+        then be called again. It returns the trainer.
 
         Args:
             total_timesteps: of all agents and processes, in addition to those before, rounded up to whole iterations.
@@ -288,11 +292,7 @@ class PuffeRL:
                 after each iteration; True stops. See `pufferlib.callbacks`. Of several processes the first decides.
             dashboard: whether to show the progress, as `print_dashboard` does.
 
-        Returns:
-            The trainer.
-
         Raises:
-            APIUsageError: if an argument is wrong, or the trainer is closed.
             CallbackError: if a callback raised: a checkpoint was saved, and the trainer is closed.
             DivergedError: if a loss or a weight is not finite.
         """
@@ -301,11 +301,12 @@ class PuffeRL:
         callbacks, ranks, first_epoch = list_callbacks(callbacks), self.ranks, self.epoch
         has_callbacks = any(ranks.gather(bool(callbacks)))
         if total_timesteps is not None:
-            self.total_epochs = self.epoch + math.ceil(whole_steps(total_timesteps) / self.config.batch_size)
+            steps = whole_number("total_timesteps", total_timesteps)
+            self.total_epochs = self.epoch + math.ceil(steps / self.config.batch_size)
 
         def after_iteration(episodes: dict[str, float], losses: dict[str, float]) -> bool:
-            logs = logs_of_iteration(self, episodes, losses)
-            answers = [call_callback(callback, "on_iteration", self, logs) for callback in callbacks]
+            logs = self._logs_of_iteration(episodes, losses)
+            answers = [self._call(callback, "on_iteration", logs) for callback in callbacks]
             if dashboard:
                 self.print_dashboard()
             return has_callbacks and ranks.start_total(any(answers) and ranks.is_first).result() > 0
@@ -313,12 +314,12 @@ class PuffeRL:
         try:
             for callback in callbacks:
                 if hasattr(callback, "on_start"):
-                    call_callback(callback, "on_start", self)
+                    self._call(callback, "on_start")
             if dashboard and ranks.is_first and self.epoch == 0:
                 for sentence in self.chosen:
                     say(f"chosen for {sentence}")
-            with StopRequest(SIGNAL_DEBOUNCE_SECONDS if ranks.world_size > 1 else 0.0) as stop:
-                is_interrupted = iterate(self, stop, after_iteration, has_notes=dashboard)
+            with self._stop_request() as stop:
+                is_interrupted = self._iterate(stop, after_iteration, has_notes=dashboard)
                 if self.epoch > first_epoch:
                     self.mean_and_log()
                     if dashboard:
@@ -342,19 +343,79 @@ class PuffeRL:
             raise KeyboardInterrupt
         return self
 
+    def _stop_request(self) -> StopRequest:
+        return StopRequest(SIGNAL_DEBOUNCE_SECONDS if self.ranks.world_size > 1 else 0.0)
+
+    def _iterate(
+        self,
+        stop: StopRequest,
+        after_iteration: Callable[[dict[str, float], dict[str, float]], bool | None],
+        has_notes: bool = True,
+    ) -> bool:
+        # Until the last epoch, or until a signal or `after_iteration` stops all processes in the same epoch; returns
+        # whether a signal did.
+        notes = None
+        if has_notes and self.epoch == 0 and self.ranks.is_first:
+            notes = EarlyNotes(self.config, self.env_name)
+            notes.on_length(self.total_epochs)
+        while self.epoch < self.total_epochs:
+            begin = time.perf_counter()
+            episodes = self.evaluate()
+            if notes is not None:
+                seconds, share = time.perf_counter() - begin, self.phases.shares().get("environment", 0.0)
+                notes.on_rollout(self.rollout, self.vecenv, episodes, seconds, share)
+            votes = self.ranks.start_total(stop.requested)  # counted meanwhile
+            losses = self.train()
+            is_enough = after_iteration(episodes, losses)
+            if votes.result() > 0 or (self.ranks.world_size == 1 and stop.requested):
+                return True
+            if is_enough:
+                return False
+        return False
+
+    def _logs_of_iteration(self, episodes: Mapping[str, float], losses: Mapping[str, float]) -> dict[str, float]:
+        logged = self.mean_and_log() if self.is_logged else {}
+        of_episodes = ("environment/", "episode/")  # those of this iteration count
+        return {
+            **{name: value for name, value in logged.items() if not name.startswith(of_episodes)},
+            **{"agent_steps": self.global_step, "epoch": self.epoch, "sps": self.sps, "uptime": self.uptime},
+            **prefixed("losses", losses),
+            **{
+                name if name.startswith("episode/") else f"environment/{name}": value
+                for name, value in episodes.items()
+            },
+        }
+
+    def _call(self, callback: object, method: str, *arguments: object) -> bool:
+        name = getattr(callback, "__name__", type(callback).__name__)
+        try:
+            answer = getattr(callback, method, callback)(self, *arguments)
+            if answer is not None and not isinstance(answer, (bool, np.bool_)):
+                raise APIUsageError(f"it must return True to stop, False or None to continue, got {answer!r}")
+        except RankError:
+            raise
+        except Exception as error:
+            remedy = f"mend it, and continue by load_checkpoint({str(self.run_folder)!r})"
+            if self.ranks.world_size > 1:  # one process alone could not save anything
+                remedy = "mend it, and continue from the last checkpoint"
+            raise CallbackError(
+                f"the callback {name} failed after {self.epoch} epochs with {type(error).__name__}: {error}; {remedy}"
+            ) from error
+        return bool(answer)
+
     def evaluate(self) -> dict[str, float]:
         """Collects one rollout with the current policy.
 
         Between iterations parameters of the policy may be frozen (`requires_grad_(False)`) and freed, and layers
-        replaced. After `load_checkpoint` of a rollout that was not learned from, this returns its result.
+        replaced.
 
         Returns:
             Means of what the environments report of the episodes that ended, and their number `n`; and the trainer's
-            own `episode/...` of `mean_and_log`. Empty when none ended. Environments may report later, or never.
+            own `episode/...` of `mean_and_log`. Empty when none ended.
 
         Raises:
-            DivergedError: if a reward is infinite or NaN, or an observation is and the policy cannot act on it; it
-                names agent and step.
+            DivergedError: if a reward is not finite, or an observation that the policy cannot act on; it names agent
+                and step.
         """
         self._require_open()
         self._follow_policy("evaluate")
@@ -452,8 +513,14 @@ class PuffeRL:
     def _explaining(self) -> AbstractContextManager[None]:
         return explaining(self._collector.find_not_finite, self.policy, self._collector.find_layer)
 
-    def _agree(self, call: str, changed: nn.Module | None = None) -> None:
-        self._agreement.start(call, self.config, self._learning_rate, changed)
+    def _agree(self, call: str, has_policy_changed: bool = False) -> None:
+        if self.ranks.world_size == 1:
+            return
+        if has_policy_changed:
+            self._policy_facts, self._policy_changes = facts_of_policy(self.policy), self._policy_changes + 1
+        of_call = {"the call of the trainer": call, "learning_rate of the trainer": repr(self._learning_rate)}
+        changes = {"the number of changes to the policy": str(self._policy_changes)}
+        self.ranks.start_comparing({**of_call, **facts_of_settings(self.config), **self._policy_facts, **changes})
 
     def _require_same_weights(self) -> None:
         self.ranks.check_same(list(self.policy.parameters()), "weights", ROUNDING)
@@ -465,7 +532,7 @@ class PuffeRL:
                 f"{type(self.policy).__name__}; replace parts of it, or make a new PuffeRL"
             )
         is_outdated = self._backend.is_outdated()
-        self._agree(call, self.policy if is_outdated else None)
+        self._agree(call, has_policy_changed=is_outdated)
         if not is_outdated:
             return
         if isinstance(self.policy, NormalizedObservations):
@@ -573,11 +640,6 @@ class PuffeRL:
         """Minibatches of an update; one that is left over in part comes with the next."""
         return int(self.config.minibatches_per_epoch)
 
-    def __getattr__(self, name: str) -> Any:
-        moved = _MOVED.get(name)
-        remedy = f"; PufferLib 3.0 had it, here it is {moved}" if moved else ""
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{remedy}")
-
     # --------------------------------------------------------------------------------------------- metrics, dashboard
 
     @property
@@ -594,35 +656,14 @@ class PuffeRL:
     def mean_and_log(self) -> dict[str, float]:
         """Sends the metrics of the epochs since the last call to the logger.
 
-        Called twice within one epoch it returns the same metrics and logs nothing. Unless said otherwise they are of
-        the time since the last log. Means weigh every episode the same; a metric without a number is left out. Steps,
-        episodes and losses are those of all processes, times and hardware this one's.
+        Called twice within one epoch it returns the same metrics and logs nothing. Means weigh every episode the same;
+        a metric without a number is left out. Steps, episodes and losses are those of all processes, times and hardware
+        this one's.
 
         Returns:
-            The metrics by name.
-
-            - `agent_steps`, `epoch`, `uptime` in seconds: so far. `sps`: agent steps per second.
-            - `learning_rate`: the last one used.
-            - `iteration_seconds`: wall time of one `evaluate` and `train`, the mean.
-            - `episode/return_mean, return_min, return_max, length_mean, count`: of the episodes that ended, from the
-              environments' rewards before they are clipped, without the steps of absent agents.
-            - `environment/<name>`: means of what environments report of episodes, `environment/n` of them.
-            - `since_start/<metric>`: the two above since the run began, resumes included.
-            - `losses/<name>`: of the last update, as `train` returns them.
-            - `eval/return_mean, return_std, return_min, return_max, length_mean`: of the agents' episodes in an
-              evaluation of this epoch, if there was one. Its time counts in `sps`, not in `iteration_seconds`.
-            - `final/<name>`: in the last log of `pufferl.train`, what the final policy scored in `final/n` whole
-              episodes, such as `final/return_mean`, `final/length_mean` and what environments report; see `score`.
-            - `selfplay/elo, elo_interval, win_rate, members`: with a pool of opponents, the rating of the policy, 0 at
-              the start, half of its 95 % interval, its share of the points against the pool, and the members.
-            - `performance/<phase>`: shares of the wall time, in all 1: `environment`, `store` and `forward` of the
-              rollout, `advantage` and `learn` of the update, `evaluation`, `communicate` with other processes, and
-              `other`. Waiting for a GPU to end the update is `learn`, and so is all of the update where minibatches are
-              captured.
-            - `device/<phase>`: shares of the same time in which a CUDA device worked on the update's phases. (In the
-              rollout every step waits for the device, so that the wall time has it all.)
-            - `hardware/cpu, memory, memory_bytes`, of a GPU `hardware/gpu_memory, gpu_memory_bytes` and, with the extra
-              `gpu`, `hardware/gpu`: what is used of the machine, see HardwareMeter.
+            The metrics by name, all of which docs/reference/metrics.md describes. There are `agent_steps`, `epoch`,
+            `uptime` and `sps`; `episode/...`, `environment/...` and `losses/...`; `eval/...` of an evaluation in this
+            epoch; and the shares of time and hardware, `performance/...`, `device/...` and `hardware/...`.
         """
         if not self.is_logged:
             self._agree("mean_and_log")
@@ -638,21 +679,18 @@ class PuffeRL:
     def score(self, episodes: int | None = None, is_wanted: Callable[[], bool] = lambda: True) -> dict[str, Score]:
         """Plays whole episodes with the policy as it is, in environments of their own, by actions drawn as in training.
 
-        Unlike the episodes of `mean_and_log`, of which long ones are missing early in a run, every environment plays
-        the same number to the end. The same weights have the same score. The training is not affected, and the
-        time does not count. Of several processes only the one that calls it plays.
+        Every environment plays the same number to the end, so that long episodes are not missing. The same weights have
+        the same score. Neither the training nor its time is affected. Of several processes only the one that calls it
+        plays.
 
         Args:
-            episodes: how many; None is `[train] final_episodes`, which may be 0.
+            episodes: 1 or more; None is `[train] final_episodes`, which may be 0.
             is_wanted: called after every step; once it returns False the play ends, without scores.
 
         Returns:
-            A `mean` with its `standard_error` and the number of `episodes`, by the names of `mean_and_log`, such as
-            `environment/score` and `episode/return_mean`. Empty if no episode ended, or if environments like those of
-            the training cannot be made: these must have been made by name or by `pufferlib.vector.make`.
-
-        Raises:
-            APIUsageError: if `episodes` is no number above 0.
+            A `mean` with its `standard_error` and the number of `episodes`, by the names of `mean_and_log`. Empty if no
+            episode ended, or if environments like those of the training cannot be made: these must have been made by
+            name or by `pufferlib.vector.make`.
         """
         self._require_open()
         if episodes is not None and not episodes >= 1:
@@ -712,11 +750,9 @@ class PuffeRL:
     def save_checkpoint(self, path: str | Path | None = None, metadata: Mapping[str, Any] | None = None) -> str:
         """Writes the weights, then everything else that a resume needs; a kill leaves the checkpoint before it whole.
 
-        Between `evaluate` and `train` the rollout is saved as well, but not into a single file, or if environments have
-        no snapshots. After a rollout that failed, a resumed run begins other episodes.
-
         Args:
-            path: one file for all but the environments, as for a next stage in other ones; None is the run folder.
+            path: one file for all but the environments and the rollout, as for a next stage in other environments; None
+                is the run folder.
             metadata: numbers, text, lists and dicts to keep with it; anything else raises APIUsageError.
 
         Returns:
@@ -756,21 +792,18 @@ class PuffeRL:
     def load_checkpoint(self, path: str | Path) -> dict[str, Any]:
         """Restores a checkpoint; one that is refused leaves the trainer as it was.
 
-        Other episodes begin if the number of processes differs, or if environments have no snapshots, as those in
-        Python.
-
         Args:
             path: a run folder: training continues as if it had not stopped, on a CPU bit for bit, and in that folder.
                 If it was saved between `evaluate` and `train` either may be called: `evaluate` then returns what it had
-                returned, and collects nothing. Or a file of `save_checkpoint(path)`: the environments stay as they are,
-                and `evaluate` comes next.
+                returned, and collects nothing. Other episodes begin if the number of processes differs, or if
+                environments have no snapshots, as those in Python. Or a file of `save_checkpoint(path)`: the
+                environments stay as they are, and `evaluate` comes next.
 
         Returns:
             The metadata that was saved with it.
 
         Raises:
-            CheckpointError: if there is no checkpoint, it is damaged, or it was made with other settings or by an older
-                version.
+            CheckpointError: if there is no checkpoint, it is damaged, or it was made with other settings.
         """
         self._follow_policy("load_checkpoint")  # the optimizer gets what belongs to the parts of now
         progress, statistics, metadata = self.run.load(Path(path), self._parts)
@@ -786,8 +819,7 @@ class PuffeRL:
     def close(self) -> str:
         """Saves the last checkpoint and closes environments, dashboard and logger; may be called twice.
 
-        Returns:
-            The path of the final weights, or after an error of the last ones that were saved.
+        It returns the path of the final weights, or after an error of the last ones that were saved.
 
         Raises:
             DivergedError: if the weights are not finite; it names the last checkpoint, and everything is closed.
@@ -828,31 +860,14 @@ class PuffeRL:
             raise APIUsageError("the trainer is closed; make a new PuffeRL")
 
 
-_MOVED = {
-    "batch_size": "trainer.config.batch_size",
-    "minibatch_size": "trainer.config.minibatch_size",
-    "minibatch_segments": "trainer.config.minibatch_segments",
-    "accumulate_minibatches": "trainer.config.accumulation_steps",
-    "importance": "trainer.ratio",
-    "total_agents": "trainer.vecenv.num_agents",
-    "last_stats": "trainer.stats",
-    "model_size": "sum(p.numel() for p in trainer.policy.parameters())",
-    "start_time": "trainer.uptime, in seconds",
-    "profile": "trainer.mean_and_log()['performance/...']",
-    "utilization": "trainer.mean_and_log()['hardware/...']",
-    "scheduler": "trainer.learning_rate, which follows `lr_schedule`",
-    "lstm_h": "trainer.rollout.states",
-    "lstm_c": "trainer.rollout.states",
-}
-"""Attributes of PufferLib 3.0's trainer by other names."""
-
-
 def train(
     env_name: str,
     args: dict[str, Any] | None = None,
     vecenv: Vector | None = None,
     policy: nn.Module | None = None,
     logger: AnyLogger = None,
+    *,
+    make_trainer: Callable[[dict[str, Any], Vector, nn.Module, AnyLogger], PuffeRL] = PuffeRL,
 ) -> list[dict[str, float]]:
     """Trains from the first step to the last, as `puffer train` does.
 
@@ -864,8 +879,96 @@ def train(
         vecenv: default `load_env(env_name, args)`.
         policy: default `load_policy(args, vecenv, env_name)`.
         logger: beside `metrics.jsonl` in the run's folder; default those of the `[log]` settings.
+        make_trainer: the trainer's class, or a function with the arguments of its configuration form.
 
     Returns:
         The metrics of every log in the last 80% of the steps.
     """
-    return train_run(PuffeRL, env_name, args, vecenv, policy, logger)
+    args = load_config(env_name) if args is None else args
+    require_sections(args)
+    ranks = distributed.connect()
+    ranks.require_same(facts_of_arguments(env_name, args))
+    folder, changes = ranks.from_first(lambda: find_run(env_name, args))
+    args, is_resumed = with_new_length(args, changes), folder is not None
+    is_from_settings = vecenv is None and policy is None
+    vecenv = load_env(env_name, args) if vecenv is None else vecenv
+    trainer = None
+    try:
+        if policy is None:
+            weights = None if folder is None else ranks.from_first(lambda: find_weights(folder, env_name))
+            policy = load_policy(args, vecenv, env_name, weights)
+        settings = {**args["train"], "env": env_name, "selfplay": args.get("selfplay")}
+        trainer = make_trainer(settings, vecenv, policy, logger)
+        trainer.run.settings = args if is_from_settings else settings_of(env_name, args["train"], vecenv, policy, args)
+        if is_resumed:
+            trainer.load_checkpoint(folder)
+            _require_longer(changes, trainer)
+            if any(change.name == "learning_rate" for change in changes):
+                trainer.learning_rate = trainer.config.learning_rate  # not that of the checkpoint
+        with trainer._stop_request() as stop:  # from the first file on, so that what is there can be resumed
+            if ranks.is_first:
+                with trainer.report.uncounted():  # a service may take seconds to open its run
+                    log_settings = args.get("log", {}) if logger is None else None
+                    trainer.run.begin(log_settings, trainer.global_step if is_resumed else None)
+                say(_first_line(env_name, args, trainer, changes, is_resumed))
+                say(f"computed by {trainer.computed_by}")
+                if (simulator := getattr(vecenv.driver_env, "simulator", None)) is not None:
+                    say(f"stepped by {simulator}, on {vecenv.num_workers} threads or workers")
+            return _train_to_the_end(trainer, args, stop)
+    except BaseException as error:
+        ranks.announce(error)
+        if trainer is not None:
+            trainer.release()
+            trainer.logger.close(None)
+        vecenv.close()
+        raise
+
+
+def _require_longer(changes: list[Change], trainer: PuffeRL) -> None:
+    for change in changes:
+        if change.name in LENGTH and trainer.epoch >= trainer.total_epochs:
+            done = f"{trainer.global_step:,} steps, {trainer.epoch:,} iterations"
+            raise ConfigError(
+                f"{change.flag} must be more than the {done}, that {trainer.run_folder} has, got {change.now:,}; give "
+                "more, or leave it out to train to the end that was set before"
+            )
+
+
+def _first_line(env_name: str, args: dict[str, Any], trainer: PuffeRL, changes: list[Change], is_resumed: bool) -> str:
+    train = args["train"]
+    if not is_resumed:
+        iterations = train["num_iterations"]
+        length = f"{train['total_timesteps']:,} steps" if iterations is None else f"{iterations:,} iterations"
+        return f"training {env_name} for {length}, in {train['data_dir']}"
+    done = f"{trainer.run_folder} after {trainer.epoch} of {trainer.total_epochs} epochs, {trainer.global_step} steps"
+    if trainer.epoch >= trainer.total_epochs:
+        return f"finished: {done}; --train.total-timesteps N goes on until N"
+    changed = [f"{change.flag} {change.now} (was {change.before})" for change in changes]
+    return f"resumes {done}" + (f", with {', '.join(changed)}" if changed else "")
+
+
+def _train_to_the_end(trainer: PuffeRL, args: dict[str, Any], stop: StopRequest) -> list[dict[str, float]]:
+    history, first_epoch = LogHistory(), trainer.epoch
+
+    def keep_log(*iteration: object) -> None:
+        if trainer.is_logged:
+            log = trainer.mean_and_log()
+            if log["agent_steps"] >= 0.2 * trainer.config.total_timesteps:
+                history.add(log)
+        trainer.print_dashboard()
+
+    trainer.score_finally(lambda: not stop.requested)
+    is_interrupted = trainer._iterate(stop, keep_log)
+    has_trained, is_over = trainer.epoch > first_epoch, trainer.epoch >= trainer.total_epochs
+    if has_trained and is_over:
+        trainer.save_checkpoint()  # with the last log, which came after the final play
+    path = trainer.close()
+    if trainer.ranks.is_first and has_trained:
+        if trainer.final_scores:
+            say(final_text(trainer.final_scores, args.get("solve", {}).get("metric")))
+        steps, total = trainer.global_step, trainer.config.total_timesteps
+        stopped = f"; stopped after {steps:,} of {total:,} steps, --resume latest goes on"
+        say(f"saved {path}{'' if is_over else stopped}")
+    if is_interrupted or stop.requested:
+        raise KeyboardInterrupt
+    return history.logs()

@@ -28,22 +28,15 @@ class UnreadableFile(OSError):
 
 
 def open_regular(path: Path) -> BinaryIO:
-    """Opens a regular file, or a link to one, for reading, without waiting, as for the writer of a FIFO.
-
-    Anything else is an UnreadableFile.
-    """
+    """Opens a regular file, or a link to one, for reading; anything else is an UnreadableFile."""
     try:
-        found = _kind(os.stat(path))  # before it is opened, which alone has effects on some devices
-        if found is None:
-            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
+        mode = os.stat(path).st_mode  # before it is opened, which alone has effects on some devices
+        if not stat.S_ISREG(mode):
+            found = next((words for is_kind, words in _KINDS if is_kind(mode)), "something else")
+            raise UnreadableFile(None, f"it must be a regular file, found {found}", str(path))
+        return os.fdopen(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY), "rb")
     except ValueError as error:  # a path with a zero byte
         raise FileNotFoundError(2, str(error), str(path)) from error
-    if found is None:
-        found = _kind(os.fstat(descriptor))
-        if found is None:
-            return os.fdopen(descriptor, "rb")
-        os.close(descriptor)
-    raise UnreadableFile(None, f"it must be a regular file, found {found}", str(path))
 
 
 def read_bytes(path: Path, most: int = MAX_JSON_BYTES) -> bytes:
@@ -89,9 +82,3 @@ def _require_flat(found: object) -> None:
         level = list(itertools.chain.from_iterable(parts))
     if any(isinstance(each, (list, dict)) for each in level):
         raise ValueError("it is nested too deeply")
-
-
-def _kind(status: os.stat_result) -> str | None:
-    if stat.S_ISREG(status.st_mode):
-        return None
-    return next((words for is_kind, words in _KINDS if is_kind(status.st_mode)), "something else")

@@ -14,8 +14,7 @@ _WORD = (1 << 64) - 1
 def mix_seed(seed: int, index: int) -> int:
     """The seed, in [0, 2**63), of part `index` of a whole with the seed `seed`; both are any integers, modulo 2**64.
 
-    Neighbouring seeds and neighbouring indices give unrelated results, and no global generator is touched. The formula
-    is that of `rng_seed` in `puffer_env.h`, without its last bit.
+    The formula is that of `rng_seed` in `puffer_env.h`, without its last bit.
     """
     return _finalise(_finalise(seed + _GOLDEN_GAMMA) + (index + 1) * _GOLDEN_GAMMA) >> 1
 
@@ -31,9 +30,8 @@ def _finalise(x: int) -> int:
 class Streams:
     """Random streams for the actions of batches of agents, seeded by one generator of torch.
 
-    Worker processes finish in another order each time, so that with one generator batches would get other numbers in
-    every run. Each of several batches has a stream of its own, which one number of the generator seeds for every group
-    of segments; a single batch draws from the generator itself. So a checkpoint keeps the generator alone.
+    Worker processes finish in another order each time, so each of several batches has a stream of its own, which one
+    number of the generator seeds for every group of segments. So a checkpoint keeps the generator alone.
     """
 
     def __init__(self, generator: torch.Generator, num_agents: int):

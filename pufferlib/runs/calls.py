@@ -33,7 +33,7 @@ from pufferlib.config.schema import AUTO_SINGLE_ENVS
 from pufferlib.config.sizes import nearest_divisor, require_multiple
 from pufferlib.distributed import Ranks
 from pufferlib.environment import Origin, PufferEnv
-from pufferlib.errors import APIUsageError, ConfigError
+from pufferlib.errors import APIUsageError, ConfigError, kind_of
 from pufferlib.families import catalog
 from pufferlib.fast.device_collector import suits
 from pufferlib.loggers import Logger
@@ -66,6 +66,8 @@ ALIASES = {"n_epochs": "update_epochs", "num_steps": "bptt_horizon"}  # the name
 
 DEFAULTS = {**PPO_DEFAULTS, "log_interval": 1}  # users call `train` in loops of their own and look at each result
 
+_FORMS = "call PuffeRL(env, policy) or, with a configuration, PuffeRL(config, vecenv, policy)"
+
 _LEAST_STEPS = 16  # a batch that could only be cut into shorter segments is taken for a mistake
 _MINIBATCHES = 4
 _POOL_SIZE = 8  # of opponent="pool"
@@ -85,11 +87,7 @@ def _named_settings(keywords: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def settings_from_keywords(keywords: Mapping[str, Any], choice: Choice) -> dict[str, Any]:
-    """Returns the `[train]` settings that keywords ask for; sizes are those of all processes.
-
-    Two names for one setting raise APIUsageError. The ConfigError for a `batch_size` that does not divide names the
-    nearest that do.
-    """
+    """Returns the `[train]` settings that keywords ask for; sizes are those of all processes."""
     given = _named_settings(keywords)
     has_end = given.get("total_timesteps") is not None or given.get("num_iterations") is not None
     automatic = {**DEFAULTS, "anneal_lr": has_end, **choice.settings("train")}
@@ -151,9 +149,8 @@ def _num_steps(batch_size: int, num_agents: int) -> int:
     steps = batch_size // num_agents
     found = max(count for count in range(1, NUM_STEPS + 1) if steps % count == 0)
     if found < min(steps, _LEAST_STEPS):
-        require_multiple(
-            "batch_size", batch_size, num_agents * NUM_STEPS, f"{num_agents} agents * num_steps {NUM_STEPS}"
-        )
+        unit = f"{num_agents} agents * num_steps {NUM_STEPS}"
+        require_multiple("batch_size", batch_size, num_agents * NUM_STEPS, unit)
     return found
 
 
@@ -222,7 +219,7 @@ def _resolve(
     chosen: Sequence[str] = (),
 ) -> ResolvedCall:
     if loss is not None and not callable(loss):
-        raise APIUsageError(f"loss must be a function such as pufferlib.ppo.losses.ppo_loss, got {_name(loss)}")
+        raise APIUsageError(f"loss must be a function such as pufferlib.ppo.losses.ppo_loss, got {kind_of(loss)}")
     given, ranks = TrainConfig.from_dict(settings), distributed.connect()
     selfplay = SelfplayConfig.from_dict(settings.get("selfplay") or {})
     if selfplay.has_pool and ranks.world_size > 1:
@@ -263,9 +260,7 @@ def _ready_policy(
     if config.normalize_observations:
         policy = normalized(vecenv, policy, config.normalization_clip).to(device)
     if config.shuffle == "steps" and hasattr(policy, "initial_state"):
-        raise ConfigError(
-            "[train] shuffle must be 'segments' for a recurrent policy, got 'steps'; it needs their order"
-        )
+        raise ConfigError("[train] shuffle must be 'segments' for a recurrent policy, which needs order, got 'steps'")
     ranks.broadcast(list(policy.state_dict().values()))
     return policy
 
@@ -315,10 +310,7 @@ def _from_config(
     loss: Loss | None = None,
 ) -> ResolvedCall:
     if not isinstance(config, (Mapping, type(None))):
-        raise APIUsageError(
-            f"config must be a mapping of [train] settings, got {_name(config)}; "
-            "an environment is given as PuffeRL(env, policy)"
-        )
+        raise APIUsageError(f"config must be a mapping of [train] settings, got {kind_of(config)}; {_FORMS}")
     for name, value in (("config", config), ("vecenv", vecenv), ("policy", policy)):
         if value is None:
             raise APIUsageError(f"PuffeRL(config, vecenv, policy) needs {name}, got none")
@@ -327,8 +319,7 @@ def _from_config(
     given_env, vecenv = vecenv, vector.as_puffer_env(vecenv)
     if isinstance(vecenv, (Mapping, nn.Module, str)):
         raise APIUsageError(
-            f"vecenv must be a vector from load_env or pufferlib.vector.make, got {_name(vecenv)}; "
-            "the order is PuffeRL(config, vecenv, policy)"
+            f"vecenv must be a vector from load_env or pufferlib.vector.make, got {kind_of(vecenv)}; {_FORMS}"
         )
     _check_parts(policy, logger)
     if not is_vector(vecenv):
@@ -399,19 +390,9 @@ def _check_keyword_call(env: object, policy: nn.Module | None, logger: AnyLogger
         raise APIUsageError(
             f"PuffeRL has no keyword {name!r}{remedy or '; keywords of the environment go to pufferlib.make'}"
         )
-    if env is None:
-        raise APIUsageError(
-            "PuffeRL needs an environment, got none; "
-            "call PuffeRL(env=..., policy=...) or, with a configuration, PuffeRL(config, vecenv, policy)"
-        )
-    for name, found, expected in (("env", env, "an environment"), ("policy", policy, "a torch module")):
-        if isinstance(found, Mapping):
-            raise APIUsageError(
-                f"{name} must be {expected}, got a {_name(found)}; "
-                "a configuration goes first, as in PuffeRL(config, vecenv, policy)"
-            )
-    if isinstance(env, nn.Module):
-        raise APIUsageError(f"env must be an environment, got {_name(env)}; the order is PuffeRL(env, policy)")
+    if env is None or isinstance(env, (Mapping, nn.Module)):
+        found = "none" if env is None else kind_of(env)
+        raise APIUsageError(f"PuffeRL needs an environment first, got {found}; {_FORMS}")
     _check_parts(policy, logger)
 
 
@@ -464,9 +445,7 @@ def _default_policy(env: object, vecenv: vector.Vector, seed: int, choice: Choic
         return make_module(policy_class, vecenv, **settings)
 
 
-def _chosen_texts(
-    choice: Choice, config: Mapping[str, Any], given: Mapping[str, Any], policy: nn.Module
-) -> Sequence[str]:
+def _chosen_texts(choice: Choice, config: Mapping[str, Any], given: Mapping[str, Any], policy: nn.Module) -> list[str]:
     made_with = init_args(policy) or {}
     values = {
         **{f"train.{name}": value for name, value in config.items() if name not in given},
@@ -492,14 +471,12 @@ def _adopt(env: PufferEnv, num_workers: int | str, config: TrainConfig, undo: Ex
 
 
 def _check_parts(policy: object, logger: object) -> None:
-    if isinstance(policy, type):
-        raise APIUsageError(f"policy must be a torch module, got the class {policy.__name__}; make an instance of it")
     if policy is not None and not isinstance(policy, nn.Module):
-        raise APIUsageError(f"policy must be a torch.nn.Module, got {_name(policy)}")
-    for entry in logger if isinstance(logger, Sequence) else [] if logger is None else [logger]:
+        raise APIUsageError(f"policy must be an instance of torch.nn.Module, got {kind_of(policy)}; {_FORMS}")
+    if logger is None:
+        return
+    for entry in logger if isinstance(logger, Sequence) else [logger]:
         if not all(hasattr(entry, name) for name in ("log", "close", "run_id")):
-            raise APIUsageError(f"logger must have log, close and run_id, got {_name(entry)}; pass settings by keyword")
-
-
-def _name(value: object) -> str:
-    return f"the class {value.__name__}" if isinstance(value, type) else type(value).__name__
+            raise APIUsageError(
+                f"logger must have log, close and run_id, got {kind_of(entry)}; pass settings by keyword"
+            )

@@ -12,10 +12,10 @@ import json
 import math
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -31,7 +31,6 @@ from pufferlib.runs.state_check import (
     PROGRESS,
     Mismatch,
     Refused,
-    check_metadata,
     check_trainer_state,
     compare,
     describe,
@@ -41,12 +40,6 @@ from pufferlib.runs.state_check import (
 from pufferlib.runs.trainer_state import Progress, TrainerParts, learning_state, load_learning_state
 
 FORMAT = 2  # of what a trainer saves beside weights; it grows when an older file can no longer be read
-
-
-def remove_unfinished(folder: Path) -> None:
-    """Removes the files that a killed process was writing; no other process may be writing to the folder."""
-    for leftover in folder.glob("*.tmp"):
-        leftover.unlink(missing_ok=True)
 
 
 def save(path: Path, content: object) -> None:
@@ -61,27 +54,26 @@ def save(path: Path, content: object) -> None:
 
 def load(path: Path) -> Any:
     """Loads what `save` wrote, without running code from it."""
-    with _opened(path) as file:
-        if os.fstat(file.fileno()).st_size > usable_memory_bytes():
-            raise CheckpointError(f"{path} is larger than the memory of this machine; use one that is smaller")
-        return read_archive(file)
+    return _read_file(path, has_numbers=True)
 
 
 def read_outline(path: Path) -> Any:
     """Returns what `load` would, with tensors on torch's `meta` device, which takes no memory for them."""
-    with _opened(path) as file:
-        return read_archive(file, has_numbers=False)
+    return _read_file(path, has_numbers=False)
 
 
-@contextlib.contextmanager
-def _opened(path: Path) -> Iterator[BinaryIO]:
+def _read_file(path: Path, has_numbers: bool) -> Any:
     try:
         with open_regular(path) as file:
-            yield file
+            if has_numbers and os.fstat(file.fileno()).st_size > usable_memory_bytes():
+                raise CheckpointError(f"{path} is larger than the memory of this machine; use one that is smaller")
+            return read_archive(file, has_numbers)
     except CheckpointError:
         raise
     except FileNotFoundError as error:
-        raise CheckpointError(f"there is no checkpoint {path}; check the path or pass 'latest'") from error
+        raise CheckpointError(
+            f"there is no checkpoint {path}; check the path or pass 'latest' on the command line"
+        ) from error
     except Exception as error:  # a hostile file can fail in any way
         reason = error.strerror if isinstance(error, UnreadableFile) else error if isinstance(error, Refused) else None
         found = "" if reason is None else f" ({reason})"
@@ -89,7 +81,7 @@ def _opened(path: Path) -> Iterator[BinaryIO]:
 
 
 def load_policy_weights(policy: nn.Module, path: Path) -> None:
-    """Loads weights into a policy, from a file of weights alone or of `save_checkpoint(path)`; NaN is refused."""
+    """Loads weights into a policy from a file of weights alone or of `save_checkpoint(path)`; NaN is refused."""
     found = require_weights(load(path), path)
     check_policy_weights(policy, found, path)
     policy.load_state_dict(found)
@@ -99,15 +91,16 @@ def load_policy_weights(policy: nn.Module, path: Path) -> None:
 
 
 def require_weights(found: object, path: Path) -> dict[str, Tensor]:
-    """Returns the weights in a file's content: the content itself, or a part of what `save_checkpoint(path)` wrote."""
+    """Returns the weights in a file's content: all of it, or a part of what `save_checkpoint(path)` wrote."""
     weights = found["policy"] if isinstance(found, dict) and isinstance(found.get("policy"), dict) else found
-    is_dict = isinstance(weights, dict)
-    if not is_dict or not all(type(name) is str and isinstance(tensor, Tensor) for name, tensor in weights.items()):
+    if not isinstance(weights, dict) or not all(
+        type(name) is str and isinstance(tensor, Tensor) for name, tensor in weights.items()
+    ):
         raise CheckpointError(f"{path} does not hold the weights of a policy; pass a model_*.pt file")
     return weights
 
 
-def check_policy_weights(policy: nn.Module, found: Mapping[str, Tensor], path: Path, is_outline: bool = False) -> None:
+def check_policy_weights(policy: nn.Module, found: Mapping[str, Tensor], path: Path) -> None:
     """Checks that weights, or the outline of a file with them, fit a policy."""
     expected = policy.state_dict()
     for name, tensor in expected.items():
@@ -118,9 +111,7 @@ def check_policy_weights(policy: nn.Module, found: Mapping[str, Tensor], path: P
                 f"{path}: tensor {name!r} must have shape {tuple(tensor.shape)}, got {tuple(found[name].shape)}; "
                 "use the policy and environment settings that it was trained with"
             )
-        is_dense = found[name].layout is torch.strided and not found[name].is_quantized
-        is_readable = is_dense and found[name].device.type == ("meta" if is_outline else "cpu")
-        if not is_readable or not torch.can_cast(found[name].dtype, tensor.dtype):
+        if not torch.can_cast(found[name].dtype, tensor.dtype):
             raise CheckpointError(
                 f"{path}: tensor {name!r} must be {describe(tensor)}, got {describe(found[name])}; "
                 "use an earlier checkpoint"
@@ -131,10 +122,13 @@ def check_policy_weights(policy: nn.Module, found: Mapping[str, Tensor], path: P
         )
 
 
-def _require_format(path: Path, found: object) -> None:
-    saved = found.get("format") if isinstance(found, dict) else None
-    if type(saved) is not int:
-        raise CheckpointError(f"{path} holds no state of a trainer; pass a run folder or a file of save_checkpoint")
+def _require_format(path: Path, found: object, *names: str) -> None:
+    if not isinstance(found, dict) or type(found.get("format")) is not int or not found.keys() >= {*names}:
+        raise CheckpointError(
+            f"{path} holds no state of a trainer; pass a run's folder or a file of save_checkpoint(path), and load "
+            "weights alone by [base] load_model_path"
+        )
+    saved = found["format"]
     if saved != FORMAT:
         raise CheckpointError(
             f"{path} was saved by another version of PufferLib (format {describe(saved)}, this one reads {FORMAT}); "
@@ -145,14 +139,7 @@ def _require_format(path: Path, found: object) -> None:
 def _models(data_dir: str | Path, env_name: str) -> list[Path]:
     # By the names of files: folders `puffer_pong_*` are also the runs of an environment `puffer_pong_hard`.
     name = re.compile(rf"model_{re.escape(slug(env_name))}_\d+\.pt")
-    found = Path(data_dir).glob(f"{slug(env_name)}_*/model_*.pt")
-    return [path for path in found if name.fullmatch(path.name)]
-
-
-def save_named(folder: Path, name: str, weights: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
-    """Writes weights into a run's folder under one of the names of NAMED, with a note of facts, see `note`."""
-    save(folder / f"{name}.pt", dict(weights))
-    _write_note(folder, name, facts)
+    return [path for path in Path(data_dir).glob(f"{slug(env_name)}_*/model_*.pt") if name.fullmatch(path.name)]
 
 
 def _write_note(folder: Path, name: str, facts: Mapping[str, Any]) -> None:
@@ -160,12 +147,13 @@ def _write_note(folder: Path, name: str, facts: Mapping[str, Any]) -> None:
 
 
 def keep_best(folder: Path, metric: str, weights: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
-    """Saves weights as the `best` of a run's folder if their metric in the facts is higher than that of the note there.
+    """Saves weights as the `best` of a run's folder, with a note of the facts, if their metric is the highest so far.
 
-    Where the facts lack the metric, or it is NaN, nothing is saved; weights that were best by another are replaced.
+    Without the metric, or where it is NaN, nothing is saved; weights that were best by another metric are replaced.
     """
     if facts.get(metric, math.nan) > read_note(folder, "best").get(metric, -math.inf):
-        save_named(folder, "best", weights, facts)
+        save(folder / "best.pt", dict(weights))
+        _write_note(folder, "best", facts)
 
 
 def resolve_model(data_dir: str | Path, env_name: str, model: str | Path) -> Path:
@@ -219,7 +207,7 @@ def model_path(folder: Path, env_name: str, epoch: int) -> Path:
 
 
 def note(env_name: str, progress: Progress) -> dict[str, Any]:
-    """Returns the note beside weights that have a name of their own; see `save_named`."""
+    """Returns the facts beside the weights `best` and `last`."""
     return {"env": env_name, "agent_steps": progress.global_step, "epoch": progress.epoch}
 
 
@@ -234,12 +222,9 @@ def save_checkpoint_folder(
     """Writes the weights to `model_path`, then the rest; a kill leaves the checkpoint before it whole."""
     model = model_path(folder, env_name, progress.epoch)
     save(model, parts.policy.state_dict())
-    state = {
-        **{"format": FORMAT, "env": env_name, "model": model.name},
-        **asdict(progress),
-        **{"learning": learning_state(parts), "ranks": ranks, "metadata": metadata},
-    }
-    save(folder / TRAINER_STATE, state)
+    own = {"format": FORMAT, "env": env_name, "model": model.name}
+    learning = {"learning": learning_state(parts), "ranks": ranks, "metadata": metadata}
+    save(folder / TRAINER_STATE, {**own, **asdict(progress), **learning})
     write_atomically(folder / "last.pt", model.read_bytes())
     _write_note(folder, "last", note(env_name, progress))
 
@@ -276,9 +261,8 @@ def _read(path: Path, env_name: str, read: Callable[[Path], Any]) -> Any:
         whole = _newest_whole(path, env_name) if path.exists() else None
         if whole is None:
             raise
-        raise CheckpointError(
-            f"{error}, such as {whole}, from whose weights --load-model-path begins a new run"
-        ) from error
+        remedy = f"such as {whole}, from whose weights --load-model-path begins a new run"
+        raise CheckpointError(f"{error}, {remedy}") from error
 
 
 def _newest_whole(damaged: Path, env_name: str) -> Path | None:  # weights beside a damaged file
@@ -292,9 +276,9 @@ def _newest_whole(damaged: Path, env_name: str) -> Path | None:  # weights besid
 def save_checkpoint_file(
     path: Path, parts: TrainerParts, progress: Progress, metadata: Mapping[str, Any], description: Mapping[str, Any]
 ) -> None:
-    """Writes a checkpoint into one file, whole or not at all; its folders are made.
+    """Writes a checkpoint without the environments into one file; its folders are made.
 
-    Untrained steps do not count. An agent can be made from the description, which is that of `config.json`.
+    Untrained steps do not count. An agent can be made from the description, that of `config.json`.
     """
     if path.is_dir():
         raise CheckpointError(f"a checkpoint must be a file, and {path} is a folder; name one in it")
@@ -312,15 +296,7 @@ def save_checkpoint_file(
 
 def load_checkpoint_file(path: Path, parts: TrainerParts, ranks: Ranks) -> tuple[Progress, dict[str, Any]]:
     """Restores what `save_checkpoint_file` wrote, and returns progress and metadata; environments stay as they are."""
-
-    def read() -> Any:
-        if not path.exists():
-            raise CheckpointError(
-                f"there is no checkpoint {path}; pass a file of save_checkpoint(path), or a run folder"
-            )
-        return load(path)
-
-    found = ranks.from_first(read)
+    found = ranks.from_first(lambda: load(path))
     _check_content(path, found, parts)
     load_learning_state(parts, found["parts"])
     parts.policy.load_state_dict(found["policy"])
@@ -330,20 +306,12 @@ def load_checkpoint_file(path: Path, parts: TrainerParts, ranks: Ranks) -> tuple
 
 
 def _check_content(path: Path, found: object, parts: TrainerParts) -> None:
-    if not isinstance(found, dict) or not found.keys() >= {"policy", "parts", "progress", "metadata"}:
-        if isinstance(found, dict) and all(isinstance(value, Tensor) for value in found.values()):
-            words = "holds weights alone; load them by policy.load_state_dict or [base] load_model_path"
-        elif path.name == TRAINER_STATE:
-            words = f"is a part of a run; pass its folder {path.parent}"
-        else:
-            words = "holds no checkpoint of a trainer; pass a file of save_checkpoint(path), or a run folder"
-        raise CheckpointError(f"{path} {words}")
-    _require_format(path, found)
+    _require_format(path, found, "policy", "parts", "progress", "metadata")
     check_policy_weights(parts.policy, require_weights(found, path), path)
     try:
         compare(found["parts"], expected_learning(parts), "parts")
         compare(found["progress"], PROGRESS, "progress")
-        check_metadata(found["metadata"], "metadata")
+        compare(found["metadata"], dict, "metadata")
     except Mismatch as error:
         raise CheckpointError(
             f"{path} was saved with other settings than these, or is damaged: {error}; make the trainer as it was "

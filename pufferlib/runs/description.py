@@ -34,10 +34,10 @@ from pufferlib.vector import Vector
 
 def _policy_settings(policy: nn.Module, env_name: str) -> dict[str, Any] | None:
     # By which `load_policy` makes a policy like this one; None for a policy of the user's own class.
-    policy, rnn_name, rnn = _without_statistics(policy), None, {}
-    layer_name = recurrent_name(env_name, type(policy))
-    if layer_name is not None:
-        rnn_name, rnn, policy = layer_name, _made_with(policy), policy.policy
+    policy, rnn = _without_statistics(policy), {}
+    rnn_name = recurrent_name(env_name, type(policy))
+    if rnn_name is not None:
+        rnn, policy = _made_with(policy), policy.policy
     policy_name, settings = policy_class_name(env_name, type(policy)), _made_with(policy)
     if policy_name is None or settings is None or rnn is None:
         return None
@@ -107,7 +107,7 @@ class Change(NamedTuple):
 
     @property
     def flag(self) -> str:
-        """Returns the flag of the command line."""
+        """The flag of the command line."""
         return "--" + (f"{self.section}.{self.name}" if self.section else self.name).replace("_", "-")
 
 
@@ -149,13 +149,9 @@ def describe_run(
     computation: Mapping[str, str | None] | None = None,
     simulator: str | None = None,
 ) -> dict[str, Any]:
-    """Returns the content of `config.json`.
+    """Returns the content of `config.json`: the nested dict of `load_config`, and where and how the run computes.
 
-    Args:
-        settings: the nested dict of `load_config`.
-        policy: whose class is written down if it is the user's own, which the settings cannot name.
-        computation: what computes the policy, and why it is nothing faster.
-        simulator: what steps the environments, where they have several.
+    The class of a policy is written down if it is the user's own, which the settings cannot name.
     """
     policy_class = None
     if policy is not None and _policy_settings(policy, settings["env_name"]) is None:
@@ -199,18 +195,18 @@ def check_description(found: Mapping[str, Any], path: Path) -> dict[str, Any]:
     settings, policy_class = found.get("settings"), found.get("policy_class")
     if not isinstance(settings, dict) or not isinstance(settings.get("env_name"), str):
         raise CheckpointError(f"{path} must hold the settings of the run, found none that can be read")
-    required = ("vec", "env", "policy", "rnn", "train")
-    for section in (*required, *(name for name in (*SECTIONS, *ARGUMENTS) if name in settings)):
-        if not isinstance(settings.get(section), dict):
+    sections = (*SECTIONS, *ARGUMENTS)
+    for name in ("vec", "env", "policy", "rnn", "train", *(name for name in sections if name in settings)):
+        if not isinstance(settings.get(name), dict):
+            found_type = type(settings.get(name)).__name__
             raise CheckpointError(
-                f"{path} must hold a section {section!r} of the run, found {type(settings.get(section)).__name__}; use "
-                "the file that the run wrote"
+                f"{path} must hold a section {name!r} of the run, found {found_type}; use the file that the run wrote"
             )
-    missing = [name for name in ("policy_name", "rnn_name") if name not in settings]
-    if missing:
-        raise CheckpointError(f"{path} must say the {missing[0]} of the run; use the file that the run wrote")
+    for name in ("policy_name", "rnn_name"):
+        if name not in settings:
+            raise CheckpointError(f"{path} must say the {name} of the run; use the file that the run wrote")
     try:
-        BaseConfig.from_dict({name: value for name, value in settings.items() if name not in (*SECTIONS, *ARGUMENTS)})
+        BaseConfig.from_dict({name: value for name, value in settings.items() if name not in sections})
     except ConfigError as error:
         raise CheckpointError(f"{path}: {error}") from error
     return {**found, "policy_class": policy_class if isinstance(policy_class, str) else None}
@@ -227,18 +223,12 @@ def _read(path: Path) -> dict[str, Any]:  # empty where it cannot be read
 def restarted_run(data_dir: str | Path, env_name: str) -> Path | None:
     """Returns the folder of the run that torchrun restarts after one of its processes failed.
 
-    None where this is no restart, or the run had not saved a checkpoint yet. ConfigError if the environment variable
-    with the number of restarts is no number.
+    None where this is no restart, or the run had not saved a checkpoint yet.
     """
-    count = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
-    if not count.isdecimal():
-        raise ConfigError(f"TORCHELASTIC_RESTART_COUNT must be a number of restarts, got {count!r}; torchrun sets it")
-    if int(count) == 0:
+    if int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) == 0:
         return None
-    launch = _launch()
-    return next(
-        (run for run in saved_runs(data_dir, env_name) if _read(run / CONFIG_FILE).get("launch") == launch), None
-    )
+    launch, runs = _launch(), saved_runs(data_dir, env_name)
+    return next((run for run in runs if _read(run / CONFIG_FILE).get("launch") == launch), None)
 
 
 def _launch() -> str | None:  # one start of torchrun, which may start its processes several times
@@ -254,6 +244,16 @@ def _git_commit() -> str | None:  # None where the library does not run from a c
         return subprocess.run(command, capture_output=True, text=True, check=True, timeout=5).stdout.strip()
     except (OSError, subprocess.SubprocessError):
         return None
+
+
+def find_run(env_name: str, args: Mapping[str, Any]) -> tuple[Path | None, list[Change]]:
+    """Returns the folder of the run to continue, asked for or restarted by torchrun, and the settings that change."""
+    data_dir, resume = args["train"]["data_dir"], args.get("resume")
+    folder = resolve_run(data_dir, env_name, resume) if resume else restarted_run(data_dir, env_name)
+    if folder is None or not (folder / CONFIG_FILE).exists():
+        return folder, []
+    saved = read_description(folder / CONFIG_FILE, env_name)["settings"]
+    return folder, allowed_changes(saved, args, str(folder))
 
 
 def run_settings(env_name: str, args: Mapping[str, Any]) -> dict[str, Any]:
@@ -274,8 +274,7 @@ def run_settings(env_name: str, args: Mapping[str, Any]) -> dict[str, Any]:
 def model_settings(env_name: str, args: Mapping[str, Any], is_policy_named: bool) -> dict[str, Any]:
     """Returns the settings that a model was trained with, on the device of `args`, or `args` if no file has them.
 
-    Where `args` name the policy's class (`is_policy_named`), the run does not have to. The dict is a new one, whose
-    `load_model_path` is the model's path.
+    Where `args` name the policy's class (`is_policy_named`), the run does not have to.
     """
     path = resolve_model(args["train"]["data_dir"], env_name, args["load_model_path"])
     file = find_description(path)
@@ -301,21 +300,14 @@ WEIGHTS = "pretrained.pt"
 
 def pretrained_names() -> list[str]:
     """Returns the environments that have a trained agent, in alphabetical order."""
-    return [name for name in ocean.names() if _place(name).exists()]
+    return [name for name in ocean.names() if ocean.config_path(name).with_name(WEIGHTS).exists()]
 
 
 def pretrained_path(env_name: str) -> Path:
-    """Returns the path of the weights of an environment's trained agent, such as `puffer_breakout`'s.
-
-    The CheckpointError for an environment without one says which have one.
-    """
+    """Returns the path of the weights of an environment's trained agent; CheckpointError if it has none."""
     known = pretrained_names()
     if env_name not in known:
         catalog.find(env_name)
         remedy = nearest(env_name, known) or f"; {', '.join(known)} have one"
         raise CheckpointError(f"no trained agent of {env_name} comes with the package{remedy}")
-    return _place(env_name)
-
-
-def _place(env_name: str) -> Path:
     return ocean.config_path(env_name).with_name(WEIGHTS)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
 import torch
@@ -11,6 +11,7 @@ from torch import Tensor
 
 from pufferlib import ocean, vector
 from pufferlib.config import ResolvedTrainConfig
+from pufferlib.dashboard.output import say
 from pufferlib.emulation.tensors import leaf_view
 from pufferlib.environment import PufferEnv
 from pufferlib.ppo.rollout import Rollout
@@ -24,16 +25,6 @@ FEW_UPDATES = 100  # steps of the optimizer
 FEW_PRESENT = 0.1  # of the agent steps in a batch
 LONG_EPISODE = 30.0  # times 1 / (1 - gamma), the steps over which a reward counts
 SLOW_SECONDS = 1e-3  # in the environment for a step of one agent, as they pass on the clock
-
-
-def notes_on_length(config: ResolvedTrainConfig, epochs: int) -> Iterator[str]:
-    """Says what is wrong with the length of a training, in epochs."""
-    updates = round(epochs * config.minibatches_per_epoch)
-    if updates < FEW_UPDATES:
-        yield (
-            f"{epochs * config.batch_size:,} steps are {updates} optimizer steps, where a policy needs hundreds; "
-            "train for longer, or set a smaller batch_size or minibatch_size"
-        )
 
 
 def _notes_on_environment(
@@ -55,8 +46,7 @@ def _notes_on_environment(
         )
 
 
-def notes_on_episodes(length: float, gamma: float = 0.99) -> Iterator[str]:
-    """Says what is unusual about episodes of a mean number of steps."""
+def _notes_on_episodes(length: float, gamma: float = 0.99) -> Iterator[str]:
     horizon = 1.0 / max(1.0 - gamma, 1e-6)
     if length > LONG_EPISODE * horizon:
         yield (
@@ -65,47 +55,66 @@ def notes_on_episodes(length: float, gamma: float = 0.99) -> Iterator[str]:
         )
 
 
-def notes_on_rollout(
-    config: ResolvedTrainConfig,
-    rollout: Rollout,
-    vecenv: Vector,
-    env_name: str,
-    episodes: Mapping[str, float],
-    seconds: float = 0.0,
-    environment_share: float = 0.0,
-) -> Iterator[str]:
-    """Says what is unusual about the first rollout of a trainer, but for the length of its episodes.
+class EarlyNotes:
+    """Prints what may keep a policy from learning, each note once."""
 
-    `episodes` are what `evaluate` returned after `seconds`; the environments took a share of these.
-    """
-    if not env_name.startswith(ocean.PREFIX):  # their settings were tuned
-        rewards = rollout.rewards.T[1:]
-        if config.reward_clip > 0:  # what the environment gave is known of episodes alone
-            rewards = torch.tensor(
-                episodes.get("episode/return_mean", 0.0) / max(episodes.get("episode/length_mean", 0.0), 1.0)
-            )
-        yield from _notes_on_environment(rollout.by_column, rewards, config)
-    space = vecenv.single_action_space
-    if isinstance(space, Box):
-        low, high = (torch.from_numpy(bound).to(rollout.actions) for bound in (space.low, space.high))
-        share = float(((rollout.actions < low) | (rollout.actions > high)).float().mean())
-        if share > FAR_SHARE:
+    def __init__(self, config: ResolvedTrainConfig, env_name: str):
+        self._config = config
+        self._is_tuned = env_name.startswith(ocean.PREFIX)  # rewards, observations and episodes suit the settings
+        self._is_length_awaited, self._is_rollout_awaited = not self._is_tuned, True
+
+    def on_length(self, epochs: int) -> None:
+        """Prints what is wrong with the number of epochs."""
+        steps, updates = epochs * self._config.batch_size, round(epochs * self._config.minibatches_per_epoch)
+        if updates < FEW_UPDATES:
+            remedy = "train for longer, or set a smaller batch_size or minibatch_size"
+            _say([f"{steps:,} steps are {updates} optimizer steps, where a policy needs hundreds; {remedy}"])
+
+    def on_rollout(
+        self, rollout: Rollout, vecenv: Vector, episodes: Mapping[str, float], seconds: float, share: float
+    ) -> None:
+        """Prints what is unusual about the first rollout, a share of whose time the environment took, and episodes."""
+        if self._is_rollout_awaited:
+            self._is_rollout_awaited = False
+            _say(self._notes_on_rollout(rollout, vecenv, episodes, seconds, share))
+        if self._is_length_awaited and "episode/length_mean" in episodes:
+            self._is_length_awaited = False
+            _say(_notes_on_episodes(episodes["episode/length_mean"], self._config.gamma))
+
+    def _notes_on_rollout(
+        self, rollout: Rollout, vecenv: Vector, episodes: Mapping[str, float], seconds: float, share: float
+    ) -> Iterator[str]:
+        if not self._is_tuned:
+            rewards = rollout.rewards.T[1:]
+            if self._config.reward_clip > 0:  # what the environment gave is known of episodes alone
+                length = max(episodes.get("episode/length_mean", 0.0), 1.0)
+                rewards = torch.tensor(episodes.get("episode/return_mean", 0.0) / length)
+            yield from _notes_on_environment(rollout.by_column, rewards, self._config)
+        space = vecenv.single_action_space
+        if isinstance(space, Box):
+            low, high = (torch.from_numpy(bound).to(rollout.actions) for bound in (space.low, space.high))
+            outside = float(((rollout.actions < low) | (rollout.actions > high)).float().mean())
+            if outside > FAR_SHARE:
+                yield (
+                    f"{outside:.0%} of the numbers in the policy's actions lie outside of the action space, and "
+                    "environments clip them; scale the action space to about -1 to 1"
+                )
+        present, steps = float(rollout.masks[:, :-1].float().mean()), rollout.logprobs.numel()
+        if present < FEW_PRESENT:
             yield (
-                f"{share:.0%} of the numbers in the policy's actions lie outside of the action space, and environments "
-                "clip them; scale the action space to about -1 to 1"
+                f"agents are there in {present:.1%} of the {steps:,} steps of a rollout, and only these are learned "
+                "from; a larger batch_size has more of them"
             )
-    present, steps = float(rollout.masks[:, :-1].float().mean()), rollout.logprobs.numel()
-    if present < FEW_PRESENT:
-        yield (
-            f"agents are there in {present:.1%} of the {steps:,} steps of a rollout, and only these are learned from; "
-            "a larger batch_size has more of them"
-        )
-    if environment_share * seconds > SLOW_SECONDS * steps and vecenv.num_workers < vecenv.num_envs:
-        yield (
-            f"a step of one agent takes {1e3 * seconds / steps:.1f} ms, {environment_share:.0%} of it in the "
-            f"environment; where that waits rather than computes, num_workers={vecenv.num_envs} has all "
-            "environments wait at once"
-        )
+        if share * seconds > SLOW_SECONDS * steps and vecenv.num_workers < vecenv.num_envs:
+            yield (
+                f"a step of one agent takes {1e3 * seconds / steps:.1f} ms, {share:.0%} of it in the environment; "
+                f"where that waits rather than computes, num_workers={vecenv.num_envs} has all wait at once"
+            )
+
+
+def _say(notes: Iterable[str]) -> None:
+    for note in notes:
+        say(f"note: {note}")
 
 
 def observation_far_outside(rollout: Rollout, vecenv: PufferEnv | Vector) -> str | None:
@@ -192,7 +201,7 @@ def _findings(env: PufferEnv | Vector, steps: int, seed: int) -> Iterator[str]:
         yield "every reward and every episode's length is the same, whatever the actions are"
     length = float(np.mean(complete)) if complete else float(lengths.mean())
     yield from _notes_on_environment(torch.from_numpy(stacked), torch.from_numpy(gained))
-    yield from notes_on_episodes(length)
+    yield from _notes_on_episodes(length)
 
 
 def _largest(numbers: Tensor) -> float:

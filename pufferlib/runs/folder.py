@@ -40,12 +40,8 @@ def find_folder(
 ) -> Path | None:
     """Returns the folder of the run that a word means, None if there is none; CheckpointError if there are several.
 
-    Args:
-        word: a path to the folder or to a file in it; the folder's name in `data_dir`; a run id, or the end of one.
-        data_dir: the folder of the runs.
-        is_run: whether a folder has the run that is looked for.
-        prefix: of the names of all folders, such as `puffer_pong_`.
-        kind: names them in the message.
+    The word is a path to the folder or to a file in it, the folder's name in `data_dir`, a run id, or the end of one.
+    The names of all folders have the prefix, such as `puffer_pong_`; `kind` names them in the message.
     """
     path, ending = Path(word), slug(f"_{word}")
     for folder in (path.parent if path.is_file() else path, data_dir / word, data_dir / slug(f"{prefix}{word}")):
@@ -83,10 +79,7 @@ def storing(path: Path) -> Iterator[None]:
 
 
 def write_atomically(path: Path, content: bytes | memoryview) -> None:
-    """Writes a file so that a kill at any instant leaves either the old one or the new one, whole.
-
-    Raises StorageError if it cannot be written, as on a full disk; the old one is left as it was.
-    """
+    """Writes a file so that a kill or a full disk, a StorageError, leaves either the old or the new one whole."""
     with storing(path):
         _write_atomically(path, content)
 
@@ -118,17 +111,12 @@ _locked: weakref.WeakSet[RunFolder] = weakref.WeakSet()  # by this process
 
 
 class RunFolder:
-    """The folder that a trainer writes to. Making one touches nothing; the kernel unlocks that of a process that ends.
-
-    Attributes:
-        path: of the folder.
-    """
+    """The folder that a trainer writes to; the kernel unlocks that of a process that ends."""
 
     def __init__(self, path: Path, describe: Callable[[], Mapping[str, object]]):
         self.path = path
         self._describe = describe
         self._is_open = False
-        self._descriptor = -1  # of the locked file
         self._unlock: weakref.finalize | None = None
 
     def open(self) -> None:
@@ -142,10 +130,6 @@ class RunFolder:
             return
         is_new = not self.path.exists()
         self.lock()
-        if self._unlock is not None:
-            with contextlib.suppress(OSError):  # the disk may be full
-                os.ftruncate(self._descriptor, 0)
-                os.pwrite(self._descriptor, f"process {os.getpid()}\n".encode(), 0)
         try:
             write_description(self.path, self._describe())
         except BaseException:
@@ -168,12 +152,15 @@ class RunFolder:
             return
         with storing(self.path):
             self.path.mkdir(parents=True, exist_ok=True)
-            self._descriptor = self._locked_file()
-        if self._descriptor >= 0:
-            self._unlock = weakref.finalize(self, os.close, self._descriptor)
+            descriptor = self._locked_file()
+        if descriptor is not None:
+            self._unlock = weakref.finalize(self, os.close, descriptor)
             _locked.add(self)
+            with contextlib.suppress(OSError):  # the disk may be full
+                os.ftruncate(descriptor, 0)
+                os.pwrite(descriptor, f"process {os.getpid()}\n".encode(), 0)
 
-    def _locked_file(self) -> int:  # its descriptor, -1 where there are no locks
+    def _locked_file(self) -> int | None:  # its descriptor, None where there are no locks
         try:
             descriptor = _open(self.path, os.O_CREAT)
         except OSError as error:
@@ -183,7 +170,7 @@ class RunFolder:
                 ) from error
             if error.errno not in _NO_LOCKS:
                 raise
-            return -1
+            return None
         try:
             # A lock of lockf belongs to this process alone: workers that it forks, and that may outlive it, have none.
             fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -197,7 +184,7 @@ class RunFolder:
                 ) from error
             if error.errno not in _NO_LOCKS:
                 raise
-            return -1
+            return None
         return descriptor
 
     def close(self) -> None:

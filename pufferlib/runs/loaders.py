@@ -59,10 +59,7 @@ def borrowed_generator(seed: int | None = None, devices: Iterable[torch.device] 
 
 
 def resolve_device(name: str) -> torch.device:
-    """Returns the device of a name; `auto` is CUDA, then MPS, then the CPU, and each process takes its own GPU.
-
-    A device that torch does not see raises ConfigError.
-    """
+    """Returns the device of a name; `auto` is CUDA, then MPS, then the CPU, and each process takes its own GPU."""
     available = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
     kind = next(kind for kind, is_there in available.items() if is_there) if name == "auto" else name
     if kind == "cuda" and distributed.connect().world_size > 1:
@@ -159,17 +156,12 @@ def load_policy(
 ) -> nn.Module:
     """Makes the policy that `policy_name`, `rnn_name` and the `[policy]` and `[rnn]` settings describe.
 
-    The same `train.seed` gives the same weights. `args['load_model_path']` loads trained ones: a path or `latest`. An
-    environment of Ocean may bring policies of its own; without a name there are those of pufferlib.models alone. Raises
-    ConfigError if there is no policy or recurrent layer of that name, or a setting does not fit it, and CheckpointError
-    if the weights cannot be loaded, do not fit, or are infinite or NaN.
+    The same `train.seed` gives the same weights. `args['load_model_path']` loads trained ones: a path or `latest`. The
+    shapes in a file of weights that will be loaded later, `weights_path`, are compared before the policy is made.
 
-    Args:
-        args: the nested dict of `load_config`.
-        vecenv: the environments that the policy is made for.
-        env_name: of the environment, where it has one.
-        weights_path: of a file with weights that will be loaded into the policy afterwards; their shapes are compared
-            with the policy's before memory is allocated for it.
+    Raises:
+        ConfigError: if there is no policy or recurrent layer of that name, or a setting does not fit it.
+        CheckpointError: if the weights cannot be loaded, do not fit, or are infinite or NaN.
     """
     require_sections(args)
     device = resolve_device(args["train"]["device"])
@@ -232,19 +224,15 @@ def _require_fit(make: Callable[[], nn.Module], path: Path) -> None:
         ) from error
     finally:
         hook.remove()
-    check_policy_weights(policy, weights, path, is_outline=True)
+    check_policy_weights(policy, weights, path)
 
 
 def make_loggers(
     log_settings: Mapping[str, Any], run_folder: Path, run_id: str, resume_step: int | None = None
 ) -> list[Logger]:
-    """Makes the loggers of a run: a JsonLogger, then those that the settings ask for.
+    """Makes the loggers of a run: a JsonLogger, then those that the `[log]` settings ask for.
 
-    Args:
-        log_settings: the `[log]` section; keys that are absent take their defaults.
-        run_folder: `metrics.jsonl` and the folders `tensorboard`, `wandb` and `neptune` are made there.
-        run_id: the run's name, the same when it is resumed.
-        resume_step: the agent step from which a resumed run continues; None for a new run.
+    A resumed run has the same id, and continues from the agent step `resume_step`.
     """
     config = LogConfig.from_dict(log_settings)
     mode = "offline" if config.offline else None

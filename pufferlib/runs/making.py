@@ -37,8 +37,8 @@ def make(name: str | Callable[..., Any], **kwargs: Any) -> PufferEnv | vector.Ve
             while `PuffeRL(name, num_envs=...)` and `puffer train` may use several.
 
     Raises:
-        UnknownEnvironmentError: if there is no environment of that name; the message lists the nearest.
-        MissingExtraError: if a package that it needs is not installed; the message says how to install it.
+        UnknownEnvironmentError: if there is no environment of that name.
+        MissingExtraError: if a package that it needs is not installed.
         APIUsageError: if the environment has no such keyword, or the function returns no environment.
         ConfigError: if a keyword has the wrong type.
     """

@@ -1,11 +1,14 @@
-"""Checks that a policy fits an environment, and that all processes agree about both."""
+"""Checks what a trainer is given: that a policy fits an environment, and that all processes agree about both."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 import gymnasium
+import numpy as np
 import torch
 from gymnasium.spaces import Box, Discrete
 from torch import Tensor, nn
@@ -13,8 +16,7 @@ from torch.distributions import Normal
 
 from pufferlib import spaces
 from pufferlib.config import TrainConfig
-from pufferlib.distributed import Ranks
-from pufferlib.errors import APIUsageError
+from pufferlib.errors import APIUsageError, kind_of
 from pufferlib.policy import Forward, acting_forward, training_forward
 from pufferlib.runs.loaders import borrowed_generator
 from pufferlib.vector import Vector
@@ -36,10 +38,9 @@ def move_policy(policy: nn.Module, device: torch.device) -> nn.Module:
 def check_policy(
     policy: nn.Module, observation_space: gymnasium.Space, action_space: gymnasium.Space, device: torch.device
 ) -> None:
-    """Calls a policy on observations of zeros, to act and to train, and checks what it returns.
+    """Calls a policy on observations of zeros, to act and to train, and raises APIUsageError if it does not fit.
 
-    Neither its buffers nor torch's random numbers are changed. An APIUsageError says that it has nothing to train,
-    fails, or returns something of another form or shape than expected.
+    Neither its buffers nor torch's random numbers are changed.
     """
     if not any(parameter.requires_grad for parameter in policy.parameters()):
         raise APIUsageError(f"{type(policy).__name__} must have parameters to train, got none that require gradients")
@@ -152,6 +153,29 @@ def _found(value: object) -> str:
     return type(value).__name__
 
 
+def whole_number(name: str, value: float) -> int:
+    """Returns a number of steps or episodes, or raises APIUsageError if it is no whole number above 0."""
+    is_number = isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
+    if not is_number or not 1 <= value < math.inf or int(value) != value:
+        raise APIUsageError(f"{name} must be a whole number, 1 or more, got {value!r}")
+    return int(value)
+
+
+def list_callbacks(callbacks: object) -> list[object]:
+    """Returns the callbacks that were given, of which there may be one alone, or None; APIUsageError if one is none."""
+    if callbacks is None:
+        return []
+    is_single = not isinstance(callbacks, Iterable) or callable(callbacks) or hasattr(callbacks, "on_iteration")
+    listed = [callbacks] if is_single else list(callbacks)
+    for callback in listed:
+        if isinstance(callback, type) or not (hasattr(callback, "on_iteration") or callable(callback)):
+            raise APIUsageError(
+                "callbacks must be objects with on_iteration(trainer, logs), or functions of these two, "
+                f"got {kind_of(callback)}; see pufferlib.callbacks"
+            )
+    return listed
+
+
 # Settings of [train] that may differ: where and how fast the same is computed, and what is drawn.
 OWN_SETTINGS = frozenset(
     {
@@ -164,6 +188,13 @@ OWN_SETTINGS = frozenset(
 def facts_of_settings(config: TrainConfig) -> dict[str, str]:
     """Returns every setting that must be the same in all processes."""
     return {f"[train] {name}": repr(getattr(config, name)) for name in config.settings() if name not in OWN_SETTINGS}
+
+
+def facts_of_arguments(env_name: str, args: Mapping[str, Any]) -> dict[str, str]:
+    """Returns what `pufferl.train` was called with beside the settings of [train]."""
+    own = {name: args.get(name) for name in ("policy_name", "rnn_name", "resume", "load_model_path")}
+    of_policy = {f"[{section}] {name}": value for section in ("policy", "rnn") for name, value in args[section].items()}
+    return {name: repr(value) for name, value in {"the environment": env_name, **own, **of_policy}.items()}
 
 
 def facts_of_environments(vecenv: Vector) -> dict[str, str]:
@@ -184,36 +215,3 @@ def facts_of_policy(policy: nn.Module) -> dict[str, str]:
     for name, buffer in policy.named_buffers():
         facts[f"the policy's buffer {name}"] = f"{tuple(buffer.shape)} {buffer.dtype}"
     return facts
-
-
-class Agreement:
-    """Compares between processes, at each call of a trainer, what may have changed since the last one."""
-
-    def __init__(self, ranks: Ranks, policy: nn.Module):
-        self._ranks = ranks
-        self._of_policy = facts_of_policy(policy)
-        self._changes = 0
-        self._config: TrainConfig | None = None
-        self._of_config: dict[str, str] = {}
-
-    def start(self, call: str, config: TrainConfig, learning_rate: float, changed: nn.Module | None) -> None:
-        """Starts to compare without waiting: the next message raises RankError if something differs.
-
-        The policy is given as `changed` if it was changed since the last call.
-        """
-        if self._ranks.world_size == 1:
-            return
-        if changed is not None:
-            self._changes += 1
-            self._of_policy = facts_of_policy(changed)
-        if config is not self._config:
-            self._config, self._of_config = config, facts_of_settings(config)
-        self._ranks.start_comparing(
-            {
-                "the call of the trainer": call,
-                "learning_rate of the trainer": repr(learning_rate),
-                **self._of_config,
-                **self._of_policy,
-                "the number of changes to the policy": str(self._changes),
-            }
-        )

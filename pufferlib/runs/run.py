@@ -9,7 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from pufferlib.errors import DivergedError, PufferWarning, StorageError
+from pufferlib.errors import ConfigError, DivergedError, PufferWarning, StorageError
 from pufferlib.families.catalog import slug
 from pufferlib.loggers import METRICS_FILE, JsonLogger, Loggers, NoLogger
 from pufferlib.runs.calls import ResolvedCall
@@ -17,11 +17,11 @@ from pufferlib.runs.checkpoint import (
     load_checkpoint_file,
     model_path,
     read_checkpoint_folder,
-    remove_unfinished,
     save_checkpoint_folder,
 )
 from pufferlib.runs.description import describe_run, settings_of
 from pufferlib.runs.folder import TRAINER_STATE, RunFolder
+from pufferlib.runs.loaders import make_loggers
 from pufferlib.runs.trainer_state import Progress, TrainerParts, find_nonfinite, load_trainer_state, rank_state
 
 
@@ -81,6 +81,26 @@ class Run:
         if self._ranks.is_first:
             self._folder.open()
 
+    def begin(self, log_settings: Mapping[str, Any] | None, resume_step: int | None) -> None:
+        """Opens the folder and describes the run to its loggers, those of the `[log]` settings if they are given.
+
+        A folder that cannot be written raises ConfigError.
+        """
+        if log_settings is not None:
+            run_id = self.folder.absolute().name
+            self.logger = Loggers(make_loggers(log_settings, self.folder, run_id, resume_step))
+        try:
+            self._folder.open()
+        except OSError as error:
+            raise ConfigError(
+                f"[train] data_dir must be a folder that can be written, got {self._call.config.data_dir!r} "
+                f"({error.strerror}); make it so, or name another one"
+            ) from error
+        description = self.describe()
+        description |= {**description.pop("settings"), **self._logged}  # with every size that was 'auto'
+        description.pop("sweep", None)  # the ranges of a sweep do not describe this run
+        self.logger.describe(description)
+
     def close(self) -> None:
         """Lets other processes write to the folder; may be called twice."""
         self._folder.close()
@@ -103,8 +123,7 @@ class Run:
     def load(self, path: Path, parts: TrainerParts) -> tuple[Progress, dict[str, float] | None, dict[str, Any]]:
         """Restores a checkpoint, and continues in its folder if it has one; if it is refused, nothing changes.
 
-        Returns:
-            The progress, the statistics of the untrained rollout that was restored, if any, and the metadata.
+        Returns the progress, the statistics of the untrained rollout that was restored, if any, and the metadata.
         """
         if not self._ranks.from_first(path.is_dir):
             progress, metadata = load_checkpoint_file(path, parts, self._ranks)
@@ -116,7 +135,8 @@ class Run:
         self._ranks.from_first(folder.lock)
         progress, statistics = load_trainer_state(path / TRAINER_STATE, parts, self._ranks, weights, state)
         if self._ranks.is_first:
-            remove_unfinished(path)
+            for unfinished in path.glob("*.tmp"):  # by a process that was killed
+                unfinished.unlink(missing_ok=True)
         if not is_own:
             self._folder.close()
         self._folder, self.model_path, self._divergence = folder, path / state["model"], None
@@ -124,10 +144,7 @@ class Run:
         return progress, statistics, dict(state["metadata"])
 
     def require_finite(self, parts: TrainerParts, learning_rate: float) -> None:
-        """Checks that training can continue from the parts; the first process does so for all.
-
-        The DivergedError names the first number that is not finite, or the earlier error, and the checkpoint to use.
-        """
+        """Raises DivergedError, which names the checkpoint to use, if a number is not finite."""
 
         def require() -> None:
             found = find_nonfinite(parts, learning_rate)

@@ -17,26 +17,26 @@ SIGNAL_DEBOUNCE_SECONDS = 20.0
 GRACE_SECONDS = 5.0  # between a second signal that the main thread does not answer and the end of the process
 _HANDLED_BEFORE_SECONDS = 0.5  # a signal may be handled so long before the watching thread hears of it
 _INTERRUPTED = 130  # the exit code that a shell reports for SIGINT
+_UNANSWERED = (
+    "puffer: two signals were not answered for {:g} seconds, so the run ends here, not saved again: something does not "
+    "return, such as a c_step without an end; `gdb -p` shows where\n"
+)
 
 
 class StopRequest:
     """A context in which the first SIGINT, SIGTERM or SIGHUP sets `requested`, and a second one interrupts at once.
 
     Where the main thread handles no second signal within GRACE_SECONDS, as in a `c_step` that never returns, the
-    process ends. A SIGHUP that `nohup` has ignored stays ignored. In another thread than the main one this does
-    nothing. When a RankError leaves the context, the handlers stay, so that the process can report the lost rank before
-    the signal of torchrun ends it.
+    process ends. In another thread than the main one this does nothing. When a RankError leaves the context, the
+    handlers stay, so that the process can report the lost rank before the signal of torchrun ends it.
+
+    For `debounce_seconds` after a signal further ones count as the same: torchrun forwards the Ctrl-C that its
+    processes got from the terminal already.
     """
 
     SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
     def __init__(self, debounce_seconds: float = 0.0):
-        """Does nothing before it is entered.
-
-        Args:
-            debounce_seconds: how long after a signal further ones count as the same: torchrun forwards the Ctrl-C that
-                its processes got from the terminal already.
-        """
         self.requested = False
         self._debounce_seconds = debounce_seconds
         self._request_time = self._handled_time = 0.0
@@ -98,12 +98,7 @@ class StopRequest:
             is_second, last = last > 0.0, now
             while is_second and self._wakeup is not None and self._handled_time < now - _HANDLED_BEFORE_SECONDS:
                 if time.monotonic() > now + GRACE_SECONDS:
-                    text = (
-                        f"puffer: two signals were not answered for {GRACE_SECONDS:g} seconds, so the run ends here, "
-                        "not saved again: something does not return, such as a c_step without an end; `gdb -p` "
-                        "shows where\n"
-                    )
-                    os.write(2, text.encode())
+                    os.write(2, _UNANSWERED.format(GRACE_SECONDS).encode())
                     os._exit(_INTERRUPTED)
                 time.sleep(0.05)
         os.close(reading)

@@ -25,8 +25,7 @@ from pufferlib.seeding import mix_seed
 def collector_state(collector: Collector) -> dict[str, Any] | None:
     """Returns the state from which a later process continues exactly where a rollout ended.
 
-    None where an environment has no snapshot, a failed or interrupted rollout left steps that were never received, or
-    rewards, returns or recurrent states are not finite.
+    None where an environment has no snapshot, a rollout was left in its middle, or a number is not finite.
     """
     returns = torch.from_numpy(collector.tracker.returns)
     numbers = [collector.host_buffers["rewards"][-1], returns, *collector.actor.states.values()]
@@ -119,14 +118,10 @@ class Progress:
     losses: dict[str, float]  # of the last update, by name
 
 
-def named_parameters(learner: Learner) -> dict[str, nn.Parameter]:
-    """Returns the policy's parameters, those that are frozen for now included."""
-    return dict(learner.gradients.policy.named_parameters())
-
-
 def learner_state(learner: Learner) -> dict[str, Any]:
     """Returns the state of a learner beside the policy's weights; that of parameters never stepped is empty."""
-    found = {name: learner.optimizer.state.get(parameter, {}) for name, parameter in named_parameters(learner).items()}
+    parameters = learner.gradients.policy.named_parameters()  # those that are frozen for now included
+    found = {name: learner.optimizer.state.get(parameter, {}) for name, parameter in parameters}
     return {
         "optimizer": learner.config.optimizer,
         "optimizer_state": {
@@ -143,7 +138,7 @@ def load_learner_state(learner: Learner, state: Mapping[str, Any]) -> None:
     """Restores what `learner_state` returned."""
     optimizer = learner.optimizer
     stepped = {parameter for group in optimizer.param_groups for parameter in group["params"]}
-    for name, parameter in named_parameters(learner).items():
+    for name, parameter in learner.gradients.policy.named_parameters():
         optimizer.state.pop(parameter, None)
         saved = state["optimizer_state"][name]
         if parameter in stepped and saved:
@@ -183,12 +178,11 @@ def find_nonfinite(parts: TrainerParts, learning_rate: float) -> str | None:
 def rank_state(parts: TrainerParts, statistics: dict[str, float] | None) -> dict[str, Any]:
     """Returns the state that differs between processes.
 
-    `statistics` are what `evaluate` returned of a rollout that `train` did not learn from yet; None if there is none.
-    It is not kept where environments have no snapshots.
+    With the statistics of a rollout that `train` did not learn from yet it has that rollout, if environments have
+    snapshots.
     """
-    collector = collector_state(parts.collector)
+    collector, pool = collector_state(parts.collector), parts.collector.pool
     rollout = {"content": rollout_state(parts.collector.rollout), "statistics": statistics}
-    pool = parts.collector.pool
     return {
         **({} if pool is None else {"pool": pool.state_dict()}),
         "interval": parts.report.state_dict(),
@@ -204,11 +198,8 @@ def load_trainer_state(
 ) -> tuple[Progress, dict[str, float] | None]:
     """Restores a trainer; other episodes begin for another number of processes, or without snapshots.
 
-    The state is one that `check_trainer_state` accepted; the path is for messages. If the environments refuse their
-    snapshots, a CheckpointError is raised, and nothing has changed.
-
-    Returns:
-        The progress, and the statistics of the rollout that was restored, None if none was.
+    The state is one that `check_trainer_state` accepted; if the environments refuse their snapshots, nothing changes.
+    Returns the progress, and the statistics of the rollout that was restored, if one was.
     """
     own = state["ranks"][ranks.rank] if len(state["ranks"]) == ranks.world_size else None
     continues = own is not None and own["collector"] is not None

@@ -23,10 +23,9 @@ from typing_extensions import override
 from pufferlib.dashboard.score import GROUPS, Score, episode_count, find_metric, is_mean_over_episodes
 from pufferlib.errors import ConfigError, PufferError, nearest
 from pufferlib.play.scores import final_episodes
-from pufferlib.pufferl import PuffeRL
+from pufferlib.pufferl import PuffeRL, train
 from pufferlib.runs.calls import AnyLogger
 from pufferlib.runs.loaders import resolve_device
-from pufferlib.runs.training import train_run
 from pufferlib.sweep.results import TENTHS
 from pufferlib.sweep.trial_config import TrialTask, fit_sizes
 from pufferlib.vector import Vector
@@ -245,7 +244,7 @@ def train_watched(task: TrialTask, send: SendMessage) -> None:
         trainers.append(trainer)
         return trainer
 
-    train_run(make_trainer, task.env_name, args)
+    train(task.env_name, args, make_trainer=make_trainer)
     trainers[0].send_score()
     if search.name is None:
         raise (MissingMetricError if search.is_hopeless else UnscoredError)(search.missing_text())

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 PLACES = {
-    "making": "pufferlib.runs.training.load_policy",
+    "making": "pufferlib.pufferl.load_policy",
     "opening": "pufferlib.runs.folder.RunFolder.open",
     "rollout": "pufferlib.ppo.collector.Collector.collect",
     "step": "pufferlib.vector.base.Vector.recv",

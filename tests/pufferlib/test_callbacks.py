@@ -135,7 +135,7 @@ def test_the_folder_tells_the_new_length_and_a_run_that_was_stopped_is_gone_on_w
 @pytest.mark.parametrize("wrong", [0, -5, 2.5, math.inf, math.nan, True, "100", [1]])
 def test_a_wrong_number_of_steps_is_refused(wrong):
     trainer = make_trainer()
-    with pytest.raises(APIUsageError, match="total_timesteps must be a whole number of agent steps"):
+    with pytest.raises(APIUsageError, match="total_timesteps must be a whole number, 1 or more"):
         trainer.learn(wrong)
     trainer.release()
 

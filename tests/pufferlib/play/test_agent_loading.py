@@ -109,7 +109,7 @@ def test_the_best_weights_of_a_run_count_before_the_last(trainer, tmp_path):
     folder = made.run_folder
     made.close()
     assert load_agent(folder).settings["load_model_path"] == str(folder / "last.pt")
-    checkpoint.save_named(folder, "best", checkpoint.load(folder / "last.pt"), {"env": CARTPOLE})
+    checkpoint.keep_best(folder, "score", checkpoint.load(folder / "last.pt"), {"env": CARTPOLE, "score": 1.0})
     assert load_agent(folder).settings["load_model_path"] == str(folder / "best.pt")
     for name in ("best", "last"):
         (folder / f"{name}.pt").unlink()

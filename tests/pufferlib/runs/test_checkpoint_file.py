@@ -183,27 +183,17 @@ def test_more_metadata_than_a_file_is_read_with_is_refused():
 
 
 def test_no_file(make_trainer):
-    with pytest.raises(CheckpointError, match="there is no checkpoint nowhere.pt; pass a file of save_checkpoint"):
+    with pytest.raises(CheckpointError, match="there is no checkpoint nowhere.pt; check the path"):
         make_trainer().load_checkpoint("nowhere.pt")
 
 
-def test_weights_alone(make_trainer):
+def test_weights_alone_and_parts_of_a_run_are_no_state_of_a_trainer(make_trainer):
     trainer = make_trainer()
-    with pytest.raises(CheckpointError, match="holds weights alone; load them by policy.load_state_dict or"):
-        trainer.load_checkpoint(trainer.save_checkpoint())
-
-
-def test_a_part_of_a_run(make_trainer):
-    trainer = make_trainer()
-    trainer.save_checkpoint()
-    with pytest.raises(CheckpointError, match=rf"is a part of a run; pass its folder {trainer.run_folder}"):
-        trainer.load_checkpoint(trainer.run_folder / checkpoint.TRAINER_STATE)
-
-
-def test_something_else(make_trainer):
+    weights = trainer.save_checkpoint()
     torch.save({"epoch": 3}, "other.pt")
-    with pytest.raises(CheckpointError, match="other.pt holds no checkpoint of a trainer"):
-        make_trainer().load_checkpoint("other.pt")
+    for path in (weights, trainer.run_folder / checkpoint.TRAINER_STATE, "other.pt"):
+        with pytest.raises(CheckpointError, match=f"{path} holds no state of a trainer; pass a run's folder or"):
+            trainer.load_checkpoint(path)
 
 
 def test_a_folder_is_no_file(make_trainer, tmp_path):

@@ -25,7 +25,7 @@ def holder(tmp_path):
 
 def test_the_process_that_writes_is_told_until_it_ends(tmp_path, holder):
     assert writing_process(tmp_path) == holder.pid
-    with pytest.raises(CheckpointError, match="is being written by another process"):
+    with pytest.raises(CheckpointError, match=f"is being written by process {holder.pid}"):
         RunFolder(tmp_path, dict).lock()
     holder.communicate()
     assert writing_process(tmp_path) is None

@@ -223,11 +223,11 @@ def test_a_finished_run_says_so(tmp_path):
 def test_a_length_that_the_run_has_already_is_refused_before_anything_is_written(tmp_path, length):
     command = [*SQUARED.split(), "--train.num-iterations", 2]
     assert run(tmp_path, *command) == (0, "")
-    before = {path: path.read_bytes() for path in only_run(tmp_path).iterdir()}
+    before = {path: path.read_bytes() for path in only_run(tmp_path).glob("[!.]*")}
     code, said = run(tmp_path, *command[:2], "--resume", "latest", *length)
     words = f"{length[0]} must be more than the 512 steps, 2 iterations, that experiments/"
     assert code == 2 and words in said and said.count("\n") == 1
-    assert {path: path.read_bytes() for path in only_run(tmp_path).iterdir()} == before
+    assert {path: path.read_bytes() for path in only_run(tmp_path).glob("[!.]*")} == before
 
 
 @pytest.mark.parametrize(
