@@ -23,6 +23,7 @@ from pufferlib.errors import ConfigError, nearest
 _WORDS = {"none": None, "true": True, "false": False}
 _NAMES = {int: "an integer", float: "a number", bool: "True or False", str: "text", type: "a class"}
 _UNIONS = (Union, types.UnionType)
+_PLAIN = (int, float, bool, str, type(None), Any)
 _NOT_SETTINGS = {"self", "buf", "seed", "env", "policy"}  # arguments that the vectorization and the trainer fill in
 
 
@@ -52,15 +53,6 @@ def parse_value(text: str) -> Any:
 def format_value(value: object) -> str:
     """Returns a value as an ini holds it; `parse_value` reads it back."""
     return f"{value:_}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
-
-
-def parse_as(text: str, kind: object) -> Any:
-    """Returns the value of a text for a type annotation, which `convert` may still refuse.
-
-    A setting that wants text gets it even where the text looks like a number.
-    """
-    value = parse_value(text)
-    return text if not fits(value, kind) and fits(text, kind) else value
 
 
 def fits(value: object, kind: object) -> bool:
@@ -153,10 +145,8 @@ def shown(value: object) -> str:
     """Returns a value as an error message shows it, not longer than a line or two."""
     try:
         text = repr(value)
-    except ValueError:  # Python does not write integers of thousands of digits
-        return "a number of thousands of digits"
-    except RecursionError:
-        return f"a {type(value).__name__} of many levels"
+    except (ValueError, RecursionError):  # an integer of thousands of digits, or a list of as many levels
+        return f"a {type(value).__name__} too long to show"
     return text if len(text) <= 200 else f"{text[:100]}...{text[-20:]}"
 
 
@@ -204,11 +194,12 @@ class Setting:
         return describe(self.kind, f" in {self.within.text}" if self.within != FINITE else "")
 
     def parse(self, text: str) -> Any:
-        """Returns the checked value of a text from a file or the command line.
+        """Returns the checked value of a text from a file or the command line; see `check`.
 
-        Raises ConfigError if the text is not a value of this setting.
+        A setting that wants text gets it even where the text looks like a number.
         """
-        return self.check(parse_as(text, self.kind))
+        value = parse_value(text)
+        return self.check(text if not fits(value, self.kind) and fits(text, self.kind) else value)
 
     def check(self, value: object) -> Any:
         """Returns the value, converted to the setting's type.
@@ -303,28 +294,45 @@ def require_known(
 
 
 def class_settings(section: str, cls: type) -> dict[str, Setting]:
-    """Returns the keyword arguments of a class, an environment or a policy, that a section of the configuration sets.
+    """Returns the keyword arguments of a class, an environment or a policy, that a section sets."""
+    return keyword_settings(cls, section=section)[0]
 
-    An `__init__` that takes `**kwargs` hands them on, so the arguments of its base class count too. `buf`, `seed`,
-    `env` and `policy` are not settings, nor is an argument without a default.
+
+def keyword_settings(
+    creator: Callable, presets: Mapping[str, Any] | None = None, section: str = "env"
+) -> tuple[dict[str, Setting], bool]:
+    """Returns the keyword arguments of a class or function as settings of a section.
+
+    Where a class hands `**kwargs` on, the arguments of its base class count too.
+
+    Returns:
+        The settings by name, and whether it may take other keywords too: it has `**kwargs` and does not tell which.
     """
+    owners, is_class = [creator], isinstance(creator, type)
+    if is_class:
+        owners = [owner for owner in creator.__mro__ if owner is not object and "__init__" in vars(owner)]
     found: dict[str, Setting] = {}
-    for owner in cls.__mro__:
-        initialize = vars(owner).get("__init__")
-        if initialize is None:
-            continue
-        for name, one in signature_settings(section, initialize, documented=owner).items():
+    is_open = False
+    for owner in owners:
+        function = vars(owner)["__init__"] if is_class else owner
+        own = signature_settings(section, function, presets, documented=owner)
+        if is_open and not own and not _passes_on(function):
+            break  # the keywords cannot go there, so it is not known where they go
+        for name, one in own.items():
             found.setdefault(name, one)
-        parameters = inspect.signature(initialize).parameters.values()
-        if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
+        is_open = _passes_on(function)
+        if not is_open:
             break
-    return found
+    return found, is_open
 
 
 def signature_settings(
     section: str, function: Callable, presets: Mapping[str, Any] | None = None, documented: object = None
 ) -> dict[str, Setting]:
-    """Returns the keyword arguments of one function that a section of the configuration sets; see `class_settings`.
+    """Returns the keyword arguments of one function that a section of the configuration sets.
+
+    `buf`, `seed`, `env` and `policy` are not settings, nor is an argument without a default. An annotation that is made
+    of numbers, text, lists and tuples is checked; every other one is for the function to check.
 
     Args:
         section: the section's name.
@@ -333,30 +341,35 @@ def signature_settings(
         documented: what else has an `Args:` in its docstring, such as the function's class.
     """
     try:
-        parameters = inspect.signature(function).parameters.values()
-    except (TypeError, ValueError):  # a builtin that does not tell
-        return {}
-    try:
         kinds = typing.get_type_hints(function)
     except (NameError, AttributeError, TypeError):  # a name that only type checkers import, or no type at all
         kinds = {}  # no type checks, but the names are known
     meanings = {**_argument_meanings(documented), **_argument_meanings(function)}
     found = {}
-    for parameter in parameters:
+    for parameter in _parameters(function) or ():
         name, default = parameter.name, (presets or {}).get(parameter.name, parameter.default)
         if name not in _NOT_SETTINGS and default is not parameter.empty:
-            found[name] = Setting(section, name, kinds.get(name, Any), default, meanings.get(name, ""))
+            kind = kinds.get(name, Any)
+            found[name] = Setting(section, name, kind if _is_plain(kind) else Any, default, meanings.get(name, ""))
     return found
 
 
-def check_arguments(section: str, arguments: Mapping[str, Any], cls: type) -> dict[str, Any]:
-    """Returns the keyword arguments of a class, converted to the types its `__init__` declares.
+def _parameters(function: Callable) -> list[inspect.Parameter] | None:
+    try:
+        return list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError):  # a builtin that does not tell
+        return None
 
-    Raises ConfigError if a name is unknown or a value has the wrong type.
-    """
-    known = class_settings(section, cls)
-    require_known(section, arguments, known)
-    return {name: known[name].check(value) for name, value in arguments.items()}
+
+def _passes_on(function: Callable) -> bool:
+    parameters = _parameters(function)
+    return parameters is None or any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
+
+
+def _is_plain(kind: object) -> bool:
+    if get_origin(kind) in (*_UNIONS, list, tuple):
+        return bool(get_args(kind)) and all(_is_plain(part) for part in get_args(kind) if part is not Ellipsis)
+    return kind in _PLAIN or get_origin(kind) is Literal
 
 
 def _argument_meanings(documented: object) -> dict[str, str]:

@@ -38,7 +38,7 @@ from pufferlib.errors import APIUsageError, ConfigError
 from pufferlib.families import catalog
 from pufferlib.families.catalog import Entry, find
 from pufferlib.reading import read_bytes, read_json
-from pufferlib.setting import Setting, check_arguments, class_settings
+from pufferlib.setting import Setting, class_settings, require_known
 
 _WRAPPER = "Wrapper"  # the recurrent layer LSTM is the class LSTMWrapper
 
@@ -255,7 +255,8 @@ def policy_arguments(args: Mapping[str, Any], section: str, cls: type) -> dict[s
                 for name, value in given.items()
                 if name in known or name not in before or value != before[name]
             }
-    return check_arguments(section, given, cls)
+    require_known(section, given, known)
+    return {name: known[name].check(value) for name, value in given.items()}
 
 
 def _policy_modules(env_name: str) -> list[ModuleType]:

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import abc
-import dataclasses
 import difflib
 import functools
 import importlib.util
-import inspect
 import re
 import sys
-import types
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Union, get_args, get_origin
+from typing import TYPE_CHECKING, Any
 
 from pufferlib.errors import is_installed, require_extra
-from pufferlib.setting import Setting, signature_settings
+from pufferlib.setting import Setting, keyword_settings
 
 if TYPE_CHECKING:
     from pufferlib.environment import Buffers, PufferEnv
@@ -165,51 +162,6 @@ class Family(abc.ABC):
     def nearest(self, name: str) -> str:
         """Ends an error message about a name that it owns and does not know, with the nearest ones; empty for none."""
         return nearest_names(name, self.names())
-
-
-_PLAIN = (int, float, bool, str, type(None), Any)
-
-
-def keyword_settings(creator: Callable, presets: Mapping[str, Any] | None = None) -> tuple[dict[str, Setting], bool]:
-    """The keyword arguments of a class or function as settings of `[env]`; `presets` replace defaults.
-
-    Where a class hands `**kwargs` on, the arguments of its base class count too. An annotation that is made of numbers,
-    text, lists and tuples is checked; every other one is for the environment to check.
-
-    Returns:
-        The settings by name, and whether it may take other keywords too: it has `**kwargs` and does not tell which.
-    """
-    presets = presets or {}
-    functions = [creator]
-    if isinstance(creator, type):
-        owners = [owner for owner in creator.__mro__ if owner is not object and "__init__" in vars(owner)]
-        functions = [vars(owner)["__init__"] for owner in owners]
-    found: dict[str, Setting] = {}
-    is_open = False
-    for function in functions:
-        own = signature_settings("env", function, presets)
-        if is_open and not own and not _passes_on(function):
-            break  # the keywords cannot go there, so it is not known where they go
-        for name, one in own.items():
-            found.setdefault(name, dataclasses.replace(one, kind=one.kind if _is_plain(one.kind) else Any))
-        is_open = _passes_on(function)
-        if not is_open:
-            break
-    return found, is_open
-
-
-def _passes_on(function: Callable) -> bool:
-    try:
-        parameters = inspect.signature(function).parameters.values()
-    except (TypeError, ValueError):  # a builtin that does not tell
-        return True
-    return any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
-
-
-def _is_plain(kind: object) -> bool:
-    if get_origin(kind) in (Union, types.UnionType, list, tuple):
-        return bool(get_args(kind)) and all(_is_plain(part) for part in get_args(kind) if part is not Ellipsis)
-    return kind in _PLAIN or get_origin(kind) is Literal
 
 
 _NAMED_OTHERWISE = ("builtins", "gymnasium", "pettingzoo", "pufferlib")  # packages whose environments have names

@@ -22,9 +22,9 @@ from pufferlib import spaces
 from pufferlib.emulation import GymnasiumPufferEnv
 from pufferlib.environment import Buffers, PufferEnv
 from pufferlib.errors import MissingExtraError, import_quietly
-from pufferlib.families.entry import Entry, Family, keyword_settings
+from pufferlib.families.entry import Entry, Family
 from pufferlib.families.envpool_family import declared_as, make_alike
-from pufferlib.setting import signature_settings
+from pufferlib.setting import keyword_settings, signature_settings
 from pufferlib.vector import Vector
 from pufferlib.vector.envpool_vector import MakeView, View
 

@@ -24,7 +24,7 @@ from pufferlib.emulation import PettingZooPufferEnv
 from pufferlib.environment import Buffers, PufferEnv
 from pufferlib.errors import APIUsageError, MissingExtraError, PufferWarning, import_quietly, is_installed
 from pufferlib.families.atari import ATARI
-from pufferlib.families.entry import Entry, Family, callable_entry, keyword_settings, nearest_names
+from pufferlib.families.entry import Entry, Family, callable_entry, nearest_names
 from pufferlib.families.gymnasium_families import (
     GridEntry,
     GymnasiumFamily,
@@ -33,7 +33,7 @@ from pufferlib.families.gymnasium_families import (
     register_grids,
     register_tasks,
 )
-from pufferlib.setting import Setting, class_settings
+from pufferlib.setting import Setting, class_settings, keyword_settings
 
 _PREFIX = "pettingzoo:"
 _SISTERS = ("mpe2", "magent2.environments")  # families that became packages of their own
