@@ -41,21 +41,13 @@ _PRESETS = {"envpool.atari": {"episodic_life": True, "reward_clip": True}}  # as
 
 @dataclass(frozen=True)
 class Compared:
-    """A row of the table of `bench/envpool_same.py`: an environment of Gymnasium's and EnvPool's of the same name.
+    """A row of the table of `bench/envpool_same.py`: an environment of Gymnasium's and EnvPool's of the same name."""
 
-    Attributes:
-        name: Gymnasium's.
-        task: EnvPool's.
-        version: of EnvPool, which was compared.
-        is_same: whether no difference was found.
-        found: what was compared, and the differences.
-    """
-
-    name: str
-    task: str
-    version: str
-    is_same: bool
-    found: str
+    name: str  # Gymnasium's
+    task: str  # EnvPool's
+    version: str  # of EnvPool, which was compared
+    is_same: bool  # whether no difference was found
+    found: str  # what was compared, and the differences
 
 
 @functools.cache
