@@ -67,20 +67,6 @@ def test_it_agrees_with_gymnasiums_vector_of_single_ones_step_by_step(name, seed
     assert mode == AutoresetMode.NEXT_STEP or ends == sum(reported)
 
 
-def test_a_mask_begins_some_episodes_anew_as_gymnasiums_own_does():
-    envs, peer = pufferlib.make_gymnasium_vec("puffer_cartpole", 3), sync("puffer_cartpole", 3)
-    for each in (envs, peer):
-        each.reset(seed=0)
-        for _ in range(4):
-            each.step(np.ones(3, np.int64))
-    for seed in (None, [5, 6, 7]):
-        mask = np.array([True, False, True])
-        found = envs.reset(seed=seed, options={"reset_mask": mask})[0]
-        np.testing.assert_array_equal(found, peer.reset(seed=seed, options={"reset_mask": mask})[0])
-        np.testing.assert_array_equal(np.abs(found[:, 1]) > 0.05, ~mask)
-        np.testing.assert_array_equal(envs.step([0, 0, 0])[0], peer.step([0, 0, 0])[0])
-
-
 def test_nothing_is_copied_unless_asked():
     envs = pufferlib.make_gymnasium_vec("puffer_breakout", 8)
     observations, _ = envs.reset(seed=0)
@@ -171,7 +157,7 @@ def test_every_environment_is_drawn():
 def test_mistakes_are_named():
     with pytest.raises(APIUsageError, match="num_envs"):
         pufferlib.make_gymnasium_vec("puffer_cartpole", 0)
-    with pytest.raises(APIUsageError, match="gymnasium.make_vec makes those"):
+    with pytest.raises(APIUsageError, match="an environment in C, .* got CartPole-v1"):
         pufferlib.make_gymnasium_vec("CartPole-v1", 3)
     with pytest.raises(APIUsageError, match="render_mode must be one of"):
         pufferlib.make_gymnasium_vec("puffer_cartpole", 3, render_mode="human")
@@ -184,14 +170,9 @@ def test_mistakes_are_named():
     envs = pufferlib.make_gymnasium_vec(Cartpole, 3)
     with pytest.raises(APIUsageError, match=r"call reset\(\) first"):
         envs.step([0, 0, 0])
-    with pytest.raises(APIUsageError, match="the first reset"):
-        envs.reset(options={"reset_mask": np.array([True, False, False])})
     envs.reset()
     for wrong in ([0, 1], 0, np.zeros((3, 1), int), [0.5, 0.5, 0.5]):
         with pytest.raises(APIUsageError, match="actions must"):
             envs.step(wrong)
     with pytest.raises(APIUsageError, match="one seed for each of 3"):
         envs.reset(seed=[1, 2])
-    for mask in ([True, False], [1, 0, 1], "all"):
-        with pytest.raises(APIUsageError, match="reset_mask must be bools"):
-            envs.reset(options={"reset_mask": mask})
