@@ -58,26 +58,18 @@ _FOLDER = Path(__file__).parent
 class Entry:
     """One environment that a name leads to. An entry is made without making the environment.
 
-    Attributes:
-        name: the one name of this environment: what the configuration, runs and their files call it.
-        family: the name of its family, `[base] package` of the configuration.
-        creator: makes it as `creator(buf=Buffers or None, seed=int, **settings)`, for `pufferlib.vector.make`; can be
-            pickled. It raises MissingExtraError if a package that the environment needs is not installed.
-        settings: the keyword arguments that `[env]` sets, by name.
-        takes_any_setting: whether the environment accepts keywords that `settings` does not list.
-        policy_modules: the modules where its policy and recurrent classes are looked for, the first first.
-        agents_per_env: agents in each of the `[env] num_envs` environments, where there is such a setting.
-        local_backend: what steps several of them for `pufferlib.make`, in this process.
+    The `creator` makes it as `creator(buf=Buffers or None, seed=int, **settings)`, for `pufferlib.vector.make`; it can
+    be pickled, and raises MissingExtraError if a package that the environment needs is not installed.
     """
 
-    name: str
-    family: str
+    name: str  # the one name of this environment: what the configuration, runs and their files call it
+    family: str  # the name of its family, `[base] package` of the configuration
     creator: Callable[..., PufferEnv]
-    settings: Mapping[str, Setting]
-    takes_any_setting: bool = False
-    policy_modules: tuple[str, ...] = ("pufferlib.models",)
-    agents_per_env: int = 1
-    local_backend: str = "Serial"
+    settings: Mapping[str, Setting]  # the keyword arguments that `[env]` sets, by name
+    takes_any_setting: bool = False  # whether the environment accepts keywords that `settings` does not list
+    policy_modules: tuple[str, ...] = ("pufferlib.models",)  # where its policy's classes are looked for, in order
+    agents_per_env: int = 1  # in each of the `[env] num_envs` environments, where there is such a setting
+    local_backend: str = "Serial"  # what steps several of them for `pufferlib.make`, in this process
 
     def __init__(
         self,
@@ -89,12 +81,8 @@ class Entry:
     ):
         """Describes an environment.
 
-        Args:
-            name: see the class, as for the next two.
-            family: of it.
-            creator: of it.
-            settings: and whether it takes any other, as `keyword_settings` returns them.
-            recipe: the name of the first ini file; None looks at the actions of an environment, empty means no inis.
+        The settings come with whether it takes any other, as `keyword_settings` returns them. The recipe is the name of
+        the first ini file; None looks at the actions of an environment, empty means no inis.
         """
         self.name, self.family, self.creator = name, family, creator
         self.settings, self.takes_any_setting = settings

@@ -79,16 +79,8 @@ def make_vector(
 ) -> Vector:
     """Makes a vector of environments of EnvPool; workers of Multiprocessing and Ray each step a pool of their own.
 
-    Args:
-        task: EnvPool's name.
-        config: keywords of EnvPoolEnv.
-        num_envs: these and the others are those of `pufferlib.vector.make`, for environments of EnvPool; `auto` takes
-            Multiprocessing where a step has a time limit, else EnvPool.
-        num_workers: of it.
-        batch_size: of it.
-        backend: of it.
-        step_timeout_seconds: of it.
-        keywords: of it.
+    The keywords are those of `pufferlib.vector.make`, for environments of EnvPool, and `config` has EnvPoolEnv's; the
+    backend `auto` is Multiprocessing where a step has a time limit, else EnvPool.
     """
     by_workers = ("Multiprocessing", "Ray", vector.Multiprocessing, vector.Ray)
     if backend == AUTO and step_timeout_seconds is not None:
@@ -115,8 +107,8 @@ def make_alike(
         view_maker: returns the `make_view` of EnvPoolEnv that shows the observations as the environment does.
 
     Returns:
-        The vector where the table says that EnvPool of this version is the same and the backend is `auto`, or where
-        the backend is EnvPool; else None.
+        The vector where the backend is EnvPool, or `auto` and the table says that EnvPool of this version is the same,
+        else None.
 
     Raises:
         APIUsageError: if EnvPool is asked for, and there is no such environment or setting of it.

@@ -230,11 +230,6 @@ def _module(spec: EnvSpec) -> str:
     return getattr(function, "__module__", None) or ""
 
 
-def _own_path() -> list[str]:
-    pythons = (sys.prefix, sys.base_prefix)
-    return [folder or os.getcwd() for folder in sys.path if not folder.startswith(pythons)] or [os.getcwd()]
-
-
 def _attribute(module: ModuleType, path: str) -> Any:
     try:
         return attrgetter(path)(module)
@@ -249,8 +244,8 @@ def _import(module: str, name: str) -> ModuleType:
         if error.name is None or not f"{module}.".startswith(f"{error.name}."):
             raise  # the module is there, and lacks another one
         raise APIUsageError(
-            f"{name!r} must begin with a module, and there is no module {module!r} in {', '.join(_own_path())} or "
-            "among the installed packages; check its spelling, or install it"
+            f"{name!r} must begin with a module, and there is no module {module!r} in {os.getcwd()}, on "
+            "PYTHONPATH or among the installed packages; check its spelling, or install it"
         ) from error
 
 
