@@ -28,10 +28,10 @@ _NOT_SETTINGS = {"self", "buf", "seed", "env", "policy"}  # arguments that the v
 
 
 def parse_value(text: str) -> Any:
-    """Returns the Python value that a piece of text stands for when nothing is known about its type.
+    """Returns the Python value of a text whose type is not known.
 
-    `None`, `True` and `False` in any case; integers such as `42`, `1_000_000` and `1e6`; floats; lists and tuples in
-    brackets; text in quotes. Everything else is the text itself.
+    `None`, `True` and `False` are taken in any case, as are integers such as `1_000_000` and `1e6`, floats, lists and
+    tuples in brackets, and text in quotes. Everything else is the text itself.
     """
     text = text.strip()
     if text.lower() in _WORDS:
@@ -65,14 +65,11 @@ def fits(value: object, kind: object) -> bool:
 
 
 def convert(value: object, kind: object) -> Any:
-    """Returns the value as the type that an annotation names.
+    """Returns the value as the type that an annotation names; ValueError if it does not fit.
 
-    An integer is a number, 1e6 is an integer, a path is text; a bool is only a bool. A name that is one of several may
-    be written in small or large letters. Raises ValueError if the value does not fit.
-
-    Args:
-        value: any Python value.
-        kind: a class, `Any`, a union, a `Literal`, or a `list[...]` or `tuple[..., ...]` of them.
+    The annotation is a class, `Any`, a union, a `Literal`, or a `list[...]` or `tuple[..., ...]` of them. An integer is
+    a number, 1e6 is an integer, a path is text; a bool is only a bool. A name that is one of several may be written in
+    small or large letters.
     """
     origin, arguments = get_origin(kind), get_args(kind)
     if kind is Any:
@@ -115,9 +112,7 @@ def _to_number(value: numbers.Real, kind: type) -> int | float:
 def describe(kind: object, bounds: str = "") -> str:
     """Names the values of a type in an error message, such as `an integer in [1, inf) or 'auto'`.
 
-    Args:
-        kind: a type annotation.
-        bounds: what to write after each kind of number.
+    The bounds are written after each kind of number.
     """
     *names, last = [name + bounds if name in (_NAMES[int], _NAMES[float]) else name for name in _alternatives(kind)]
     return " or ".join(filter(None, [", ".join(names), last]))
@@ -202,10 +197,7 @@ class Setting:
         return self.check(text if not fits(value, self.kind) and fits(text, self.kind) else value)
 
     def check(self, value: object) -> Any:
-        """Returns the value, converted to the setting's type.
-
-        Raises ConfigError if the type is wrong or the number out of bounds.
-        """
+        """Returns the value, converted to the setting's type; ConfigError if it does not fit or is out of bounds."""
         try:
             converted = convert(value, self.kind)
         except ValueError as error:
@@ -233,11 +225,8 @@ def setting(
 ) -> Any:
     """Declares a dataclass field that is a setting; its annotation is the setting's type.
 
-    Args:
-        default: the default value.
-        meaning: one or two sentences, which the command line's help prints; unit included.
-        within: the interval of a number, such as `[0, 1)`.
-        renamed: values that earlier versions took, and what each is called now.
+    The meaning is one or two sentences, unit included, which the command line's help prints. `within` is the interval
+    of a number, such as `[0, 1)`; `renamed` has values that earlier versions took, and what each is called now.
     """
     metadata = {"meaning": meaning, "within": Interval(within), "renamed": renamed}
     return dataclasses.field(default=default, metadata=metadata)
@@ -268,10 +257,7 @@ class Section:
 
     @classmethod
     def from_dict(cls, given: Mapping[str, Any]) -> Self:
-        """Makes the section from a dict; keys that are absent take their defaults.
-
-        Raises ConfigError if a key is unknown or a value does not fit.
-        """
+        """Makes the section from a dict; ConfigError if a key is unknown or a value does not fit."""
         cls.require_known(given)
         return cls(**given)
 
@@ -331,14 +317,9 @@ def signature_settings(
 ) -> dict[str, Setting]:
     """Returns the keyword arguments of one function that a section of the configuration sets.
 
-    `buf`, `seed`, `env` and `policy` are not settings, nor is an argument without a default. An annotation that is made
-    of numbers, text, lists and tuples is checked; every other one is for the function to check.
-
-    Args:
-        section: the section's name.
-        function: anything with a signature; one that does not tell its signature has no settings.
-        presets: values that replace the defaults, or that are one.
-        documented: what else has an `Args:` in its docstring, such as the function's class.
+    `buf`, `seed`, `env` and `policy` are not settings, nor is an argument without a default or a `presets` value in its
+    place. An annotation that is made of numbers, text, lists and tuples is checked; every other one is for the function
+    to check. `documented` is what else has an `Args:` in its docstring, such as the function's class.
     """
     try:
         kinds = typing.get_type_hints(function)

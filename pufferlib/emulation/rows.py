@@ -237,8 +237,8 @@ def row_writer(layout: Layout, row: np.ndarray) -> Callable[[Any], None]:
             further dimensions before those, and so have all parts of the observations that go there.
 
     Returns:
-        A function of one observation, or of many in one structure. It raises APIUsageError if a part of it is missing,
-        or has another shape or kind than its space; the message names it.
+        A function that raises APIUsageError if a part of an observation is missing, or has another shape or kind than
+        its space; the message names it.
     """
     leading = row.ndim - len(layout.row_space.shape)
     leaves = [replace(leaf, shape=row.shape[:leading] + leaf.shape) if leading else leaf for leaf in layout.leaves]

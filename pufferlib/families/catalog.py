@@ -32,11 +32,7 @@ def families() -> tuple[Family, ...]:
 
 
 def find(name: str | Callable[..., PufferEnv] | Entry) -> Entry:
-    """The environment that a name leads to.
-
-    Args:
-        name: of an environment, or a callable that makes PufferEnvs as `creator(buf=..., seed=..., **settings)`; an
-            entry leads to itself.
+    """The environment that a name leads to, or a callable that makes PufferEnvs; an entry leads to itself.
 
     Raises:
         UnknownEnvironmentError: if there is no environment of that name; the message lists the nearest.
@@ -50,11 +46,9 @@ def find(name: str | Callable[..., PufferEnv] | Entry) -> Entry:
 
 
 def find_recorded(name: str) -> Entry:
-    """The environment of a name that a file has, such as the `config.json` of a run; nothing is imported for it.
+    """The environment of a name that a file has, such as the `config.json` of a run, as `find` does.
 
-    Raises:
-        CheckpointError: if the name is `module:MyEnv`. Importing a module runs its code, and a file may be anybody's.
-        UnknownEnvironmentError, MissingExtraError: as `find` does.
+    A name `module:MyEnv` is a CheckpointError: importing a module runs its code, and a file may be anybody's.
     """
     if needs_module(name):
         raise CheckpointError(

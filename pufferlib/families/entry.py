@@ -30,8 +30,7 @@ def slug(name: str) -> str:
 def nearest_names(name: str, known: Iterable[str], prefix: str = "") -> str:
     """Ends an error message about an unknown name with the nearest known ones; empty where none is near.
 
-    Beside what `pufferlib.errors.nearest` finds, `pong` finds `ALE/Pong-v5`, by the word without the rest. `prefix` is
-    written before each of them.
+    Beside what `pufferlib.errors.nearest` finds, `pong` finds `ALE/Pong-v5`, by the word without the rest.
     """
     known = list(known)
     close = difflib.get_close_matches(name, known, n=3) or _of_near_words(name, known)
@@ -158,8 +157,8 @@ _NAMED_OTHERWISE = ("builtins", "gymnasium", "pettingzoo", "pufferlib")  # packa
 def callable_entry(creator: Callable[..., Any], name: str | None = None) -> Entry:
     """The entry of a class or function that makes a PufferEnv, or an environment of Gymnasium or PettingZoo.
 
-    The keyword arguments that its signature names are settings of `[env]`; it has no ini, so `load_config` chooses by
-    its spaces. Other processes import it by a name `package.module:MyEnv`; None is its own name in lower case.
+    It has no ini, so `load_config` chooses by its spaces. Other processes import it by a name `package.module:MyEnv`;
+    None is its own name in lower case.
     """
     own = getattr(_unwrapped(creator), "__name__", type(creator).__name__).lower()
     made_by = creator if name is None else partial(make_imported, creator)

@@ -67,8 +67,7 @@ _screen: Screen | None = None  # a process has one, on which all environments ar
 class OceanInside:
     """C environments inside an interface of another library; a base class before that of the library.
 
-    Attributes:
-        ocean: the environments themselves, which keep their final observations.
+    The environments themselves are `ocean`, and keep their final observations.
     """
 
     ocean: OceanEnv
