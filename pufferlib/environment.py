@@ -345,9 +345,9 @@ def check_env(env: object) -> None:
     missing = [name for name in PUFFER_ENV_PARTS if not hasattr(env, name)]
     if not missing and not isinstance(env, type):
         return
-    remedy = "wrap it with pufferlib.emulation, or make a vector with pufferlib.vector.make"
-    if isinstance(env, gymnasium.Env):
-        raise APIUsageError(f"env must be a PufferEnv, got the Gymnasium environment {type(env).__name__}; {remedy}")
     if isinstance(env, type):
         raise APIUsageError(f"env must be a PufferEnv, got the class {env.__name__}; make an instance of it")
-    raise APIUsageError(f"env must be a PufferEnv, got {type(env).__name__} without {missing[0]}; {remedy}")
+    raise APIUsageError(
+        f"env must be a PufferEnv, got {type(env).__name__} without {missing[0]}; wrap it with pufferlib.emulation, or "
+        "make a vector with pufferlib.vector.make"
+    )

@@ -40,6 +40,7 @@ from pufferlib.families.catalog import Entry, find
 from pufferlib.reading import read_bytes, read_json
 from pufferlib.setting import Setting, class_settings, require_known
 
+_CONFIGS = (VecConfig, TrainConfig, SelfplayConfig, LogConfig, SweepConfig)
 _WRAPPER = "Wrapper"  # the recurrent layer LSTM is the class LSTMWrapper
 
 
@@ -69,7 +70,7 @@ def load_config(env_name: str, argv: Sequence[str] | None = None, config: str | 
     """
     entry = find(env_name)
     args: dict[str, Any] = {name: {} for name in ("vec", *ARGUMENTS, "train", "selfplay", "log", "sweep")}
-    for config_class in (BaseConfig, VecConfig, TrainConfig, SelfplayConfig, LogConfig, SweepConfig):
+    for config_class in (BaseConfig, *_CONFIGS):
         merge(args, config_class.section, dataclasses.asdict(config_class()))
     for name, given in DEFAULT_DIMENSIONS.items():
         merge(args, f"{PREFIX}{name}", given)
@@ -272,11 +273,8 @@ def check_config(args: Mapping[str, Any]) -> None:
     """
     require_sections(args)
     BaseConfig.from_dict({name: value for name, value in args.items() if not isinstance(value, Mapping)})
-    VecConfig.from_dict(args["vec"])
-    TrainConfig.from_dict(args["train"])
-    SelfplayConfig.from_dict(args.get("selfplay", {}))
-    LogConfig.from_dict(args.get("log", {}))
-    SweepConfig.from_dict(args.get("sweep", {}))
+    for config_class in _CONFIGS:
+        config_class.from_dict(args.get(config_class.section, {}))
     entry = find(args["env_name"])
     check_dimensions(args.get("sweep", {}), entry)
     check_env(entry, args["env"])

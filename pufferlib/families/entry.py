@@ -119,10 +119,11 @@ class Family(abc.ABC):
     packages: tuple[str, ...] = ()  # that have to be installed, as they are imported
     extra: str = ""  # of pufferlib, which installs them; empty where there are none
     is_listed_freely: bool = False  # whether `names` imports none of the family's packages
+    prefixes: tuple[str, ...] = ()  # one of which its names begin with, unless it owns names by another rule
 
-    @abc.abstractmethod
     def owns(self, name: str) -> bool:
         """Whether a name has the form of this family's names; nothing is imported to find out."""
+        return name.startswith(self.prefixes)
 
     @abc.abstractmethod
     def find(self, name: str) -> Entry | None:

@@ -190,10 +190,7 @@ class EnvPoolFamily(Family):
     example = "envpool/HalfCheetah-v5"
     packages = ("envpool",)
     extra = "envpool"
-
-    @override
-    def owns(self, name: str) -> bool:
-        return name.startswith(_PREFIX)
+    prefixes = (_PREFIX,)
 
     @override
     def find(self, name: str) -> Entry | None:

@@ -52,10 +52,7 @@ class PettingZoo(Family):
     packages = ("pettingzoo",)
     extra = "pettingzoo"
     is_listed_freely = True
-
-    @override
-    def owns(self, name: str) -> bool:
-        return name.startswith(_PREFIX)
+    prefixes = (_PREFIX,)
 
     @override
     def find(self, name: str) -> Entry | None:
@@ -152,10 +149,7 @@ class OceanFamily(Family):
     name = "ocean"
     example = "puffer_squared"
     is_listed_freely = True
-
-    @override
-    def owns(self, name: str) -> bool:
-        return name.startswith((ocean.PREFIX, _ID_PREFIX))
+    prefixes = (ocean.PREFIX, _ID_PREFIX)
 
     @override
     def find(self, name: str) -> Entry | None:

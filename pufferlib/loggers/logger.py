@@ -8,8 +8,6 @@ import math
 import os
 import re
 import secrets
-import threading
-import time
 import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -22,21 +20,13 @@ from typing_extensions import override
 from pufferlib.errors import APIUsageError, PufferWarning
 from pufferlib.reading import open_regular
 
-_id_lock = threading.Lock()
-_last_microsecond = 0  # of the last id, so that ids of one process keep their order
-
 
 def make_run_id() -> str:
     """A new name for a run, such as `20250131_235959_123456_9f3a1c07`.
 
     Names are sorted as the times (UTC) at which runs began. No two are alike, in this process or any other.
     """
-    global _last_microsecond
-    with _id_lock:
-        _last_microsecond = max(time.time_ns() // 1000, _last_microsecond + 1)
-        seconds, microsecond = divmod(_last_microsecond, 1_000_000)
-    moment = datetime.fromtimestamp(seconds, timezone.utc)
-    return f"{moment:%Y%m%d_%H%M%S}_{microsecond:06}_{secrets.token_hex(4)}"
+    return f"{datetime.now(timezone.utc):%Y%m%d_%H%M%S_%f}_{secrets.token_hex(4)}"
 
 
 class Logger(Protocol):
