@@ -123,8 +123,8 @@ class LibraryEnv(PufferEnv):
             options: for `env.reset`, at every reset.
 
         Raises:
-            APIUsageError: if not exactly one of `env` and `env_creator` is given, it is no environment of the kind that
-                the class emulates, or one of its spaces has a part that rows cannot hold.
+            APIUsageError: if not exactly one of `env` and `env_creator` is given, it is of another kind, or one of its
+                spaces has a part that rows cannot hold.
             MissingExtraError: if the package of its kind is not installed.
         """
         self.options = options

@@ -1,8 +1,7 @@
 """The catalog: where every name of an environment leads.
 
-`find` answers for `puffer_squared` and `CartPole-v1`, `ALE/Pong-v5`, `dm_control/cheetah/run`,
-`pettingzoo:butterfly/pistonball_v6`, for other ids of Gymnasium and for callables. Everything that needs an environment
-by its name asks here: the configuration, the trainer's loaders, `pufferlib.make` and the command line.
+Everything that needs an environment by its name asks here: the configuration, the trainer's loaders, `pufferlib.make`
+and the command line.
 """
 
 from __future__ import annotations

@@ -103,19 +103,15 @@ def _checked_limit(max_episode_steps: int | None) -> int | None:
 class OceanVectorEnv(OceanInside, VectorEnv):
     """C environments of one agent each, stepped together, without copies.
 
-    The arrays that `reset` and `step` return are the environments' own, and the next step writes the next observations,
-    rewards and flags into them: what is to be kept must be copied before, or `copy=True` does so every time. Infos are
-    copies always.
+    The arrays that `reset` and `step` return are the environments' own, and the next step overwrites them: what is to
+    be kept must be copied before, or `copy=True` does so every time. Infos are copies always.
 
     An environment whose episode ends is reset in the same step, as `AutoresetMode.SAME_STEP` says: its observation is
     the first of the next episode, and the final one is in `infos["final_obs"]`, an object array with a row for every
     environment, None where `infos["_final_obs"]` is False. `infos` are empty in all other steps, but for `action_mask`
     of shape `(num_envs, choices)` where the environments have action masks, and `_action_mask`, which is False at a
-    final observation.
-
-    Gymnasium's own vector environments, and those of its wrappers that change observations, know
-    `AutoresetMode.NEXT_STEP`: the observation is the final one, and the next step begins an episode in that
-    environment, whatever its action, with a reward of 0. Observations are then copies in any case.
+    final observation. With `AutoresetMode.NEXT_STEP` the observation is the final one, and the next step begins an
+    episode in that environment, whatever its action, with a reward of 0; observations are then copies in any case.
 
     `ocean.episode_statistics()` has the statistics of episodes that ended.
     """

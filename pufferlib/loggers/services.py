@@ -83,9 +83,9 @@ class TensorBoardLogger(LazyLogger):
 class WandbLogger(LazyLogger):
     """Logs to a run of Weights & Biases: settings as its config, metrics by agent step, the final model as an artifact.
 
-    The same `run_id` continues the same run. W&B keeps the first row of each step, so the steps that a resumed run
-    repeats stay as they were. Offline, every start writes a folder of its own; `wandb sync` sends them as one run. A
-    process that is killed takes with it what W&B had not written yet: offline, the last 32 KiB.
+    The same `run_id` continues the same run; the steps that a resumed run repeats stay as they were. Offline, every
+    start writes a folder of its own; `wandb sync` sends them as one run. A process that is killed takes with it what
+    W&B had not written yet: offline, the last 32 KiB.
 
     Attributes:
         run: what `wandb.init` returned, for whatever else is to be logged; None until something was logged.
@@ -187,11 +187,10 @@ OFFLINE_WORKSPACE = "offline"  # of a project without one, where no server minds
 class NeptuneLogger(LazyLogger):
     """Logs to a run of Neptune: settings under `config`, metrics by agent step, the final model as the file `model`.
 
-    The public service at neptune.ai was shut down in March 2026; online mode is for servers of one's own, which the
-    API token names. Offline, every start writes an SQLite file of its own, which `neptune sync` sends.
-
-    The same `run_id` continues the same run. Neptune keeps the first value of each step, so the steps that a resumed
-    run repeats stay as they were. Metrics that are not finite are left out, as Neptune refuses them.
+    The public service at neptune.ai was shut down in March 2026; online mode is for servers of one's own, which the API
+    token names. Offline, every start writes an SQLite file of its own, which `neptune sync` sends. The same `run_id`
+    continues the same run; the steps that a resumed run repeats stay as they were. Metrics that are not finite are left
+    out.
 
     Attributes:
         run: the `neptune_scale.Run`, for whatever else is to be logged; None until something was logged.
