@@ -176,8 +176,6 @@ def _require_whole_passes(config: ResolvedTrainConfig) -> None:
         )
     size, batch = config.minibatch_size, config.batch_size
     if size <= batch and (batch % size or size % config.world_size):
-        fitting = [n for n in range(config.world_size, batch + 1, config.world_size) if batch % n == 0]
-        near = [*[n for n in fitting if n < size][-1:], *[n for n in fitting if n > size][:1]]
-        nearest = " or ".join(map(str, near))
+        nearest = config.world_size * nearest_divisor(batch // config.world_size, size / config.world_size)
         reason = f"{_processes_text(config.world_size)}a divisor of the batch of {batch} agent steps"
         raise ConfigError(f"[train] minibatch_size must be {reason}, got {size}; the nearest: {nearest}")

@@ -252,10 +252,5 @@ def build_minigrid(
         max_episode_steps: Steps after which an episode is truncated; None leaves that to the task's own max_steps.
         keywords: of the environment's class.
     """
-    register_grids()
-    return OneHotView(build(target, render_mode, max_episode_steps, **keywords))
-
-
-def register_grids() -> None:
-    """Registers the environments of MiniGrid with Gymnasium."""
     import_quietly("minigrid")
+    return OneHotView(build(target, render_mode, max_episode_steps, **keywords))

@@ -30,7 +30,6 @@ from pufferlib.families.gymnasium_families import (
     GymnasiumFamily,
     build_dm_control,
     build_minigrid,
-    register_grids,
     register_tasks,
 )
 from pufferlib.setting import Setting, class_settings, keyword_settings
@@ -279,7 +278,7 @@ FAMILIES = (  # the first that owns a name answers for it
         pattern="MiniGrid-|BabyAI-",
         packages=("minigrid",),
         extra="minigrid",
-        register=register_grids,
+        register=partial(import_quietly, "minigrid"),
         recipe="discrete",
         builder=build_minigrid,
         entry_class=GridEntry,
