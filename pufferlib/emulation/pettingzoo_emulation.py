@@ -48,8 +48,9 @@ class PettingZooPufferEnv(EmulatedEnv):
     Infos are empty but for
 
     - an agent truncated and not terminated: `{"final_observation": row, "agent_id": row index}` with its last
-    observation, as `observations` would hold it; - the end of an episode: one dict of the numbers in the last infos of
-    the agents, each the mean over those that have it, as of GymnasiumPufferEnv.
+      observation, as `observations` would hold it;
+    - the end of an episode: one dict of the numbers in the last infos of the agents, each the mean over those that
+      have it, as of GymnasiumPufferEnv.
 
     An exception of the environment passes through as it is.
     """

@@ -172,14 +172,18 @@ class OceanVectorEnv(OceanInside, VectorEnv):
 
         Args:
             seed: environment `i` begins its random stream anew with `seed + i`, or with `seed[i]`; None continues it.
-            options: without meaning.
+            options: without meaning, but `reset_mask`, which is refused.
 
         Returns:
             Observations of shape `(num_envs, *observation_shape)`, and infos.
 
         Raises:
-            APIUsageError: if there is not one seed for every environment.
+            APIUsageError: if there is not one seed for every environment, or there is a `reset_mask`.
         """
+        if options and "reset_mask" in options:
+            raise APIUsageError(
+                "reset() is for all environments, got a reset_mask; leave it out, an episode that ends is reset at once"
+            )
         seeds = self._seeds(seed)
         super().reset(seed=seed if isinstance(seed, int) else None)
         self._begin(seeds)

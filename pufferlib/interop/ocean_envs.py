@@ -32,8 +32,8 @@ def ocean_name(name: str | type[OceanEnv]) -> str | type[OceanEnv]:
     entry = catalog.find(name)
     if entry.family != "ocean" or not _is_class(entry.creator):
         raise APIUsageError(
-            f"an environment in C, such as puffer_breakout, is expected, got {name}; its own library makes others, "
-            "as gymnasium.make, gymnasium.make_vec and PettingZoo do"
+            f"an environment in C, such as puffer_breakout, is expected, got {name}; make others by "
+            "gymnasium.make, gymnasium.make_vec or PettingZoo"
         )
     return entry.name
 

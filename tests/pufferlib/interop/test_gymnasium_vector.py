@@ -173,5 +173,7 @@ def test_mistakes_are_named():
     for wrong in ([0, 1], 0, np.zeros((3, 1), int), [0.5, 0.5, 0.5]):
         with pytest.raises(APIUsageError, match="actions must"):
             envs.step(wrong)
+    with pytest.raises(APIUsageError, match="reset.. is for all environments, got a reset_mask"):
+        envs.reset(options={"reset_mask": np.array([True, False, False])})
     with pytest.raises(APIUsageError, match="one seed for each of 3"):
         envs.reset(seed=[1, 2])
