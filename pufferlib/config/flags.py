@@ -319,8 +319,7 @@ def _read_flags(tokens: Iterable[str], find_setting: Callable[[str], Setting], w
         flag, has_value, text = token.partition("=")
         setting = find_setting(flag)
         if not has_value:
-            is_word = words is not None and _is_switch(setting) and waiting and not fits(parse_value(waiting[0]), bool)
-            text = "True" if is_word else _take_value(setting, flag, waiting)
+            text = _take_value(setting, flag, waiting, words is not None)
         found.append((setting, setting.parse(text)))
     return found
 
@@ -350,10 +349,12 @@ def _key(flag: str) -> str:
     return flag.removeprefix("--").replace("-", "_")
 
 
-def _take_value(setting: Setting, flag: str, waiting: list[str]) -> str:
-    # A bare flag of a yes-or-no setting means yes.
+def _take_value(setting: Setting, flag: str, waiting: list[str], may_be_word: bool) -> str:
+    # A bare flag of a yes-or-no setting means yes, also before a word that is neither.
     if waiting and not waiting[0].startswith("--"):
-        return waiting.pop(0)
+        is_word = may_be_word and _is_switch(setting) and not fits(parse_value(waiting[0]), bool)
+        if not is_word:
+            return waiting.pop(0)
     if _is_switch(setting) or setting.kind is Any:
         return "True"
     raise ConfigError(f"{flag} needs a value: {setting.allowed}")
