@@ -1,8 +1,4 @@
-"""The environment that everything else takes, and the running episodes of its agents.
-
-Wrappers, the collector and players follow episodes by one class, so that they agree on which step counts for which
-agent. It needs NumPy alone.
-"""
+"""The environment that everything else takes, and the running episodes of its agents."""
 
 from __future__ import annotations
 
@@ -205,9 +201,8 @@ class Keys:
         actions: the action of a key, or of several that are held together, such as `up+right`: a number of a Discrete
             space, or a row of another one, where a number stands for a row of one. Rows of several keys are combined:
             each changes what differs from `idle`, and numbers of a Box add up within its bounds.
-        idle: the action while no key is held. A list of actions of a Discrete space has them take turns: to push left
-            and right by turns is nearly not to push. None repeats the last action of a Discrete space, and is
-            zeros of another.
+        idle: the action while no key is held. A list of actions of a Discrete space has them take turns. None repeats
+            the last action of a Discrete space, and is zeros of another.
         waits: whether nothing moves before a key is pressed, as in a game of turns; each press is one step, of that key
             alone or, where it means nothing alone, together with those that are held.
     """
@@ -350,9 +345,9 @@ def check_env(env: object) -> None:
     missing = [name for name in PUFFER_ENV_PARTS if not hasattr(env, name)]
     if not missing and not isinstance(env, type):
         return
-    remedy = "wrap it with pufferlib.emulation, or make a vector with pufferlib.vector.make"
-    if isinstance(env, gymnasium.Env):
-        raise APIUsageError(f"env must be a PufferEnv, got the Gymnasium environment {type(env).__name__}; {remedy}")
     if isinstance(env, type):
         raise APIUsageError(f"env must be a PufferEnv, got the class {env.__name__}; make an instance of it")
-    raise APIUsageError(f"env must be a PufferEnv, got {type(env).__name__} without {missing[0]}; {remedy}")
+    raise APIUsageError(
+        f"env must be a PufferEnv, got {type(env).__name__} without {missing[0]}; wrap it with pufferlib.emulation, or "
+        "make a vector with pufferlib.vector.make"
+    )

@@ -23,14 +23,15 @@ from pufferlib.errors import ConfigError, nearest
 _WORDS = {"none": None, "true": True, "false": False}
 _NAMES = {int: "an integer", float: "a number", bool: "True or False", str: "text", type: "a class"}
 _UNIONS = (Union, types.UnionType)
+_PLAIN = (int, float, bool, str, type(None), Any)
 _NOT_SETTINGS = {"self", "buf", "seed", "env", "policy"}  # arguments that the vectorization and the trainer fill in
 
 
 def parse_value(text: str) -> Any:
-    """Returns the Python value that a piece of text stands for when nothing is known about its type.
+    """Returns the Python value of a text whose type is not known.
 
-    `None`, `True` and `False` in any case; integers such as `42`, `1_000_000` and `1e6`; floats; lists and tuples in
-    brackets; text in quotes. Everything else is the text itself.
+    `None`, `True` and `False` are taken in any case, as are integers such as `1_000_000` and `1e6`, floats, lists and
+    tuples in brackets, and text in quotes. Everything else is the text itself.
     """
     text = text.strip()
     if text.lower() in _WORDS:
@@ -54,15 +55,6 @@ def format_value(value: object) -> str:
     return f"{value:_}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
 
 
-def parse_as(text: str, kind: object) -> Any:
-    """Returns the value of a text for a type annotation, which `convert` may still refuse.
-
-    A setting that wants text gets it even where the text looks like a number.
-    """
-    value = parse_value(text)
-    return text if not fits(value, kind) and fits(text, kind) else value
-
-
 def fits(value: object, kind: object) -> bool:
     """Whether `convert` accepts the value."""
     try:
@@ -73,14 +65,11 @@ def fits(value: object, kind: object) -> bool:
 
 
 def convert(value: object, kind: object) -> Any:
-    """Returns the value as the type that an annotation names.
+    """Returns the value as the type that an annotation names; ValueError if it does not fit.
 
-    An integer is a number, 1e6 is an integer, a path is text; a bool is only a bool. A name that is one of several may
-    be written in small or large letters. Raises ValueError if the value does not fit.
-
-    Args:
-        value: any Python value.
-        kind: a class, `Any`, a union, a `Literal`, or a `list[...]` or `tuple[..., ...]` of them.
+    The annotation is a class, `Any`, a union, a `Literal`, or a `list[...]` or `tuple[..., ...]` of them. An integer is
+    a number, 1e6 is an integer, a path is text; a bool is only a bool. A name that is one of several may be written in
+    small or large letters.
     """
     origin, arguments = get_origin(kind), get_args(kind)
     if kind is Any:
@@ -123,9 +112,7 @@ def _to_number(value: numbers.Real, kind: type) -> int | float:
 def describe(kind: object, bounds: str = "") -> str:
     """Names the values of a type in an error message, such as `an integer in [1, inf) or 'auto'`.
 
-    Args:
-        kind: a type annotation.
-        bounds: what to write after each kind of number.
+    The bounds are written after each kind of number.
     """
     *names, last = [name + bounds if name in (_NAMES[int], _NAMES[float]) else name for name in _alternatives(kind)]
     return " or ".join(filter(None, [", ".join(names), last]))
@@ -153,10 +140,8 @@ def shown(value: object) -> str:
     """Returns a value as an error message shows it, not longer than a line or two."""
     try:
         text = repr(value)
-    except ValueError:  # Python does not write integers of thousands of digits
-        return "a number of thousands of digits"
-    except RecursionError:
-        return f"a {type(value).__name__} of many levels"
+    except (ValueError, RecursionError):  # an integer of thousands of digits, or a list of as many levels
+        return f"a {type(value).__name__} too long to show"
     return text if len(text) <= 200 else f"{text[:100]}...{text[-20:]}"
 
 
@@ -204,17 +189,15 @@ class Setting:
         return describe(self.kind, f" in {self.within.text}" if self.within != FINITE else "")
 
     def parse(self, text: str) -> Any:
-        """Returns the checked value of a text from a file or the command line.
+        """Returns the checked value of a text from a file or the command line; see `check`.
 
-        Raises ConfigError if the text is not a value of this setting.
+        A setting that wants text gets it even where the text looks like a number.
         """
-        return self.check(parse_as(text, self.kind))
+        value = parse_value(text)
+        return self.check(text if not fits(value, self.kind) and fits(text, self.kind) else value)
 
     def check(self, value: object) -> Any:
-        """Returns the value, converted to the setting's type.
-
-        Raises ConfigError if the type is wrong or the number out of bounds.
-        """
+        """Returns the value, converted to the setting's type; ConfigError if it does not fit or is out of bounds."""
         try:
             converted = convert(value, self.kind)
         except ValueError as error:
@@ -242,11 +225,8 @@ def setting(
 ) -> Any:
     """Declares a dataclass field that is a setting; its annotation is the setting's type.
 
-    Args:
-        default: the default value.
-        meaning: one or two sentences, which the command line's help prints; unit included.
-        within: the interval of a number, such as `[0, 1)`.
-        renamed: values that earlier versions took, and what each is called now.
+    The meaning is one or two sentences, unit included, which the command line's help prints. `within` is the interval
+    of a number, such as `[0, 1)`; `renamed` has values that earlier versions took, and what each is called now.
     """
     metadata = {"meaning": meaning, "within": Interval(within), "renamed": renamed}
     return dataclasses.field(default=default, metadata=metadata)
@@ -277,10 +257,7 @@ class Section:
 
     @classmethod
     def from_dict(cls, given: Mapping[str, Any]) -> Self:
-        """Makes the section from a dict; keys that are absent take their defaults.
-
-        Raises ConfigError if a key is unknown or a value does not fit.
-        """
+        """Makes the section from a dict; ConfigError if a key is unknown or a value does not fit."""
         cls.require_known(given)
         return cls(**given)
 
@@ -303,60 +280,77 @@ def require_known(
 
 
 def class_settings(section: str, cls: type) -> dict[str, Setting]:
-    """Returns the keyword arguments of a class, an environment or a policy, that a section of the configuration sets.
+    """Returns the keyword arguments of a class, an environment or a policy, that a section sets."""
+    return keyword_settings(cls, section=section)[0]
 
-    An `__init__` that takes `**kwargs` hands them on, so the arguments of its base class count too. `buf`, `seed`,
-    `env` and `policy` are not settings, nor is an argument without a default.
+
+def keyword_settings(
+    creator: Callable, presets: Mapping[str, Any] | None = None, section: str = "env"
+) -> tuple[dict[str, Setting], bool]:
+    """Returns the keyword arguments of a class or function as settings of a section.
+
+    Where a class hands `**kwargs` on, the arguments of its base class count too.
+
+    Returns:
+        The settings by name, and whether it may take other keywords too: it has `**kwargs` and does not tell which.
     """
+    owners, is_class = [creator], isinstance(creator, type)
+    if is_class:
+        owners = [owner for owner in creator.__mro__ if owner is not object and "__init__" in vars(owner)]
     found: dict[str, Setting] = {}
-    for owner in cls.__mro__:
-        initialize = vars(owner).get("__init__")
-        if initialize is None:
-            continue
-        for name, one in signature_settings(section, initialize, documented=owner).items():
+    is_open = False
+    for owner in owners:
+        function = vars(owner)["__init__"] if is_class else owner
+        own = signature_settings(section, function, presets, documented=owner)
+        if is_open and not own and not _passes_on(function):
+            break  # the keywords cannot go there, so it is not known where they go
+        for name, one in own.items():
             found.setdefault(name, one)
-        parameters = inspect.signature(initialize).parameters.values()
-        if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
+        is_open = _passes_on(function)
+        if not is_open:
             break
-    return found
+    return found, is_open
 
 
 def signature_settings(
     section: str, function: Callable, presets: Mapping[str, Any] | None = None, documented: object = None
 ) -> dict[str, Setting]:
-    """Returns the keyword arguments of one function that a section of the configuration sets; see `class_settings`.
+    """Returns the keyword arguments of one function that a section of the configuration sets.
 
-    Args:
-        section: the section's name.
-        function: anything with a signature; one that does not tell its signature has no settings.
-        presets: values that replace the defaults, or that are one.
-        documented: what else has an `Args:` in its docstring, such as the function's class.
+    `buf`, `seed`, `env` and `policy` are not settings, nor is an argument without a default or a `presets` value in its
+    place. An annotation that is made of numbers, text, lists and tuples is checked; every other one is for the function
+    to check. `documented` is what else has an `Args:` in its docstring, such as the function's class.
     """
-    try:
-        parameters = inspect.signature(function).parameters.values()
-    except (TypeError, ValueError):  # a builtin that does not tell
-        return {}
     try:
         kinds = typing.get_type_hints(function)
     except (NameError, AttributeError, TypeError):  # a name that only type checkers import, or no type at all
         kinds = {}  # no type checks, but the names are known
     meanings = {**_argument_meanings(documented), **_argument_meanings(function)}
     found = {}
-    for parameter in parameters:
+    for parameter in _parameters(function) or ():
         name, default = parameter.name, (presets or {}).get(parameter.name, parameter.default)
         if name not in _NOT_SETTINGS and default is not parameter.empty:
-            found[name] = Setting(section, name, kinds.get(name, Any), default, meanings.get(name, ""))
+            kind = kinds.get(name, Any)
+            found[name] = Setting(section, name, kind if _is_plain(kind) else Any, default, meanings.get(name, ""))
     return found
 
 
-def check_arguments(section: str, arguments: Mapping[str, Any], cls: type) -> dict[str, Any]:
-    """Returns the keyword arguments of a class, converted to the types its `__init__` declares.
+def _parameters(function: Callable) -> list[inspect.Parameter] | None:
+    try:
+        return list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError):  # a builtin that does not tell
+        return None
 
-    Raises ConfigError if a name is unknown or a value has the wrong type.
-    """
-    known = class_settings(section, cls)
-    require_known(section, arguments, known)
-    return {name: known[name].check(value) for name, value in arguments.items()}
+
+def _passes_on(function: Callable) -> bool:
+    parameters = _parameters(function)
+    return parameters is None or any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
+
+
+def _is_plain(kind: object) -> bool:
+    if get_origin(kind) in (*_UNIONS, list, tuple):
+        return bool(get_args(kind)) and all(_is_plain(part) for part in get_args(kind) if part is not Ellipsis)
+    return kind in _PLAIN or get_origin(kind) is Literal
 
 
 def _argument_meanings(documented: object) -> dict[str, str]:

@@ -79,9 +79,8 @@ class Layout:
     def of(cls, space: gymnasium.Space) -> Layout:
         """Lays out an observation space.
 
-        Raises:
-            APIUsageError: if no part of it is a number, or a part has a dtype that cannot be packed; the message names
-                the part.
+        Raises APIUsageError, naming the part, if no part of it is a number, or a part has a dtype that cannot be
+        packed.
         """
         numbers, left_out = only_numbers(space)
         structure, stop = _place(space if numbers is None else numbers, (), 0)
@@ -253,14 +252,11 @@ class ActionPart:
 
 
 def check_action_space(space: gymnasium.Space) -> None:
-    """Checks that the action of one agent is a row of numbers.
+    """Raises APIUsageError if the action of one agent is no row of numbers.
 
-    That is a Discrete, MultiDiscrete, MultiBinary or Box, or, for actions that mix them, a Tuple of Discrete and
-    one-dimensional float32 Box. The row of a Tuple is one float32 vector: its parts in their order, one number for each
-    Discrete, which counts from 0 like every discrete number of a row, and k for a Box of k.
-
-    Raises:
-        APIUsageError: if it is not; wrap the environment with pufferlib.emulation.
+    A row is that of a Discrete, MultiDiscrete, MultiBinary or Box, or, for actions that mix them, of a Tuple of
+    Discrete and one-dimensional float32 Box. The row of a Tuple is one float32 vector: its parts in their order, one
+    number for each Discrete, which counts from 0 like every discrete number of a row, and k for a Box of k.
     """
     if isinstance(space, (Discrete, MultiDiscrete, MultiBinary, Box)):
         return
@@ -308,11 +304,7 @@ def action_parts(space: gymnasium.Space) -> tuple[ActionPart, ...]:
 
 
 def num_choices(space: gymnasium.Space) -> int:
-    """The choices of all discrete parts of an action: the columns of action masks.
-
-    Raises:
-        APIUsageError: if there are none, as in a Box.
-    """
+    """The choices of all discrete parts of an action: the columns of action masks; APIUsageError for none."""
     choices = sum(part.choices or 0 for part in action_parts(space))
     if not choices:
         raise APIUsageError(

@@ -56,40 +56,21 @@ _MANY_CHOICES = 64  # of one part of an action
 
 @dataclass(frozen=True)
 class Facts:
-    """Facts of a training, before it begins.
+    """Facts of a training, before it begins."""
 
-    Attributes:
-        observation_space: of one agent, in a row of the vector's.
-        action_space: of one agent.
-        num_agents: of all processes.
-        agents_per_env: of one PufferEnv, which steps them together; 1 where it emulates another environment.
-        is_packed: whether the observations are rows that structures, or categories, were packed into.
-        sees_names: whether an observation is nothing but names of states: Discrete or MultiDiscrete.
-        is_recurrent: whether the policy remembers.
-        is_own_policy: whether the user made it, and may take it on into another training.
-        world_size: processes that train together.
-    """
-
-    observation_space: Space
-    action_space: Space
-    num_agents: int
-    agents_per_env: int
-    is_packed: bool = False
-    sees_names: bool = False
-    is_recurrent: bool = False
-    is_own_policy: bool = False
-    world_size: int = 1
+    observation_space: Space  # of one agent, in a row of the vector's
+    action_space: Space  # of one agent
+    num_agents: int  # of all processes
+    agents_per_env: int  # of one PufferEnv, which steps them together; 1 where it emulates another environment
+    is_packed: bool = False  # whether the observations are rows that structures, or categories, were packed into
+    sees_names: bool = False  # whether an observation is nothing but names of states: Discrete or MultiDiscrete
+    is_recurrent: bool = False  # whether the policy remembers
+    is_own_policy: bool = False  # whether the user made it, and may take it on into another training
+    world_size: int = 1  # processes that train together
 
     @classmethod
     def of(cls, env: PufferEnv, num_agents: int, policy: object = None, world_size: int = 1) -> Self:
-        """The facts of an environment.
-
-        Args:
-            env: a PufferEnv, the first of a vector.
-            num_agents: of all processes.
-            policy: the user's; None where there is none.
-            world_size: processes that train together.
-        """
+        """The facts of a training: a PufferEnv, the agents of all processes, and the user's policy or None."""
         layout = getattr(env, "emulated", None)
         return cls(
             env.single_observation_space,
@@ -178,19 +159,12 @@ class Facts:
 
 @dataclass(frozen=True)
 class Line:
-    """A line of the table.
+    """A line of the table."""
 
-    Attributes:
-        seen: for which trainings it is, in words.
-        fits: whether a training is one of them.
-        settings: what it sets, by section and name, such as `train.learning_rate`.
-        measured: what showed that it helps.
-    """
-
-    seen: str
-    fits: Callable[[Facts], bool]
-    settings: Mapping[str, Any]
-    measured: str
+    seen: str  # for which trainings it is, in words
+    fits: Callable[[Facts], bool]  # whether a training is one of them
+    settings: Mapping[str, Any]  # what it sets, by section and name, such as `train.learning_rate`
+    measured: str  # what showed that it helps
 
 
 def _may_normalize(facts: Facts) -> bool:
@@ -348,12 +322,7 @@ LINES = (
 
 @dataclass(frozen=True)
 class Choice:
-    """The settings that follow from the facts of a training.
-
-    Attributes:
-        facts: of the training.
-        lines: of the table that fit, in their order.
-    """
+    """The lines of the table that fit a training, in their order."""
 
     facts: Facts
     lines: tuple[Line, ...]
@@ -365,11 +334,7 @@ class Choice:
         return {name.removeprefix(prefix): value for name, value in found.items() if name.startswith(prefix)}
 
     def reasons(self, without: Container[str] = ()) -> dict[str, list[str]]:
-        """The settings that each line decided, by section and name, under what was seen.
-
-        Args:
-            without: settings that are left out, such as those that the user set, by section and name.
-        """
+        """The settings that each line decided, by section and name, under what was seen; `without` some of them."""
         decided = {name: line.seen for line in self.lines for name in line.settings if name not in without}
         return {line.seen: [name for name, seen in decided.items() if seen == line.seen] for line in self.lines}
 

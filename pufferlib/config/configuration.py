@@ -38,8 +38,9 @@ from pufferlib.errors import APIUsageError, ConfigError
 from pufferlib.families import catalog
 from pufferlib.families.catalog import Entry, find
 from pufferlib.reading import read_bytes, read_json
-from pufferlib.setting import Setting, check_arguments, class_settings
+from pufferlib.setting import Setting, class_settings, require_known
 
+_CONFIGS = (VecConfig, TrainConfig, SelfplayConfig, LogConfig, SweepConfig)
 _WRAPPER = "Wrapper"  # the recurrent layer LSTM is the class LSTMWrapper
 
 
@@ -69,7 +70,7 @@ def load_config(env_name: str, argv: Sequence[str] | None = None, config: str | 
     """
     entry = find(env_name)
     args: dict[str, Any] = {name: {} for name in ("vec", *ARGUMENTS, "train", "selfplay", "log", "sweep")}
-    for config_class in (BaseConfig, VecConfig, TrainConfig, SelfplayConfig, LogConfig, SweepConfig):
+    for config_class in (BaseConfig, *_CONFIGS):
         merge(args, config_class.section, dataclasses.asdict(config_class()))
     for name, given in DEFAULT_DIMENSIONS.items():
         merge(args, f"{PREFIX}{name}", given)
@@ -113,28 +114,16 @@ def _merge_chosen(args: dict[str, Any], entry: Entry) -> None:
 def with_files(env: str | Entry, found: Found) -> Found:
     """Puts the settings in the files that `--config` names in the place of that flag, before all others.
 
-    Args:
-        env: the environment, by name or by its entry in the catalog.
-        found: what `FlagTable.parse` found.
-
-    Raises:
-        ConfigError: if there is no such file, or it holds an unknown section or key, or a wrong value.
+    Raises ConfigError if there is no such file, or it holds an unknown section or key, or a wrong value.
     """
     inside = [_settings_in(Path(value), find(env)) for setting, value in found if setting is CONFIG_FILE]
     return [*itertools.chain(*inside), *(pair for pair in found if pair[0] is not CONFIG_FILE)]
 
 
 def environment_in_files(tokens: Sequence[str]) -> str | None:
-    """Returns the environment that a command line is for by the files that its `--config` names.
+    """Returns the `[base] env_name` of the first file that a command line's `--config` names with one; else None.
 
-    Args:
-        tokens: flags, as `puffer train` takes them.
-
-    Returns:
-        The `[base] env_name` of the first file that has one; None where none does.
-
-    Raises:
-        ConfigError: if a file cannot be read, or holds no settings.
+    Raises ConfigError if a file cannot be read, or holds no settings.
     """
     following = (value for flag, value in itertools.pairwise(tokens) if flag == CONFIG_FILE.flag)
     attached = (token.partition("=")[2] for token in tokens if token.startswith(f"{CONFIG_FILE.flag}="))
@@ -207,13 +196,10 @@ def _described(path: Path) -> dict[str, dict[str, Any]]:
 
 
 def policy_classes(args: Mapping[str, Any]) -> tuple[type, type | None]:
-    """Returns the policy's class, and that of the recurrent layer around it or None.
+    """Returns the class of the policy, and that of the recurrent layer around it or None.
 
     Both are looked for in an Ocean environment's own `torch.py`, where it has one, then in `pufferlib.models`. Raises
     ConfigError if there is no class of that name.
-
-    Args:
-        args: the nested dict of `load_config`; `env_name`, `policy_name` and `rnn_name` count.
     """
     modules = _policy_modules(args["env_name"])
     rnn_name = args["rnn_name"]
@@ -235,15 +221,10 @@ def recurrent_name(env_name: str, kind: type) -> str | None:
 
 
 def policy_arguments(args: Mapping[str, Any], section: str, cls: type) -> dict[str, Any]:
-    """Returns the keyword arguments of the policy's class, or the recurrent layer's, as the types that it declares.
+    """Returns the keyword arguments of the class that `policy_name` or `rnn_name` chose, as the types that it declares.
 
     The environment's inis speak of the class that they name: where another one was chosen, what they say and it does
     not have is left out. Raises ConfigError if a name is unknown or a value has the wrong type.
-
-    Args:
-        args: the nested dict of `load_config`.
-        section: `policy` or `rnn`.
-        cls: the class that `<section>_name` chose.
     """
     given, known = args[section], class_settings(section, cls)
     if any(name not in known for name in given):
@@ -255,7 +236,8 @@ def policy_arguments(args: Mapping[str, Any], section: str, cls: type) -> dict[s
                 for name, value in given.items()
                 if name in known or name not in before or value != before[name]
             }
-    return check_arguments(section, given, cls)
+    require_known(section, given, known)
+    return {name: known[name].check(value) for name, value in given.items()}
 
 
 def _policy_modules(env_name: str) -> list[ModuleType]:
@@ -267,19 +249,18 @@ def _policy_modules(env_name: str) -> list[ModuleType]:
 def _find(modules: list[ModuleType], setting: str, name: str, suffix: str) -> type:
     # Classes with the suffix are recurrent layers, which are no policies. Those that a module imports are found, too,
     # but not offered.
-    offered = [
-        found.removesuffix(suffix)
-        for module in modules
+    classes = {
+        found.removesuffix(suffix): value
+        for module in reversed(modules)
         for found, value in vars(module).items()
-        if isinstance(value, type) and value.__module__ == module.__name__ and not found.startswith("_")
-        if found.endswith(_WRAPPER) == bool(suffix)
-    ]
-    alike = next((each for each in offered if each.casefold() == name.casefold()), name)
-    for module in modules:
-        for candidate in (name, name + suffix, alike, alike + suffix):
-            found = vars(module).get(candidate)
-            if candidate.endswith(_WRAPPER) == bool(suffix) and isinstance(found, type):
-                return found
+        if isinstance(value, type) and not found.startswith("_") and found.endswith(_WRAPPER) == bool(suffix)
+    }
+    small = name.removesuffix(suffix).casefold()
+    for found, value in classes.items():
+        if found.casefold() == small:
+            return value
+    own = {module.__name__ for module in modules}
+    offered = [found for found, value in classes.items() if value.__module__ in own]
     remedy = BaseConfig.settings()[setting].nearest(name, offered) or f"; there are {', '.join(offered)}"
     raise ConfigError(f"[base] {setting} must name a class, found no {name!r}{remedy}")
 
@@ -292,11 +273,8 @@ def check_config(args: Mapping[str, Any]) -> None:
     """
     require_sections(args)
     BaseConfig.from_dict({name: value for name, value in args.items() if not isinstance(value, Mapping)})
-    VecConfig.from_dict(args["vec"])
-    TrainConfig.from_dict(args["train"])
-    SelfplayConfig.from_dict(args.get("selfplay", {}))
-    LogConfig.from_dict(args.get("log", {}))
-    SweepConfig.from_dict(args.get("sweep", {}))
+    for config_class in _CONFIGS:
+        config_class.from_dict(args.get(config_class.section, {}))
     entry = find(args["env_name"])
     check_dimensions(args.get("sweep", {}), entry)
     check_env(entry, args["env"])
@@ -308,13 +286,8 @@ def check_config(args: Mapping[str, Any]) -> None:
 def settings_taken(function: Callable, settings: Mapping[str, Any], default: Callable) -> dict[str, Any]:
     """Returns the settings that a function names as its keywords, but for those that a functools.partial has bound.
 
-    Args:
-        function: of which only what comes after a `*` is looked at.
-        settings: by name.
-        default: whose settings a function with `**kwargs` gets.
-
-    Raises:
-        APIUsageError: if it takes a keyword that is no setting and has no default.
+    A function with `**kwargs` gets those of `default`. Raises APIUsageError if the function takes a keyword that is no
+    setting and has no default.
     """
     parameters = inspect.signature(function).parameters.values()
     if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):

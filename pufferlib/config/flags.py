@@ -6,7 +6,7 @@ import difflib
 import re
 import shutil
 import textwrap
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -223,14 +223,9 @@ class FlagTable:
     """
 
     def __init__(self, env: str | Entry, options: type[Section] = Section):
-        """Collects the flags.
+        """Collects the flags of an environment, and those of a command, which have no section.
 
-        Args:
-            env: the environment that `[env]` belongs to, by name or by its entry in the catalog.
-            options: the command's own options, whose flags have no section.
-
-        Raises:
-            UnknownEnvironmentError: if there is no such environment.
+        Raises UnknownEnvironmentError if there is no such environment.
         """
         self._entry = find(env)
         base = [setting for name, setting in BaseConfig.settings().items() if name not in FIXED]
@@ -248,18 +243,7 @@ class FlagTable:
 
         Raises ConfigError if a flag is unknown, its value is missing or does not fit, or something is no flag at all.
         """
-        waiting = list(tokens)
-        found = []
-        while waiting:
-            token = waiting.pop(0)
-            if not token.startswith("--"):
-                raise ConfigError(f"expected a flag such as --train.seed 1, got {token!r}; the environment comes first")
-            flag, has_value, text = token.partition("=")
-            setting = self._setting(flag)
-            if not has_value:
-                text = _take_value(setting, flag, waiting)
-            found.append((setting, setting.parse(text)))
-        return found
+        return _read_flags(tokens, self._setting)
 
     def _setting(self, flag: str) -> Setting:
         key = _key(flag)
@@ -307,32 +291,41 @@ def parse_options(tokens: Iterable[str], options: type[Section]) -> tuple[list[s
         The words, and the values of all options by name.
     """
     known = options.settings()
+    refusals = {f"--no-{name}".replace("_", "-"): f"{one.flag}=False" for name, one in known.items() if _is_switch(one)}
+
+    def find_setting(flag: str) -> Setting:
+        if _key(flag) in known:
+            return known[_key(flag)]
+        names = sorted(one.flag for one in known.values())
+        remedy = nearest(flag, names) or f"; there are {', '.join(names) or 'none'}"
+        raise ConfigError(f"there is no flag {flag}{remedy}")
+
+    words: list[str] = []
+    found = _read_flags([refusals.get(token, token) for token in tokens], find_setting, words)
     values = {name: one.default for name, one in known.items()}
-    words, waiting = [], list(tokens)
+    return words, values | {one.name: value for one, value in found}
+
+
+def _read_flags(tokens: Iterable[str], find_setting: Callable[[str], Setting], words: list[str] | None = None) -> Found:
+    # Other words are added to `words`, where they are allowed.
+    waiting, found = list(tokens), []
     while waiting:
         token = waiting.pop(0)
+        if words is None and not token.startswith("--"):
+            raise ConfigError(f"expected a flag such as --train.seed 1, got {token!r}; the environment comes first")
         if not token.startswith("-"):
             words.append(token)
             continue
         flag, has_value, text = token.partition("=")
-        name = _key(flag)
-        refused = known.get(name.removeprefix("no_"))
-        if name not in known and not has_value and _is_switch(refused):
-            values[refused.name] = False
-            continue
-        if name not in known:
-            names = {one.flag for one in known.values()}
-            remedy = nearest(flag, names) or f"; there are {', '.join(sorted(names)) or 'none'}"
-            raise ConfigError(f"there is no flag {flag}{remedy}")
+        setting = find_setting(flag)
         if not has_value:
-            is_bare = _is_switch(known[name]) and waiting and not fits(parse_value(waiting[0]), bool)
-            text = "True" if is_bare else _take_value(known[name], flag, waiting)
-        values[name] = known[name].parse(text)
-    return words, values
+            text = _take_value(setting, flag, waiting, words is not None)
+        found.append((setting, setting.parse(text)))
+    return found
 
 
-def _is_switch(setting: Setting | None) -> bool:
-    return setting is not None and setting.kind in (bool, bool | None)
+def _is_switch(setting: Setting) -> bool:
+    return setting.kind in (bool, bool | None)
 
 
 def apply_flags(found: Iterable[tuple[Setting, Any]], args: dict[str, Any], options: dict[str, Any]) -> None:
@@ -356,10 +349,12 @@ def _key(flag: str) -> str:
     return flag.removeprefix("--").replace("-", "_")
 
 
-def _take_value(setting: Setting, flag: str, waiting: list[str]) -> str:
-    # A bare flag of a yes-or-no setting means yes.
+def _take_value(setting: Setting, flag: str, waiting: list[str], may_be_word: bool) -> str:
+    # A bare flag of a yes-or-no setting means yes, also before a word that is neither.
     if waiting and not waiting[0].startswith("--"):
-        return waiting.pop(0)
+        is_word = may_be_word and _is_switch(setting) and not fits(parse_value(waiting[0]), bool)
+        if not is_word:
+            return waiting.pop(0)
     if _is_switch(setting) or setting.kind is Any:
         return "True"
     raise ConfigError(f"{flag} needs a value: {setting.allowed}")
@@ -373,9 +368,8 @@ _NO_CLASS = "keyword arguments of the class in pufferlib.models; its own default
 def settings_text(env_name: str | None, args: Mapping[str, Any]) -> str:
     """Returns every setting by section: its flag, its value for this environment, and what it means.
 
-    Args:
-        env_name: the environment, or None for the settings that all of them share.
-        args: the values to show: what `load_config` returned, or an empty dict for the defaults.
+    Without an environment they are those that all of them share; `args` is what `load_config` returned, or an empty
+    dict for the defaults.
     """
     entry = None if env_name is None else find(env_name)
     return "\n".join(

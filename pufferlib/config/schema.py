@@ -142,10 +142,8 @@ class VecConfig(ConfigSection):
     def keywords(self, device_type: str, seed: int, are_single: bool = False) -> dict[str, Any]:
         """Returns the keyword arguments of `pufferlib.vector.make`, without `num_envs = 'auto'` and `seed = None`.
 
-        Args:
-            device_type: `cpu`, `cuda` or `mps`: a second PufferEnv pays where stepping overlaps with a GPU's work.
-            seed: [train] seed.
-            are_single: whether a PufferEnv is one environment, as those in Python mostly are.
+        A second PufferEnv pays on CUDA, where stepping overlaps with the GPU's work. `are_single` says that a PufferEnv
+        is one environment, as those in Python mostly are.
         """
         chosen = {name: getattr(self, name) for name in self.settings()}
         if self.num_envs == "auto":
@@ -277,10 +275,7 @@ class SweepConfig(ConfigSection):
     @classmethod
     @override
     def from_dict(cls, given: Mapping[str, Any]) -> Self:
-        """Makes the section from a dict that may also hold dimensions: dicts or lists, by section and setting.
-
-        Raises ConfigError if a key is unknown or a value does not fit.
-        """
+        """Makes the section from a dict that may also hold dimensions, as dicts; see `Section.from_dict`."""
         return super().from_dict({name: value for name, value in given.items() if not isinstance(value, Mapping)})
 
 
@@ -432,8 +427,5 @@ class TrainConfig(ConfigSection):
     @classmethod
     @override
     def from_dict(cls, given: Mapping[str, Any]) -> Self:
-        """Makes the section from a dict that may also hold the environment's name under `env`, and `selfplay`.
-
-        Raises ConfigError if a key is unknown or a value does not fit.
-        """
+        """Makes the section from a dict that may also hold `env`, the environment's name, and `selfplay`."""
         return super().from_dict({name: value for name, value in given.items() if name not in ("env", "selfplay")})

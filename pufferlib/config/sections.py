@@ -39,12 +39,8 @@ _MULTIPLE = re.compile(r"(\d+\.?\d*|\.\d+)x")
 def section_settings(section: str, env: str | Entry | None) -> Mapping[str, Setting] | None:
     """Returns the settings of a section by name; None where they are known only once the policy's class is loaded.
 
-    Args:
-        section: a name in SECTIONS or ARGUMENTS, or that of a dimension such as `sweep.train.gamma`.
-        env: the environment whose `[env]` is meant; without one, that section is not known either.
-
-    Raises:
-        ConfigError: if there is no such section, or a dimension is of no setting.
+    A dimension such as `sweep.train.gamma` is a section too. Without an environment `[env]` is not known either. Raises
+    ConfigError if there is no such section, or a dimension is of no setting.
     """
     if section.startswith(PREFIX):
         swept, key = split_name(section.removeprefix(PREFIX))
@@ -62,8 +58,7 @@ def section_settings(section: str, env: str | Entry | None) -> Mapping[str, Sett
 def env_settings(env: str | Entry) -> Mapping[str, Setting]:
     """Returns the keyword arguments of an environment, by name; `num_envs` may be 'auto' too.
 
-    Raises UnknownEnvironmentError if there is no such environment, and MissingExtraError if a package that it needs is
-    not installed.
+    Raises UnknownEnvironmentError if there is no such environment, MissingExtraError if a package for it is missing.
     """
     found = dict(find(env).settings)
     if "num_envs" in found:
@@ -83,17 +78,10 @@ def require_settings(section: str, names: Iterable[str], env: str | Entry) -> No
 
 
 def check_section(section: str, given: Mapping[str, Any], env: str | Entry, are_texts: bool = False) -> dict[str, Any]:
-    """Returns the values of a section, as `section_settings` names them, of the right types.
+    """Returns the values of a section, or their texts in a file, converted to the types of its settings.
 
     Those of settings that only a class knows stay as they are, or as their texts look. Raises ConfigError, naming the
-    first setting that is unknown or whose value does not fit, and UnknownEnvironmentError if there is no such
-    environment.
-
-    Args:
-        section: its name.
-        given: its values.
-        env: the environment.
-        are_texts: whether they are texts of a file.
+    first setting that is unknown or whose value does not fit.
     """
     if not isinstance(given, Mapping):
         raise ConfigError(f"[{section}] must be a section of its own, got {shown(given)}")
@@ -107,11 +95,7 @@ def check_section(section: str, given: Mapping[str, Any], env: str | Entry, are_
 
 
 def check_env(env: str | Entry, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the keyword arguments of an environment, converted to the types of its settings.
-
-    Raises ConfigError if a name is unknown or a value has the wrong type, and UnknownEnvironmentError if there is no
-    such environment.
-    """
+    """Returns the keyword arguments of an environment, converted to the types of its settings; see `check_section`."""
     return check_section("env", arguments, find(env))
 
 
@@ -176,10 +160,7 @@ DEFAULT_DIMENSIONS = MappingProxyType(
 
 
 def split_name(name: str) -> tuple[str, str]:
-    """Returns the section and the key of a dimension's name, such as `train.learning_rate`.
-
-    Raises ConfigError if it has no section whose settings can be varied.
-    """
+    """Returns the section and the key of a dimension's name; ConfigError if it is of no section that can be varied."""
     section, _, key = name.partition(".")
     if section in SWEPT and key and "." not in key:
         return section, key
@@ -213,7 +194,7 @@ def dimensions_of(sweep: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def check_dimensions(sweep: Mapping[str, Any], env: str | Entry) -> None:
-    """Raises ConfigError for the first dimension that there is no setting for, or whose keys or values do not fit."""
+    """Raises ConfigError for the first dimension of no setting, or whose keys or values do not fit."""
     entry = find(env)
     for name, given in dimensions_of(sweep).items():
         if isinstance(given, Mapping):

@@ -78,16 +78,9 @@ class ResolvedTrainConfig(TrainConfig):
 def resolve_env_count(
     num_envs: int | Auto, device_type: str, num_buffers: int, agents_per_env: int, world_size: int = 1
 ) -> int:
-    """Returns the number of C environments in each PufferEnv of a process.
+    """Returns the number of C environments in each PufferEnv of a process, for `[env] num_envs`.
 
     Processes that train on CPUs share the agents; each GPU gets as many as keep it busy.
-
-    Args:
-        num_envs: [env] num_envs.
-        device_type: `cpu`, `cuda` or `mps`, the policy's.
-        num_buffers: PufferEnvs, [vec] num_envs.
-        agents_per_env: agents in each C environment.
-        world_size: processes that train together.
     """
     if num_envs != "auto":
         return num_envs
@@ -98,14 +91,8 @@ def resolve_env_count(
 def resolve_sizes(config: TrainConfig, num_agents: int, device_type: str, world_size: int = 1) -> ResolvedTrainConfig:
     """Fills in every size that is 'auto' and checks that all of them are possible.
 
-    Args:
-        config: the settings as the user gave them.
-        num_agents: agents of this process's vector, all PufferEnvs together.
-        device_type: `cpu`, `cuda` or `mps`.
-        world_size: processes that train together, each with as many agents.
-
-    Raises:
-        ConfigError: if a size is impossible; the message names the nearest that are possible.
+    `num_agents` are those of this process's vector; every process has as many. Raises ConfigError if a size is
+    impossible; the message names the nearest that are possible.
     """
     horizon = config.bptt_horizon
     row = world_size * horizon  # agent steps of one segment in every process
@@ -189,8 +176,6 @@ def _require_whole_passes(config: ResolvedTrainConfig) -> None:
         )
     size, batch = config.minibatch_size, config.batch_size
     if size <= batch and (batch % size or size % config.world_size):
-        fitting = [n for n in range(config.world_size, batch + 1, config.world_size) if batch % n == 0]
-        near = [*[n for n in fitting if n < size][-1:], *[n for n in fitting if n > size][:1]]
-        nearest = " or ".join(map(str, near))
+        nearest = config.world_size * nearest_divisor(batch // config.world_size, size / config.world_size)
         reason = f"{_processes_text(config.world_size)}a divisor of the batch of {batch} agent steps"
         raise ConfigError(f"[train] minibatch_size must be {reason}, got {size}; the nearest: {nearest}")

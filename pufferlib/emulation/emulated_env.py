@@ -7,9 +7,11 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+import gymnasium
 import numpy as np
 from typing_extensions import override
 
+from pufferlib.emulation.rows import ActionLayout
 from pufferlib.environment import Buffers, PufferEnv
 from pufferlib.errors import APIUsageError, PufferWarning
 from pufferlib.spaces import Layout
@@ -97,6 +99,7 @@ class LibraryEnv(PufferEnv):
 
     env: Any
     _layout: Layout | None  # of the observations in rows; None where they are not packed
+    _actions: ActionLayout
 
     def __init__(
         self,
@@ -120,8 +123,8 @@ class LibraryEnv(PufferEnv):
             options: for `env.reset`, at every reset.
 
         Raises:
-            APIUsageError: if not exactly one of `env` and `env_creator` is given, it is no environment of the kind that
-                the class emulates, or one of its spaces has a part that rows cannot hold.
+            APIUsageError: if not exactly one of `env` and `env_creator` is given, it is of another kind, or one of its
+                spaces has a part that rows cannot hold.
             MissingExtraError: if the package of its kind is not installed.
         """
         self.options = options
@@ -139,6 +142,13 @@ class LibraryEnv(PufferEnv):
     @abc.abstractmethod
     def _describe(self, env: object) -> None:
         """Sets `env` to the environment, once it was checked, and the spaces and agents that it has as a PufferEnv."""
+
+    def _take_spaces(self, observation_space: gymnasium.Space, action_space: gymnasium.Space) -> None:
+        self._layout = Layout.of(observation_space)
+        warn_of_left_out(self.env, self._layout.left_out)
+        self._actions = ActionLayout(action_space)
+        self.single_observation_space = self._layout.row_space
+        self.single_action_space = self._actions.canonical
 
     @abc.abstractmethod
     def _connect(self) -> None:

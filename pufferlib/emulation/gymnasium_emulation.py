@@ -21,13 +21,11 @@ from pufferlib.emulation.emulated_env import (
     flat_mask,
     library_seed,
     plain_numbers,
-    warn_of_left_out,
 )
 from pufferlib.emulation.rows import ActionLayout, row_writer
 from pufferlib.environment import StepResult, fitting_actions
 from pufferlib.errors import APIUsageError, kind_of
 from pufferlib.seeding import mix_seed
-from pufferlib.spaces import Layout
 
 
 class GymnasiumPufferEnv(EmulatedEnv):
@@ -57,11 +55,7 @@ class GymnasiumPufferEnv(EmulatedEnv):
     @override
     def _describe(self, env: object) -> None:
         self.env = _checked(env)
-        self._layout = Layout.of(self.env.observation_space)
-        warn_of_left_out(self.env, self._layout.left_out)
-        self._actions = ActionLayout(self.env.action_space)
-        self.single_observation_space = self._layout.row_space
-        self.single_action_space = self._actions.canonical
+        self._take_spaces(self.env.observation_space, self.env.action_space)
         self.num_agents = 1
         self._first: tuple[Any, Any, Any, Any] | None = None  # seed, options and results of a reset not shown yet
         with contextlib.suppress(AttributeError):
@@ -194,11 +188,7 @@ class GymnasiumVectorPufferEnv(LibraryEnv):
     @override
     def _describe(self, env: object) -> None:
         self.env = _checked_vector(env)
-        self._layout = Layout.of(self.env.single_observation_space)
-        warn_of_left_out(self.env, self._layout.left_out)
-        self._actions = ActionLayout(self.env.single_action_space)
-        self.single_observation_space = self._layout.row_space
-        self.single_action_space = self._actions.canonical
+        self._take_spaces(self.env.single_observation_space, self.env.single_action_space)
         self.num_agents = self.num_envs = self.env.num_envs
 
     @override

@@ -32,18 +32,15 @@ class PettingZooPufferEnv(EmulatedEnv):
 
     An environment of the other kind (AEC) is converted by PettingZoo's own `aec_to_parallel`, if it is parallelizable.
 
-    Agents may come and go. A mask is True where the agent acts on the observation beside it; the row of an agent that
-    is gone is zeros. One that ends before the others has its last reward and its flag at that step, and is masked from
-    that step on. When no agent is left the environment is reset in the same step. The rows then hold the last rewards
-    and the flags of those who were left, and the first observations of all agents; the flags of agents that had ended
-    before stay False.
+    A mask is True where the agent acts on the observation beside it; the row of an agent that is gone is zeros. One
+    that ends before the others has its last reward and its flag at that step, and is masked from that step on. When no
+    agent is left the environment is reset in the same step: the rows then hold the last rewards and flags of those who
+    were left, and the first observations of all agents.
 
-    Where all agents have the same observation space it is packed as `emulated` describes, unless it is a Box, which
-    stays as it is. Where they differ, every observation is flattened to float32 as `gymnasium.spaces.flatten` does
-    (Discrete parts one-hot), padded with zeros to the longest, and `emulated` is None.
-
-    Actions may differ too: a row is as wide as the widest and every number has the widest range. An agent takes the
-    front of it, clipped to its own space. All must act by choices, or all by numbers, or all in the same way.
+    Where all agents have the same observation space it is packed as `emulated` describes, unless it is a Box. Where
+    they differ, every observation is flattened to float32 as `gymnasium.spaces.flatten` does, padded with zeros to the
+    longest, and `emulated` is None. Actions may differ too, if all act by choices, or all by numbers, or all in the
+    same way: an agent takes the front of a row that is as wide as the widest, clipped to its own space.
 
     Where an agent's observations are dicts with an `action_mask`, `action_masks` has it and the observation does not;
     if one part remains, that is the observation.
@@ -53,8 +50,7 @@ class PettingZooPufferEnv(EmulatedEnv):
     - an agent truncated and not terminated: `{"final_observation": row, "agent_id": row index}` with its last
       observation, as `observations` would hold it;
     - the end of an episode: one dict of the numbers in the last infos of the agents, each the mean over those that
-      have it. What is no single number is left out, and so is a name that means something else here (`n`,
-      `agent_id`, `final_observation`).
+      have it, as of GymnasiumPufferEnv.
 
     An exception of the environment passes through as it is.
     """

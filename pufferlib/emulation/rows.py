@@ -1,13 +1,9 @@
 """Structured observations and actions as rows of numbers, and back to what the environment takes.
 
 The leaves of an action space lie in the row in the order in which the space lists them. A number that is one of n
-choices counts from 0 to n - 1, whatever the `start` of its space.
-
-| the environment's action space | canonical space | row |
-|---|---|---|
-| Discrete | Discrete | one int32, shape () |
-| MultiDiscrete, MultiBinary, any nesting of these and Discrete | MultiDiscrete of one dimension | int32 |
-| Box, any nesting of these | Box of one dimension | float32 |
+choices counts from 0 to n - 1, whatever the `start` of its space. The row of a Discrete is one int32 of shape (); of
+any nesting of Discrete, MultiDiscrete and MultiBinary it is int32, of a MultiDiscrete; of any nesting of Boxes
+float32, of a Box of one dimension; and where both are mixed float32, of a Tuple.
 """
 
 from __future__ import annotations
@@ -237,8 +233,8 @@ def row_writer(layout: Layout, row: np.ndarray) -> Callable[[Any], None]:
             further dimensions before those, and so have all parts of the observations that go there.
 
     Returns:
-        A function of one observation, or of many in one structure. It raises APIUsageError if a part of it is missing,
-        or has another shape or kind than its space; the message names it.
+        A function that raises APIUsageError if a part of an observation is missing, or has another shape or kind than
+        its space; the message names it.
     """
     leading = row.ndim - len(layout.row_space.shape)
     leaves = [replace(leaf, shape=row.shape[:leading] + leaf.shape) if leading else leaf for leaf in layout.leaves]

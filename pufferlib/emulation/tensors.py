@@ -22,8 +22,7 @@ def nativize(observations: Tensor, emulated: Layout | None) -> Any:
         emulated: that of the environment or vector; None gives the rows themselves.
 
     Returns:
-        Nested like the environment's observation space: tensors `(..., *leaf_shape)` of the leaf's dtype, `(...)` for
-        Discrete, which are views of the rows.
+        Nested like the environment's observation space: views `(..., *leaf_shape)` of the rows, `(...)` for Discrete.
     """
     if emulated is None or not emulated.is_packed:
         return observations
@@ -36,17 +35,10 @@ def num_features(emulated: Layout) -> int:
 
 
 def features(observations: Tensor, emulated: Layout) -> Tensor:
-    """All leaves of structured observations side by side, as numbers for a linear layer.
+    """All leaves of structured observations side by side, `(..., num_features(emulated))` float32, for a linear layer.
 
     A Discrete leaf is one-hot, a MultiDiscrete one is one-hot part by part. A uint8 Box from 0 to 255, such as an
     image, is divided by 255. Everything else stays as it is.
-
-    Args:
-        observations: `(..., *row_shape)`, as for `nativize`.
-        emulated: that of the environment.
-
-    Returns:
-        `(..., num_features(emulated))` float32.
     """
     return torch.cat([_numbers(leaf_view(observations, leaf, emulated), leaf) for leaf in emulated.leaves], -1)
 

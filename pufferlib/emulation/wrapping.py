@@ -36,9 +36,7 @@ def wrapper_of(env: object) -> type[PufferEnv] | None:
 def as_puffer_env(env: object) -> Any:
     """A Gymnasium or PettingZoo environment as a PufferEnv, the same one every time; everything else as it is.
 
-    Raises:
-        APIUsageError: if it is a vector environment that was closed, or cannot be stepped as one of
-            GymnasiumPufferEnv, GymnasiumVectorPufferEnv and PettingZooPufferEnv.
+    Raises APIUsageError if it is a vector environment that was closed, or cannot be stepped.
     """
     wrapper = wrapper_of(env)
     if wrapper is None:

@@ -144,21 +144,11 @@ class AtariVectorPufferEnv(GymnasiumVectorPufferEnv):
         seed: int = 0,
         **preprocessing: Any,
     ):
-        """Makes the games.
+        """Makes `num_envs` games of an id such as `ALE/Pong-v5`.
 
-        Args:
-            env_id: such as `ALE/Pong-v5`.
-            num_envs: games.
-            full_action_space: all 18 actions instead of those that the game has.
-            num_threads: that step the games; 0 leaves it to ale-py.
-            buf: as of every PufferEnv.
-            seed: as of every PufferEnv.
-            preprocessing: settings of `build_atari`, of those in `PREPROCESSING`, by name.
+        A `full_action_space` has all 18 actions instead of those of the game, 0 threads leave their number to ale-py,
+        and `preprocessing` has settings of `build_atari`, of those in `PREPROCESSING`, by name.
         """
-        unknown = sorted(preprocessing.keys() - PREPROCESSING.keys())
-        if unknown:
-            known = ", ".join(sorted(SETTINGS))
-            raise APIUsageError(f"ale-py's vector environment takes the settings {known}, got {unknown[0]}")
         settings = {**PREPROCESSING, **preprocessing}
         game = {
             "game": _game(env_id),
@@ -222,6 +212,12 @@ def make_atari_vector(
         seed: as for `pufferlib.vector.make`.
         settings: of those in `SETTINGS`.
     """
+    unknown = sorted(settings.keys() - SETTINGS)
+    if unknown:
+        raise APIUsageError(
+            f"ale-py's vector environment takes the settings {', '.join(sorted(SETTINGS))}, got {unknown[0]}; "
+            "use the backend 'auto'"
+        )
     if not is_count(num_envs):
         raise APIUsageError(f"num_envs must be an integer of at least 1, got {num_envs!r}")
     options = Options(num_workers, batch_size)
@@ -265,16 +261,11 @@ class AtariEntry(Entry):
     def make_vector(self, env_kwargs: dict[str, Any], **keywords: Any) -> Vector:
         backend = keywords.get("backend", "auto")
         is_asked_for = backend in (GymnasiumVector, GymnasiumVector.__name__)
-        others = sorted(env_kwargs.keys() - SETTINGS)
-        others += [name for name in ("step_timeout_seconds",) if keywords.get(name) is not None]
-        if is_asked_for and others:
-            raise APIUsageError(
-                f"ale-py's vector environment takes the settings {', '.join(sorted(SETTINGS))}, got {others[0]}; "
-                "use the backend 'auto'"
-            )
-        if is_asked_for or (backend == "auto" and not others):
+        seconds = keywords.get("step_timeout_seconds")
+        limit = {} if seconds is None else {"step_timeout_seconds": seconds}  # which make_atari_vector refuses
+        if is_asked_for or (backend == "auto" and {*env_kwargs, *limit} <= SETTINGS):
             shared = {name: keywords[name] for name in _SHARED & keywords.keys()}
-            return make_atari_vector(self.name, **shared, **env_kwargs)
+            return make_atari_vector(self.name, **shared, **limit, **env_kwargs)
         return super().make_vector(env_kwargs, **keywords)
 
 

@@ -1,8 +1,7 @@
 """The catalog: where every name of an environment leads.
 
-`find` answers for `puffer_squared` and `CartPole-v1`, `ALE/Pong-v5`, `dm_control/cheetah/run`,
-`pettingzoo:butterfly/pistonball_v6`, for other ids of Gymnasium and for callables. Everything that needs an environment
-by its name asks here: the configuration, the trainer's loaders, `pufferlib.make` and the command line.
+Everything that needs an environment by its name asks here: the configuration, the trainer's loaders, `pufferlib.make`
+and the command line.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from pufferlib.errors import CheckpointError, UnknownEnvironmentError
-from pufferlib.families.entry import Entry, Family, callable_entry, nearest_names, slug, word_of
+from pufferlib.families.entry import Entry, Family, callable_entry, nearest_names, slug
 
 if TYPE_CHECKING:
     from pufferlib.environment import PufferEnv
@@ -32,11 +31,7 @@ def families() -> tuple[Family, ...]:
 
 
 def find(name: str | Callable[..., PufferEnv] | Entry) -> Entry:
-    """The environment that a name leads to.
-
-    Args:
-        name: of an environment, or a callable that makes PufferEnvs as `creator(buf=..., seed=..., **settings)`; an
-            entry leads to itself.
+    """The environment that a name leads to, or a callable that makes PufferEnvs; an entry leads to itself.
 
     Raises:
         UnknownEnvironmentError: if there is no environment of that name; the message lists the nearest.
@@ -45,16 +40,14 @@ def find(name: str | Callable[..., PufferEnv] | Entry) -> Entry:
     found = lookup(name)
     if found is not None:
         return found
-    remedy = _of_family(name) or _of_library(name) or _nearest(name) or ";"
+    remedy = _of_family(name) or _nearest(name)
     raise UnknownEnvironmentError(f"there is no environment {name!r}{remedy} `puffer envs` lists all names")
 
 
 def find_recorded(name: str) -> Entry:
-    """The environment of a name that a file has, such as the `config.json` of a run; nothing is imported for it.
+    """The environment of a name that a file has, such as the `config.json` of a run, as `find` does.
 
-    Raises:
-        CheckpointError: if the name is `module:MyEnv`. Importing a module runs its code, and a file may be anybody's.
-        UnknownEnvironmentError, MissingExtraError: as `find` does.
+    A name `module:MyEnv` is a CheckpointError: importing a module runs its code, and a file may be anybody's.
     """
     if needs_module(name):
         raise CheckpointError(
@@ -68,26 +61,6 @@ def needs_module(name: str) -> bool:
     """Whether finding this environment imports a module that the name names."""
     return ":" in name and not name.startswith("pettingzoo:")
 
-
-_PROCGEN = "bigfish bossfight caveflyer chaser climber coinrun dodgeball fruitbot heist jumper leaper miner ninja"
-_LIBRARIES = {
-    "procgen": _PROCGEN + " plunder starpilot",
-    "minerl": "minecraft minedojo",
-    "crafter": "craftax",
-    "nle": "nethack minihack",
-    "vizdoom": "doom",
-    "gfootball": "football grf",
-    "stable_retro": "retro sonic mario",
-    "gym_microrts": "microrts",
-    "smac": "starcraft smacv2",
-    "metadrive": "carla",
-    "dmlab": "deepmind_lab",
-    "bsuite": "",
-    "griddly": "",
-    "pokegym": "pokemon pokemon_red",
-    "nmmo": "neural_mmo nmmo3 neuralmmo",
-}
-"""Libraries that no family is for, with words by which people ask for their environments."""
 
 _OTHER_WORDS = {
     "atari": "ale arcade",
@@ -103,27 +76,12 @@ _OTHER_WORDS = {
 
 
 def _of_family(name: str) -> str:
-    word = _first_word(name)
+    word = re.split(r"[/:-]", name.lower())[0]
     meant = (one for one in families() if word in (one.name, *_OTHER_WORDS.get(one.name, "").split()))
     family = next(meant, None)
     if family is None or family.owns(name):
         return ""
     return f"; {family.name} is a family, with environments such as {family.example!r}: `puffer envs {family.name}`;"
-
-
-def _of_library(name: str) -> str:
-    words = {_first_word(name), word_of(name), name.lower().removeprefix("puffer_")}
-    library = next((each for each, others in _LIBRARIES.items() if words & {each, *others.split()}), None)
-    if library is None:
-        return ""
-    return (
-        f"; it belongs to the library {library}, which is no family here: train {library}:ID where it registers ids "
-        "with Gymnasium, or pass PuffeRL a function that makes the environment;"
-    )
-
-
-def _first_word(name: str) -> str:
-    return re.split(r"[/:-]", name.lower())[0]
 
 
 def _nearest(name: str) -> str:
@@ -132,7 +90,7 @@ def _nearest(name: str) -> str:
     near = near or nearest_names(name, [each for one in families() if one.is_installed for each in one.names()])
     if not near and owner is None and re.search(r"-v\d+$", name):
         return f"; one that a module of yours registers is called my_module:{name};"
-    return near
+    return near or ";"
 
 
 def lookup(name: str | Callable[..., PufferEnv] | Entry) -> Entry | None:

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import abc
-import dataclasses
 import difflib
 import functools
 import importlib.util
-import inspect
 import re
 import sys
-import types
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Union, get_args, get_origin
+from typing import TYPE_CHECKING, Any
 
 from pufferlib.errors import is_installed, require_extra
-from pufferlib.setting import Setting, signature_settings
+from pufferlib.setting import Setting, keyword_settings
 
 if TYPE_CHECKING:
     from pufferlib.environment import Buffers, PufferEnv
@@ -33,8 +30,7 @@ def slug(name: str) -> str:
 def nearest_names(name: str, known: Iterable[str], prefix: str = "") -> str:
     """Ends an error message about an unknown name with the nearest known ones; empty where none is near.
 
-    Beside what `pufferlib.errors.nearest` finds, `pong` finds `ALE/Pong-v5`, by the word without the rest. `prefix` is
-    written before each of them.
+    Beside what `pufferlib.errors.nearest` finds, `pong` finds `ALE/Pong-v5`, by the word without the rest.
     """
     known = list(known)
     close = difflib.get_close_matches(name, known, n=3) or _of_near_words(name, known)
@@ -61,26 +57,18 @@ _FOLDER = Path(__file__).parent
 class Entry:
     """One environment that a name leads to. An entry is made without making the environment.
 
-    Attributes:
-        name: the one name of this environment: what the configuration, runs and their files call it.
-        family: the name of its family, `[base] package` of the configuration.
-        creator: makes it as `creator(buf=Buffers or None, seed=int, **settings)`, for `pufferlib.vector.make`; can be
-            pickled. It raises MissingExtraError if a package that the environment needs is not installed.
-        settings: the keyword arguments that `[env]` sets, by name.
-        takes_any_setting: whether the environment accepts keywords that `settings` does not list.
-        policy_modules: the modules where its policy and recurrent classes are looked for, the first first.
-        agents_per_env: agents in each of the `[env] num_envs` environments, where there is such a setting.
-        local_backend: what steps several of them for `pufferlib.make`, in this process.
+    The `creator` makes it as `creator(buf=Buffers or None, seed=int, **settings)`, for `pufferlib.vector.make`; it can
+    be pickled, and raises MissingExtraError if a package that the environment needs is not installed.
     """
 
-    name: str
-    family: str
+    name: str  # the one name of this environment: what the configuration, runs and their files call it
+    family: str  # the name of its family, `[base] package` of the configuration
     creator: Callable[..., PufferEnv]
-    settings: Mapping[str, Setting]
-    takes_any_setting: bool = False
-    policy_modules: tuple[str, ...] = ("pufferlib.models",)
-    agents_per_env: int = 1
-    local_backend: str = "Serial"
+    settings: Mapping[str, Setting]  # the keyword arguments that `[env]` sets, by name
+    takes_any_setting: bool = False  # whether the environment accepts keywords that `settings` does not list
+    policy_modules: tuple[str, ...] = ("pufferlib.models",)  # where its policy's classes are looked for, in order
+    agents_per_env: int = 1  # in each of the `[env] num_envs` environments, where there is such a setting
+    local_backend: str = "Serial"  # what steps several of them for `pufferlib.make`, in this process
 
     def __init__(
         self,
@@ -92,12 +80,8 @@ class Entry:
     ):
         """Describes an environment.
 
-        Args:
-            name: see the class, as for the next two.
-            family: of it.
-            creator: of it.
-            settings: and whether it takes any other, as `keyword_settings` returns them.
-            recipe: the name of the first ini file; None looks at the actions of an environment, empty means no inis.
+        The settings come with whether it takes any other, as `keyword_settings` returns them. The recipe is the name of
+        the first ini file; None looks at the actions of an environment, empty means no inis.
         """
         self.name, self.family, self.creator = name, family, creator
         self.settings, self.takes_any_setting = settings
@@ -135,10 +119,11 @@ class Family(abc.ABC):
     packages: tuple[str, ...] = ()  # that have to be installed, as they are imported
     extra: str = ""  # of pufferlib, which installs them; empty where there are none
     is_listed_freely: bool = False  # whether `names` imports none of the family's packages
+    prefixes: tuple[str, ...] = ()  # one of which its names begin with, unless it owns names by another rule
 
-    @abc.abstractmethod
     def owns(self, name: str) -> bool:
         """Whether a name has the form of this family's names; nothing is imported to find out."""
+        return name.startswith(self.prefixes)
 
     @abc.abstractmethod
     def find(self, name: str) -> Entry | None:
@@ -167,59 +152,14 @@ class Family(abc.ABC):
         return nearest_names(name, self.names())
 
 
-_PLAIN = (int, float, bool, str, type(None), Any)
-
-
-def keyword_settings(creator: Callable, presets: Mapping[str, Any] | None = None) -> tuple[dict[str, Setting], bool]:
-    """The keyword arguments of a class or function as settings of `[env]`; `presets` replace defaults.
-
-    Where a class hands `**kwargs` on, the arguments of its base class count too. An annotation that is made of numbers,
-    text, lists and tuples is checked; every other one is for the environment to check.
-
-    Returns:
-        The settings by name, and whether it may take other keywords too: it has `**kwargs` and does not tell which.
-    """
-    presets = presets or {}
-    functions = [creator]
-    if isinstance(creator, type):
-        owners = [owner for owner in creator.__mro__ if owner is not object and "__init__" in vars(owner)]
-        functions = [vars(owner)["__init__"] for owner in owners]
-    found: dict[str, Setting] = {}
-    is_open = False
-    for function in functions:
-        own = signature_settings("env", function, presets)
-        if is_open and not own and not _passes_on(function):
-            break  # the keywords cannot go there, so it is not known where they go
-        for name, one in own.items():
-            found.setdefault(name, dataclasses.replace(one, kind=one.kind if _is_plain(one.kind) else Any))
-        is_open = _passes_on(function)
-        if not is_open:
-            break
-    return found, is_open
-
-
-def _passes_on(function: Callable) -> bool:
-    try:
-        parameters = inspect.signature(function).parameters.values()
-    except (TypeError, ValueError):  # a builtin that does not tell
-        return True
-    return any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
-
-
-def _is_plain(kind: object) -> bool:
-    if get_origin(kind) in (Union, types.UnionType, list, tuple):
-        return bool(get_args(kind)) and all(_is_plain(part) for part in get_args(kind) if part is not Ellipsis)
-    return kind in _PLAIN or get_origin(kind) is Literal
-
-
 _NAMED_OTHERWISE = ("builtins", "gymnasium", "pettingzoo", "pufferlib")  # packages whose environments have names
 
 
 def callable_entry(creator: Callable[..., Any], name: str | None = None) -> Entry:
     """The entry of a class or function that makes a PufferEnv, or an environment of Gymnasium or PettingZoo.
 
-    The keyword arguments that its signature names are settings of `[env]`; it has no ini, so `load_config` chooses by
-    its spaces. Other processes import it by a name `package.module:MyEnv`; None is its own name in lower case.
+    It has no ini, so `load_config` chooses by its spaces. Other processes import it by a name `package.module:MyEnv`;
+    None is its own name in lower case.
     """
     own = getattr(_unwrapped(creator), "__name__", type(creator).__name__).lower()
     made_by = creator if name is None else partial(make_imported, creator)

@@ -41,21 +41,13 @@ _PRESETS = {"envpool.atari": {"episodic_life": True, "reward_clip": True}}  # as
 
 @dataclass(frozen=True)
 class Compared:
-    """A row of the table of `bench/envpool_same.py`: an environment of Gymnasium's and EnvPool's of the same name.
+    """A row of the table of `bench/envpool_same.py`: an environment of Gymnasium's and EnvPool's of the same name."""
 
-    Attributes:
-        name: Gymnasium's.
-        task: EnvPool's.
-        version: of EnvPool, which was compared.
-        is_same: whether no difference was found.
-        found: what was compared, and the differences.
-    """
-
-    name: str
-    task: str
-    version: str
-    is_same: bool
-    found: str
+    name: str  # Gymnasium's
+    task: str  # EnvPool's
+    version: str  # of EnvPool, which was compared
+    is_same: bool  # whether no difference was found
+    found: str  # what was compared, and the differences
 
 
 @functools.cache
@@ -87,16 +79,8 @@ def make_vector(
 ) -> Vector:
     """Makes a vector of environments of EnvPool; workers of Multiprocessing and Ray each step a pool of their own.
 
-    Args:
-        task: EnvPool's name.
-        config: keywords of EnvPoolEnv.
-        num_envs: these and the others are those of `pufferlib.vector.make`, for environments of EnvPool; `auto` takes
-            Multiprocessing where a step has a time limit, else EnvPool.
-        num_workers: of it.
-        batch_size: of it.
-        backend: of it.
-        step_timeout_seconds: of it.
-        keywords: of it.
+    The keywords are those of `pufferlib.vector.make`, for environments of EnvPool, and `config` has EnvPoolEnv's; the
+    backend `auto` is Multiprocessing where a step has a time limit, else EnvPool.
     """
     by_workers = ("Multiprocessing", "Ray", vector.Multiprocessing, vector.Ray)
     if backend == AUTO and step_timeout_seconds is not None:
@@ -123,8 +107,8 @@ def make_alike(
         view_maker: returns the `make_view` of EnvPoolEnv that shows the observations as the environment does.
 
     Returns:
-        The vector where the table says that EnvPool of this version is the same and the backend is `auto`, or where
-        the backend is EnvPool; else None.
+        The vector where the backend is EnvPool, or `auto` and the table says that EnvPool of this version is the same,
+        else None.
 
     Raises:
         APIUsageError: if EnvPool is asked for, and there is no such environment or setting of it.
@@ -206,10 +190,7 @@ class EnvPoolFamily(Family):
     example = "envpool/HalfCheetah-v5"
     packages = ("envpool",)
     extra = "envpool"
-
-    @override
-    def owns(self, name: str) -> bool:
-        return name.startswith(_PREFIX)
+    prefixes = (_PREFIX,)
 
     @override
     def find(self, name: str) -> Entry | None:

@@ -22,9 +22,9 @@ from pufferlib import spaces
 from pufferlib.emulation import GymnasiumPufferEnv
 from pufferlib.environment import Buffers, PufferEnv
 from pufferlib.errors import MissingExtraError, import_quietly
-from pufferlib.families.entry import Entry, Family, keyword_settings
+from pufferlib.families.entry import Entry, Family
 from pufferlib.families.envpool_family import declared_as, make_alike
-from pufferlib.setting import signature_settings
+from pufferlib.setting import keyword_settings, signature_settings
 from pufferlib.vector import Vector
 from pufferlib.vector.envpool_vector import MakeView, View
 
@@ -252,10 +252,5 @@ def build_minigrid(
         max_episode_steps: Steps after which an episode is truncated; None leaves that to the task's own max_steps.
         keywords: of the environment's class.
     """
-    register_grids()
-    return OneHotView(build(target, render_mode, max_episode_steps, **keywords))
-
-
-def register_grids() -> None:
-    """Registers the environments of MiniGrid with Gymnasium."""
     import_quietly("minigrid")
+    return OneHotView(build(target, render_mode, max_episode_steps, **keywords))

@@ -22,18 +22,17 @@ from typing_extensions import override
 from pufferlib import ocean
 from pufferlib.emulation import PettingZooPufferEnv
 from pufferlib.environment import Buffers, PufferEnv
-from pufferlib.errors import APIUsageError, MissingExtraError, PufferWarning, import_quietly, is_installed
+from pufferlib.errors import APIUsageError, MissingExtraError, import_quietly, is_installed
 from pufferlib.families.atari import ATARI
-from pufferlib.families.entry import Entry, Family, callable_entry, keyword_settings, nearest_names
+from pufferlib.families.entry import Entry, Family, callable_entry, nearest_names
 from pufferlib.families.gymnasium_families import (
     GridEntry,
     GymnasiumFamily,
     build_dm_control,
     build_minigrid,
-    register_grids,
     register_tasks,
 )
-from pufferlib.setting import Setting, class_settings
+from pufferlib.setting import Setting, class_settings, keyword_settings
 
 _PREFIX = "pettingzoo:"
 _SISTERS = ("mpe2", "magent2.environments")  # families that became packages of their own
@@ -52,10 +51,7 @@ class PettingZoo(Family):
     packages = ("pettingzoo",)
     extra = "pettingzoo"
     is_listed_freely = True
-
-    @override
-    def owns(self, name: str) -> bool:
-        return name.startswith(_PREFIX)
+    prefixes = (_PREFIX,)
 
     @override
     def find(self, name: str) -> Entry | None:
@@ -152,10 +148,7 @@ class OceanFamily(Family):
     name = "ocean"
     example = "puffer_squared"
     is_listed_freely = True
-
-    @override
-    def owns(self, name: str) -> bool:
-        return name.startswith((ocean.PREFIX, _ID_PREFIX))
+    prefixes = (ocean.PREFIX, _ID_PREFIX)
 
     @override
     def find(self, name: str) -> Entry | None:
@@ -181,19 +174,12 @@ class AnyGymnasium(GymnasiumFamily):
         """The environment of an id, of `module:id`, or of `module:MyEnv`.
 
         Importing the module registers the id, or defines a class or function MyEnv that makes environments. Where it
-        does both, the id counts, with a warning.
+        does both, the id counts.
         """
         module, _, env_id = name.rpartition(":")
         found = _attribute(_import(module, name), env_id) if module else None
         spec = registry.get(env_id)
         if spec is not None:
-            if found is not None:
-                warnings.warn(
-                    f"{name} is both an environment registered with Gymnasium and a name in the module {module}; the "
-                    "registered environment is used",
-                    PufferWarning,
-                    stacklevel=2,
-                )
             return self.entry(name, spec, spec)
         if found is None:
             return None
@@ -230,11 +216,6 @@ def _module(spec: EnvSpec) -> str:
     return getattr(function, "__module__", None) or ""
 
 
-def _own_path() -> list[str]:
-    pythons = (sys.prefix, sys.base_prefix)
-    return [folder or os.getcwd() for folder in sys.path if not folder.startswith(pythons)] or [os.getcwd()]
-
-
 def _attribute(module: ModuleType, path: str) -> Any:
     try:
         return attrgetter(path)(module)
@@ -249,8 +230,8 @@ def _import(module: str, name: str) -> ModuleType:
         if error.name is None or not f"{module}.".startswith(f"{error.name}."):
             raise  # the module is there, and lacks another one
         raise APIUsageError(
-            f"{name!r} must begin with a module, and there is no module {module!r} in {', '.join(_own_path())} or "
-            "among the installed packages; check its spelling, or install it"
+            f"{name!r} must begin with a module, and there is no module {module!r} in {os.getcwd()}, on "
+            "PYTHONPATH or among the installed packages; check its spelling, or install it"
         ) from error
 
 
@@ -297,7 +278,7 @@ FAMILIES = (  # the first that owns a name answers for it
         pattern="MiniGrid-|BabyAI-",
         packages=("minigrid",),
         extra="minigrid",
-        register=register_grids,
+        register=partial(import_quietly, "minigrid"),
         recipe="discrete",
         builder=build_minigrid,
         entry_class=GridEntry,

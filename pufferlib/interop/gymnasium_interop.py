@@ -12,11 +12,9 @@ from gymnasium.vector.utils import batch_space
 from numpy.typing import ArrayLike
 from typing_extensions import override
 
-from pufferlib.emulation import GymnasiumPufferEnv, PettingZooPufferEnv
 from pufferlib.emulation.emulated_env import ACTION_MASK
-from pufferlib.environment import PufferEnv, fitting_actions
+from pufferlib.environment import fitting_actions
 from pufferlib.errors import APIUsageError
-from pufferlib.families import catalog
 from pufferlib.interop import spec_of
 from pufferlib.interop.ocean_envs import OceanInside, ShownEnv, mask_info, ocean_name, write_actions
 from pufferlib.ocean.environment import OceanEnv
@@ -55,11 +53,6 @@ class OceanGymnasiumEnv(ShownEnv, gymnasium.Env):
             max_episode_steps: after which an episode is truncated; None leaves that to the environment.
             env_kwargs: of the environment's class, such as `frameskip`; `seed` is that of the first episode, where
                 `reset` gives none.
-
-        Raises:
-            UnknownEnvironmentError: if there is no Ocean environment of that name.
-            APIUsageError: if the render mode is unknown, an argument out of its range, or the environment has several
-                agents.
         """
         self._max_episode_steps = _checked_limit(max_episode_steps)
         self._open(name, 1, render_mode, env_kwargs)
@@ -110,19 +103,15 @@ def _checked_limit(max_episode_steps: int | None) -> int | None:
 class OceanVectorEnv(OceanInside, VectorEnv):
     """C environments of one agent each, stepped together, without copies.
 
-    The arrays that `reset` and `step` return are the environments' own, and the next step writes the next observations,
-    rewards and flags into them: what is to be kept must be copied before, or `copy=True` does so every time. Infos are
-    copies always.
+    The arrays that `reset` and `step` return are the environments' own, and the next step overwrites them: what is to
+    be kept must be copied before, or `copy=True` does so every time. Infos are copies always.
 
     An environment whose episode ends is reset in the same step, as `AutoresetMode.SAME_STEP` says: its observation is
     the first of the next episode, and the final one is in `infos["final_obs"]`, an object array with a row for every
     environment, None where `infos["_final_obs"]` is False. `infos` are empty in all other steps, but for `action_mask`
     of shape `(num_envs, choices)` where the environments have action masks, and `_action_mask`, which is False at a
-    final observation.
-
-    Gymnasium's own vector environments, and those of its wrappers that change observations, know
-    `AutoresetMode.NEXT_STEP`: the observation is the final one, and the next step begins an episode in that
-    environment, whatever its action, with a reward of 0. Observations are then copies in any case.
+    final observation. With `AutoresetMode.NEXT_STEP` the observation is the final one, and the next step begins an
+    episode in that environment, whatever its action, with a reward of 0; observations are then copies in any case.
 
     `ocean.episode_statistics()` has the statistics of episodes that ended.
     """
@@ -154,11 +143,6 @@ class OceanVectorEnv(OceanInside, VectorEnv):
                 are truncated so are none of `ocean.episode_statistics()`.
             env_kwargs: of the environment's class, such as `frameskip`; `seed` is that of the first episodes, where
                 `reset` gives none.
-
-        Raises:
-            UnknownEnvironmentError: if there is no Ocean environment of that name.
-            APIUsageError: if the render mode is unknown, an argument out of its range, or an environment has several
-                agents.
         """
         self.closed = True  # as long as there is nothing to close
         mode = _checked_autoreset(autoreset_mode)
@@ -188,36 +172,39 @@ class OceanVectorEnv(OceanInside, VectorEnv):
 
         Args:
             seed: environment `i` begins its random stream anew with `seed + i`, or with `seed[i]`; None continues it.
-            options: `{"reset_mask": mask}`, bools of shape `(num_envs,)`, leaves the episodes alone where it is False.
+            options: without meaning, but `reset_mask`, which is refused.
 
         Returns:
-            Observations of shape `(num_envs, *observation_shape)`, and an empty dict.
+            Observations of shape `(num_envs, *observation_shape)`, and infos.
 
         Raises:
-            APIUsageError: if there is not one seed, or not one bool of the mask, for every environment.
+            APIUsageError: if there is not one seed for every environment, or there is a `reset_mask`.
         """
+        if options and "reset_mask" in options:
+            raise APIUsageError(
+                "reset() is for all environments, got a reset_mask; leave it out, an episode that ends is reset at once"
+            )
         seeds = self._seeds(seed)
-        mask = self._mask((options or {}).get("reset_mask"))
         super().reset(seed=seed if isinstance(seed, int) else None)
-        self._begin(mask, seeds)
+        self._begin(seeds)
         self._was_reset = True
-        self._ended = self._ended & ~mask
+        self._ended = np.zeros(self.num_envs, bool)
         return self._given(self.ocean.observations), self._mask_infos()
 
-    def _begin(self, mask: np.ndarray, seeds: Sequence[int | None]) -> None:
+    def _begin(self, seeds: Sequence[int | None]) -> None:
         # Without a seed C resets only where it has not begun an episode that was not shown yet.
         binding, handle = self.ocean.binding, self.ocean.handle
         fresh = self._ended & self._is_next_step
-        if mask.all() and not fresh.any():
+        if not fresh.any():
             self.ocean.reset()
-            fresh = mask
-        for index in np.flatnonzero(mask).tolist():
-            if not fresh[index] or seeds[index] is not None:
-                binding.env_reset(binding.vec_env(handle, index), seeds[index])
-        self._elapsed[mask] = 0
-        self._clear_step(mask)
+            fresh = ~fresh
+        for index, seed in enumerate(seeds):
+            if not fresh[index] or seed is not None:
+                binding.env_reset(binding.vec_env(handle, index), seed)
+        self._elapsed[:] = 0
+        self._clear_step()
 
-    def _clear_step(self, where: np.ndarray) -> None:
+    def _clear_step(self, where: slice | np.ndarray = slice(None)) -> None:
         self.ocean.rewards[where] = 0.0
         self.ocean.terminals[where] = self.ocean.truncations[where] = False
 
@@ -299,18 +286,6 @@ class OceanVectorEnv(OceanInside, VectorEnv):
             raise APIUsageError(f"one seed for each of {self.num_envs} environments is expected, got {len(seed)}")
         return seed
 
-    def _mask(self, mask: ArrayLike | None) -> np.ndarray:
-        if mask is None:
-            return np.ones(self.num_envs, bool)
-        mask = np.asarray(mask)
-        if mask.shape != (self.num_envs,) or mask.dtype != bool:
-            raise APIUsageError(
-                f"reset_mask must be bools of shape ({self.num_envs},), got {mask.dtype} of shape {mask.shape}"
-            )
-        if not self._was_reset and not mask.all():
-            raise APIUsageError("the first reset() is for all environments; leave reset_mask out")
-        return mask
-
     @override
     def render(self) -> tuple[np.ndarray, ...] | None:
         """The frames of all environments, each `(height, width, 3)` uint8 RGB; None without a `render_mode`."""
@@ -331,29 +306,24 @@ def _checked_autoreset(mode: AutoresetMode | str) -> AutoresetMode:
     return found
 
 
-def make_gymnasium(name: str | type[OceanEnv], render_mode: str | None = None, **env_kwargs: Any) -> gymnasium.Env:
+def make_gymnasium(name: str | type[OceanEnv], render_mode: str | None = None, **env_kwargs: Any) -> OceanGymnasiumEnv:
     """Makes one environment of one agent, as `gymnasium.Env`.
 
     `gymnasium.make("pufferlib/breakout")` makes the same with Gymnasium's usual wrappers around it.
 
     Args:
-        name: `puffer_breakout` and the like, or a class of C environments, which come as an OceanGymnasiumEnv; or
-            another name of an environment that Gymnasium knows (`CartPole-v1`, `dm_control/cheetah/run`), which comes
-            as the trainer would see it, with the wrappers of its family and before any packing.
+        name: `puffer_breakout` and the like, or a class of C environments.
         render_mode: `rgb_array`, `human` or None.
         env_kwargs: of the environment.
 
     Raises:
         UnknownEnvironmentError: if there is no environment of that name; the message lists the nearest.
-        APIUsageError: if it is no single environment of one agent, or an argument is out of its range.
+        APIUsageError: if it is not in C, has several agents, or an argument is out of its range.
     """
     own = ocean_name(name)
-    if own is not None:
-        env = OceanGymnasiumEnv(own, render_mode, **env_kwargs)
-        env.spec = spec_of(own, render_mode=render_mode, **env_kwargs)
-        return env
-    mode = {} if render_mode is None else {"render_mode": render_mode}
-    return _emulated(name, GymnasiumPufferEnv, {**mode, **env_kwargs})
+    env = OceanGymnasiumEnv(own, render_mode, **env_kwargs)
+    env.spec = spec_of(own, render_mode=render_mode, **env_kwargs)
+    return env
 
 
 def make_gymnasium_vec(
@@ -365,54 +335,34 @@ def make_gymnasium_vec(
     overwritten by the next step, unless `copy` is set: see OceanVectorEnv.
 
     Args:
-        name: `puffer_breakout` and the like, or a class of C environments.
+        name: as for `make_gymnasium`.
         num_envs: environments, at least 1.
         render_mode: `rgb_array` or None.
         copy: whether `reset` and `step` return copies, for code that keeps what they returned.
         env_kwargs: of the environment.
 
     Raises:
-        UnknownEnvironmentError: if there is no environment of that name; the message lists the nearest.
-        APIUsageError: if it is not of Ocean, has several agents, or an argument is out of its range.
+        UnknownEnvironmentError, APIUsageError: as `make_gymnasium` does.
     """
     own = ocean_name(name)
-    if own is None:
-        raise APIUsageError(
-            f"make_gymnasium_vec() takes an environment in C, such as puffer_breakout, got {name}; "
-            "gymnasium.make_vec makes those that Gymnasium knows"
-        )
     envs = OceanVectorEnv(own, num_envs, render_mode, copy, **env_kwargs)
     envs.spec = spec_of(own, num_envs=num_envs, render_mode=render_mode, copy=copy, **env_kwargs)
     return envs
 
 
 def make_pettingzoo(name: str | type[OceanEnv], render_mode: str | None = None, **env_kwargs: Any) -> ParallelEnv:
-    """Makes one environment of any number of agents, as a `pettingzoo.ParallelEnv`.
+    """Makes one environment in C of any number of agents, as a `pettingzoo.ParallelEnv`.
 
     Args:
-        name: of an Ocean environment, or a class of C environments, which come as an OceanParallelEnv; or one such as
-            `pettingzoo:butterfly/pistonball_v6`, which comes as the trainer would see it.
+        name: as for `make_gymnasium`.
         render_mode: `rgb_array`, `human` or None.
         env_kwargs: of the environment.
 
     Raises:
         UnknownEnvironmentError: if there is no environment of that name; the message lists the nearest.
         MissingExtraError: if PettingZoo is not installed.
-        APIUsageError: if it is not of this kind, or an argument is out of its range.
+        APIUsageError: if it is not in C, or an argument is out of its range.
     """
-    own = ocean_name(name)
-    if own is not None:
-        from pufferlib.interop.pettingzoo_interop import OceanParallelEnv  # PettingZoo is optional
+    from pufferlib.interop.pettingzoo_interop import OceanParallelEnv  # PettingZoo is optional
 
-        return OceanParallelEnv(own, render_mode, **env_kwargs)
-    mode = {} if render_mode is None else {"render_mode": render_mode}
-    return _emulated(name, PettingZooPufferEnv, {**mode, **env_kwargs})
-
-
-def _emulated(name: str, kind: type[PufferEnv], env_kwargs: dict[str, Any]) -> Any:
-    env = catalog.find(name).creator(**env_kwargs)
-    if isinstance(env, kind):
-        return env.env
-    env.close()
-    wanted = "one environment of Gymnasium" if kind is GymnasiumPufferEnv else "an environment of PettingZoo"
-    raise APIUsageError(f"{wanted}, or one in C, is expected, got {name} as {type(env).__name__}")
+    return OceanParallelEnv(ocean_name(name), render_mode, **env_kwargs)

@@ -25,12 +25,17 @@ _NEVER = 2**62  # steps; statistics are read on demand
 _OURS = ("num_envs", "buf", "report_interval")  # keywords of OceanEnv that the interfaces decide
 
 
-def ocean_name(name: object) -> str | type[OceanEnv] | None:
-    """The Ocean environment that a name of the catalog leads to, or the class given; None where it is not in C."""
+def ocean_name(name: str | type[OceanEnv]) -> str | type[OceanEnv]:
+    """The Ocean environment that a name of the catalog leads to, or the class given; an APIUsageError for others."""
     if _is_class(name):
         return name
     entry = catalog.find(name)
-    return entry.name if entry.family == "ocean" and _is_class(entry.creator) else None
+    if entry.family != "ocean" or not _is_class(entry.creator):
+        raise APIUsageError(
+            f"an environment in C, such as puffer_breakout, is expected, got {name}; make others by "
+            "gymnasium.make, gymnasium.make_vec or PettingZoo"
+        )
+    return entry.name
 
 
 def _make_ocean(name: str | type[OceanEnv], num_envs: int, env_kwargs: Mapping[str, Any]) -> OceanEnv:
@@ -62,8 +67,7 @@ _screen: Screen | None = None  # a process has one, on which all environments ar
 class OceanInside:
     """C environments inside an interface of another library; a base class before that of the library.
 
-    Attributes:
-        ocean: the environments themselves, which keep their final observations.
+    The environments themselves are `ocean`, and keep their final observations.
     """
 
     ocean: OceanEnv

@@ -32,17 +32,7 @@ class OceanParallelEnv(ShownEnv, ParallelEnv):
     metadata: ClassVar[dict[str, Any]] = {"render_modes": ["rgb_array", "human"]}
 
     def __init__(self, name: str | type[OceanEnv], render_mode: str | None = None, **env_kwargs: Any):
-        """Makes the environment.
-
-        Args:
-            name: of an Ocean environment, or a class of C environments.
-            render_mode: `rgb_array` for frames from `render`, `human` for a window that follows every step, or None.
-            env_kwargs: of the environment's class; `seed` is that of the first episode, where `reset` gives none.
-
-        Raises:
-            UnknownEnvironmentError: if there is no Ocean environment of that name.
-            APIUsageError: if the render mode is unknown or an argument out of its range.
-        """
+        """Makes the environment; see OceanGymnasiumEnv for the arguments."""
         self._open(name, 1, render_mode, env_kwargs, is_of_one_agent=False)
         self.metadata["name"] = type(self.ocean).__name__.lower()
         self.possible_agents = [f"agent_{row}" for row in range(self.ocean.num_agents)]
@@ -75,16 +65,10 @@ class OceanParallelEnv(ShownEnv, ParallelEnv):
 
     @override
     def step(self, actions: dict[str, Any]) -> tuple[dict, dict, dict, dict, dict]:
-        """Steps all agents that are there.
+        """Steps all agents that are there, with one action for each of `agents`.
 
-        Args:
-            actions: one for each of `agents`.
-
-        Returns:
-            Observations, rewards, terminations, truncations and infos by agent.
-
-        Raises:
-            APIUsageError: if there is no agent, or none of these actions for one.
+        Returns observations, rewards, terminations, truncations and infos by agent. Raises APIUsageError if there is no
+        agent, or none of these actions for one.
         """
         self._write_actions(actions)
         ocean, agents = self.ocean, self.agents

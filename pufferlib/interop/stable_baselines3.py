@@ -27,9 +27,6 @@ def as_vec_env(envs: VectorEnv) -> VecMonitor:
         envs: what `pufferlib.make_gymnasium_vec` returns, or another `gymnasium.vector.VectorEnv` that resets in the
             same step; it is closed with the result.
 
-    Returns:
-        A SameStepVecEnv in a VecMonitor, which is what `evaluate_policy` and the logger look for.
-
     Raises:
         MissingExtraError: when this module is imported, if Stable-Baselines3 is not installed.
         APIUsageError: if it is no vector environment, or one that resets in another way.
@@ -41,12 +38,8 @@ class SameStepVecEnv(VecEnv):
     """A `gymnasium.vector.VectorEnv` behind Stable-Baselines3's VecEnv.
 
     Observations and rewards are copies, since its algorithms look at those of the last step after the next one. The
-    info of an episode's end holds `terminal_observation`, and `TimeLimit.truncated` where a limit cut it.
-
-    The environments are one object, so `get_attr`, `set_attr` and `env_method` ask that and answer alike for all.
-
-    Attributes:
-        envs: the vector environment.
+    info of an episode's end holds `terminal_observation`, and `TimeLimit.truncated` where a limit cut it. The
+    environments are one object, so `get_attr`, `set_attr` and `env_method` ask that and answer alike for all.
     """
 
     def __init__(self, envs: VectorEnv):

@@ -8,8 +8,6 @@ import math
 import os
 import re
 import secrets
-import threading
-import time
 import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -22,22 +20,13 @@ from typing_extensions import override
 from pufferlib.errors import APIUsageError, PufferWarning
 from pufferlib.reading import open_regular
 
-_id_lock = threading.Lock()
-_last_microsecond = 0  # of the last id, so that ids of one process keep their order
-
 
 def make_run_id() -> str:
     """A new name for a run, such as `20250131_235959_123456_9f3a1c07`.
 
-    Sorted by name, runs are sorted by the time (UTC) at which they began. No two are alike, in this process or any
-    other.
+    Names are sorted as the times (UTC) at which runs began. No two are alike, in this process or any other.
     """
-    global _last_microsecond
-    with _id_lock:
-        _last_microsecond = max(time.time_ns() // 1000, _last_microsecond + 1)
-        seconds, microsecond = divmod(_last_microsecond, 1_000_000)
-    moment = datetime.fromtimestamp(seconds, timezone.utc)
-    return f"{moment:%Y%m%d_%H%M%S}_{microsecond:06}_{secrets.token_hex(4)}"
+    return f"{datetime.now(timezone.utc):%Y%m%d_%H%M%S_%f}_{secrets.token_hex(4)}"
 
 
 class Logger(Protocol):
@@ -66,9 +55,7 @@ class NoLogger(Logger):
         self.run_id = run_id or make_run_id()
 
 
-class LoggerState(enum.Enum):
-    """The state of a lazy logger."""
-
+class _State(enum.Enum):
     NEW = enum.auto()
     OPEN = enum.auto()
     GIVEN_UP = enum.auto()  # opening failed; a second attempt would keep the training waiting again
@@ -76,9 +63,7 @@ class LoggerState(enum.Enum):
 
 
 class LazyLogger(Logger):
-    """Opens its run with the first call; a logger without calls leaves no trace.
-
-    When opening fails, that call raises and the calls after it do nothing.
+    """Opens its run with the first call; when that fails, the call raises and the calls after it do nothing.
 
     Attributes:
         run_id: the run's name; a new one unless given.
@@ -86,7 +71,7 @@ class LazyLogger(Logger):
 
     def __init__(self, run_id: str | None = None):
         self.run_id = run_id or make_run_id()
-        self._state = LoggerState.NEW
+        self._state = _State.NEW
 
     @override
     def describe(self, settings: Mapping[str, Any]) -> None:
@@ -101,22 +86,21 @@ class LazyLogger(Logger):
 
     @override
     def close(self, model_path: str | os.PathLike | None = None) -> None:
-        was_open = self._state is LoggerState.OPEN
-        self._state = LoggerState.CLOSED
+        was_open = self._state is _State.OPEN
+        self._state = _State.CLOSED
         if was_open:
             self._close(None if model_path is None else os.fspath(model_path))
 
     def _is_open(self) -> bool:
-        if self._state is LoggerState.CLOSED:
+        if self._state is _State.CLOSED:
             name = type(self).__name__
             raise APIUsageError(f"the logger of run {self.run_id} is closed; make a new {name} to continue")
-        if self._state is LoggerState.NEW:
-            self._state = LoggerState.GIVEN_UP
+        if self._state is _State.NEW:
+            self._state = _State.GIVEN_UP
             self._open()
-            self._state = LoggerState.OPEN
-        return self._state is LoggerState.OPEN
+            self._state = _State.OPEN
+        return self._state is _State.OPEN
 
-    @abstractmethod
     def _open(self) -> None:
         """Begins the run, or continues it."""
 
@@ -127,7 +111,6 @@ class LazyLogger(Logger):
     def _log(self, metrics: Mapping[str, Any], step: int) -> None:
         """Takes metrics that `plain` has converted."""
 
-    @abstractmethod
     def _close(self, model_path: str | None) -> None:
         """Ends the run that was opened."""
 
@@ -228,8 +211,8 @@ class JsonLogger(LazyLogger):
     """Appends one JSON object per `log` to a file: `{"step": 65536, "losses/entropy": 1.2, ...}`.
 
     Each line is whole and on its way to the disk when `log` returns; one that finds the disk full is left out. A number
-    that is not finite becomes null, as JSON has no other word for it. Opening makes the file's folder and drops what a
-    killed run left of a line; between two lines the file is closed, so that one that was removed comes back.
+    that is not finite becomes null. Opening makes the file's folder and drops what a killed run left of a line; between
+    two lines the file is closed, so that one that was removed comes back.
 
     Attributes:
         path: the file.
@@ -252,7 +235,7 @@ class JsonLogger(LazyLogger):
         """Writes to another file from now on, such as that of a run which is resumed."""
         self.close()
         self.path, self._resume_step = Path(path), resume_step
-        self._state = LoggerState.NEW
+        self._state = _State.NEW
 
     @override
     def _open(self) -> None:
@@ -268,10 +251,6 @@ class JsonLogger(LazyLogger):
         }
         line = {"step": step, **finite}
         _append(self.path, f"{json.dumps(line, allow_nan=False)}\n".encode())
-
-    @override
-    def _close(self, model_path: str | None) -> None:
-        pass  # the file is closed already
 
 
 def _append(path: Path, line: bytes) -> None:

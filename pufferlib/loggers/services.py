@@ -32,9 +32,9 @@ class TensorBoardLogger(LazyLogger):
 
         Args:
             folder: of this run alone; a resumed run uses the same.
-            run_id: the run's name. Given, the run continues the one in the folder.
-            resume_step: events after this agent step are hidden, as the run will write them again. None hides those
-                from the first step logged on where a `run_id` is given, else nothing.
+            run_id: the run's name.
+            resume_step: events after this agent step are hidden, as the run will write them again; None hides those
+                from the first step logged on.
 
         Raises:
             MissingExtraError: if tensorboard is not installed.
@@ -42,14 +42,9 @@ class TensorBoardLogger(LazyLogger):
         require_extra("tensorboard", "tensorboard")
         super().__init__(run_id)
         self.folder = Path(folder)
-        self._is_resumable = run_id is not None
         self._resume_step = resume_step
         self._settings: Mapping[str, Any] | None = None
         self._writer: Any = None
-
-    @override
-    def _open(self) -> None:
-        pass  # the writer must know the first step: events from there on are hidden
 
     @override
     def _describe(self, settings: Mapping[str, Any]) -> None:
@@ -61,7 +56,10 @@ class TensorBoardLogger(LazyLogger):
             self._writer.close()  # the files were removed while a thread of TensorBoard writes to them
             self._writer = None
         if self._writer is None:
-            self._writer = self._make_writer(step)
+            from torch.utils.tensorboard import SummaryWriter  # seconds
+
+            first_hidden = step if self._resume_step is None else self._resume_step + 1
+            self._writer = SummaryWriter(self.folder, purge_step=first_hidden if self._has_files() else None)
         if self._settings is not None:
             text = json.dumps(plain_settings(self._settings), indent=4)
             self._writer.add_text("settings", f"```json\n{text}\n```", step)
@@ -72,14 +70,6 @@ class TensorBoardLogger(LazyLogger):
             elif value is not None:
                 self._writer.add_scalar(name, value, step)
         self._writer.flush()
-
-    def _make_writer(self, step: int) -> Any:
-        from torch.utils.tensorboard import SummaryWriter  # seconds
-
-        first_hidden = step if self._is_resumable else None
-        if self._resume_step is not None:
-            first_hidden = self._resume_step + 1
-        return SummaryWriter(self.folder, purge_step=first_hidden if self._has_files() else None)
 
     def _has_files(self) -> bool:
         return any(self.folder.glob("events.out.tfevents.*"))
@@ -93,9 +83,9 @@ class TensorBoardLogger(LazyLogger):
 class WandbLogger(LazyLogger):
     """Logs to a run of Weights & Biases: settings as its config, metrics by agent step, the final model as an artifact.
 
-    The same `run_id` continues the same run. W&B keeps the first row of each step, so the steps that a resumed run
-    repeats stay as they were. Offline, every start writes a folder of its own; `wandb sync` sends them as one run. A
-    process that is killed takes with it what W&B had not written yet: offline, the last 32 KiB.
+    The same `run_id` continues the same run; the steps that a resumed run repeats stay as they were. Offline, every
+    start writes a folder of its own; `wandb sync` sends them as one run. A process that is killed takes with it what
+    W&B had not written yet: offline, the last 32 KiB.
 
     Attributes:
         run: what `wandb.init` returned, for whatever else is to be logged; None until something was logged.
@@ -197,11 +187,10 @@ OFFLINE_WORKSPACE = "offline"  # of a project without one, where no server minds
 class NeptuneLogger(LazyLogger):
     """Logs to a run of Neptune: settings under `config`, metrics by agent step, the final model as the file `model`.
 
-    The public service at neptune.ai was shut down in March 2026; online mode is for servers of one's own, which the
-    API token names. Offline, every start writes an SQLite file of its own, which `neptune sync` sends.
-
-    The same `run_id` continues the same run. Neptune keeps the first value of each step, so the steps that a resumed
-    run repeats stay as they were. Metrics that are not finite are left out, as Neptune refuses them.
+    The public service at neptune.ai was shut down in March 2026; online mode is for servers of one's own, which the API
+    token names. Offline, every start writes an SQLite file of its own, which `neptune sync` sends. The same `run_id`
+    continues the same run; the steps that a resumed run repeats stay as they were. Metrics that are not finite are left
+    out.
 
     Attributes:
         run: the `neptune_scale.Run`, for whatever else is to be logged; None until something was logged.
@@ -266,7 +255,9 @@ class NeptuneLogger(LazyLogger):
 
     @override
     def _describe(self, settings: Mapping[str, Any]) -> None:
-        self.run.log_configs({"config": _flat_settings(settings)}, flatten=True, cast_unsupported=True)
+        self.run.log_configs(
+            {"config": _finite_settings(plain_settings(settings))}, flatten=True, cast_unsupported=True
+        )
 
     @override
     def _log(self, metrics: Mapping[str, Any], step: int) -> None:
@@ -309,11 +300,8 @@ def _qualified(project: str | None, is_local: bool) -> str:
     raise APIUsageError(f"Neptune's project must be 'workspace/project', got {project!r}; name both")
 
 
-def _flat_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
+def _finite_settings(value: object) -> Any:
     # Numbers that are not finite become text, as Neptune refuses them.
-    def convert(value: object) -> object:
-        if isinstance(value, dict):
-            return {name: convert(inner) for name, inner in value.items()}
-        return str(value) if isinstance(value, float) and not is_finite(value) else value
-
-    return convert(plain_settings(settings))
+    if isinstance(value, dict):
+        return {name: _finite_settings(inner) for name, inner in value.items()}
+    return str(value) if isinstance(value, float) and not is_finite(value) else value

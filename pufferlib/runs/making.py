@@ -15,7 +15,8 @@ from pufferlib.emulation.wrapping import is_refusal, make_puffer_env, makes_othe
 from pufferlib.environment import Origin, PufferEnv
 from pufferlib.errors import APIUsageError, nearest
 from pufferlib.families import catalog
-from pufferlib.families.entry import importable_name, keyword_settings
+from pufferlib.families.entry import importable_name
+from pufferlib.setting import keyword_settings
 from pufferlib.wrappers import PufferWrapper
 
 NUM_ENVS = 256  # that `make` makes by default

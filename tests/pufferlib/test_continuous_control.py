@@ -155,7 +155,7 @@ def test_the_learning_rate_may_fall_along_a_line():
     [
         (
             {"minibatch_size": 100},
-            "minibatch_size must be a divisor of the batch of 512 agent steps, got 100; the nearest: 64 or 128",
+            "minibatch_size must be a divisor of the batch of 512 agent steps, got 100; the nearest: 128",
         ),
         ({"prio_alpha": 0.5}, "prio_alpha must be 0 where shuffle is 'steps', got 0.5"),
         ({"target_kl": 0.0}, "target_kl must be"),

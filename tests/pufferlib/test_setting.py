@@ -5,7 +5,7 @@ import pytest
 
 from pufferlib import ocean
 from pufferlib.errors import ConfigError
-from pufferlib.setting import Interval, Section, Setting, check_arguments, class_settings
+from pufferlib.setting import Interval, Section, Setting, class_settings
 
 SQUARED = "puffer_squared"
 
@@ -42,12 +42,11 @@ def test_the_help_of_an_argument_is_its_docstring():
     assert class_settings("policy", Encoder)["hidden_size"].meaning == "Units of each layer."
 
 
-def test_wrong_keyword_arguments_are_config_errors():
-    assert check_arguments("policy", {"hidden_size": 64.0}, Encoder) == {"hidden_size": 64}
-    with pytest.raises(ConfigError, match="did you mean 'hidden_size'"):
-        check_arguments("policy", {"hiden_size": 64}, Encoder)
+def test_arguments_of_a_class_are_checked_by_their_annotations():
+    known = class_settings("policy", Encoder)
+    assert known["hidden_size"].check(64.0) == 64
     with pytest.raises(ConfigError, match=r"\[policy\] activation must be 'relu' or 'tanh', got 'tan'"):
-        check_arguments("policy", {"activation": "tan"}, Encoder)
+        known["activation"].check("tan")
 
 
 @pytest.mark.parametrize("value", ["128,128", "128, 64", 128])

@@ -87,7 +87,7 @@ def test_what_is_no_atari_game_is_refused(monkeypatch):
             make_atari_vector(name)
     with pytest.raises(APIUsageError, match="batch_size must be a divisor of num_envs 8, got 3"):
         make_atari_vector("ALE/Pong-v5", batch_size=3)
-    with pytest.raises(APIUsageError, match="takes the settings clip_rewards, .*, got mode$"):
+    with pytest.raises(APIUsageError, match="takes the settings clip_rewards, .*, got mode; use the backend"):
         make_atari_vector("ALE/Pong-v5", mode=4)
     with pytest.raises(APIUsageError, match="num_envs must be an integer of at least 1, got 0"):
         make_atari_vector("ALE/Pong-v5", num_envs=0)

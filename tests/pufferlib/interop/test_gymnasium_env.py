@@ -160,13 +160,6 @@ def test_the_id_in_gymnasium_is_a_name_here_too():
     assert isinstance(pufferlib.make("pufferlib/cartpole", num_envs=3), Cartpole)
 
 
-def test_environments_that_gymnasium_knows_come_as_the_trainer_sees_them():
-    env = pufferlib.make_gymnasium("CartPole-v1", render_mode="rgb_array", max_episode_steps=7)
-    assert env.spec.id == "CartPole-v1" and env.spec.max_episode_steps == 7
-    env.reset(seed=0)
-    env.close()
-
-
 def test_mistakes_are_named():
     with pytest.raises(UnknownEnvironmentError, match="puffer_breakout"):
         pufferlib.make_gymnasium("puffer_breakot")

@@ -5,8 +5,6 @@ from __future__ import annotations
 import gymnasium
 import numpy as np
 import pytest
-from checked_headers import quick_params
-from contract import OF_ONE_AGENT
 from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
 from gymnasium.wrappers.vector import NormalizeObservation, RecordEpisodeStatistics
 
@@ -14,7 +12,8 @@ import pufferlib
 from pufferlib.errors import APIUsageError
 from pufferlib.ocean.cartpole.cartpole import Cartpole
 
-each_name = pytest.mark.parametrize("name", quick_params(OF_ONE_AGENT))
+# Floats, bytes in two dimensions, numbers as actions, and action masks: the vector is the same for all others.
+KINDS = ("puffer_breakout", "puffer_maze", "puffer_pendulum", "puffer_connect4")
 
 
 def sync(name, num_envs, mode=AutoresetMode.SAME_STEP, **kwargs):
@@ -35,7 +34,7 @@ def assert_same_infos(infos, expected):
             np.testing.assert_array_equal(value, expected[key])
 
 
-@each_name
+@pytest.mark.parametrize("name", KINDS)
 @pytest.mark.parametrize(("seed", "limit"), [(7, None), ([4, 4, 1, 0, 9], 9)])
 @pytest.mark.parametrize("mode", [AutoresetMode.SAME_STEP, AutoresetMode.NEXT_STEP], ids=lambda mode: mode.value)
 def test_it_agrees_with_gymnasiums_vector_of_single_ones_step_by_step(name, seed, limit, mode):
@@ -65,20 +64,6 @@ def test_it_agrees_with_gymnasiums_vector_of_single_ones_step_by_step(name, seed
         ends += np.count_nonzero(found[2] | found[3])
     assert ends > 0 or limit is None  # some games are longer
     assert mode == AutoresetMode.NEXT_STEP or ends == sum(reported)
-
-
-def test_a_mask_begins_some_episodes_anew_as_gymnasiums_own_does():
-    envs, peer = pufferlib.make_gymnasium_vec("puffer_cartpole", 3), sync("puffer_cartpole", 3)
-    for each in (envs, peer):
-        each.reset(seed=0)
-        for _ in range(4):
-            each.step(np.ones(3, np.int64))
-    for seed in (None, [5, 6, 7]):
-        mask = np.array([True, False, True])
-        found = envs.reset(seed=seed, options={"reset_mask": mask})[0]
-        np.testing.assert_array_equal(found, peer.reset(seed=seed, options={"reset_mask": mask})[0])
-        np.testing.assert_array_equal(np.abs(found[:, 1]) > 0.05, ~mask)
-        np.testing.assert_array_equal(envs.step([0, 0, 0])[0], peer.step([0, 0, 0])[0])
 
 
 def test_nothing_is_copied_unless_asked():
@@ -171,7 +156,7 @@ def test_every_environment_is_drawn():
 def test_mistakes_are_named():
     with pytest.raises(APIUsageError, match="num_envs"):
         pufferlib.make_gymnasium_vec("puffer_cartpole", 0)
-    with pytest.raises(APIUsageError, match="gymnasium.make_vec makes those"):
+    with pytest.raises(APIUsageError, match="an environment in C, .* got CartPole-v1"):
         pufferlib.make_gymnasium_vec("CartPole-v1", 3)
     with pytest.raises(APIUsageError, match="render_mode must be one of"):
         pufferlib.make_gymnasium_vec("puffer_cartpole", 3, render_mode="human")
@@ -184,14 +169,11 @@ def test_mistakes_are_named():
     envs = pufferlib.make_gymnasium_vec(Cartpole, 3)
     with pytest.raises(APIUsageError, match=r"call reset\(\) first"):
         envs.step([0, 0, 0])
-    with pytest.raises(APIUsageError, match="the first reset"):
-        envs.reset(options={"reset_mask": np.array([True, False, False])})
     envs.reset()
     for wrong in ([0, 1], 0, np.zeros((3, 1), int), [0.5, 0.5, 0.5]):
         with pytest.raises(APIUsageError, match="actions must"):
             envs.step(wrong)
+    with pytest.raises(APIUsageError, match="reset.. is for all environments, got a reset_mask"):
+        envs.reset(options={"reset_mask": np.array([True, False, False])})
     with pytest.raises(APIUsageError, match="one seed for each of 3"):
         envs.reset(seed=[1, 2])
-    for mask in ([True, False], [1, 0, 1], "all"):
-        with pytest.raises(APIUsageError, match="reset_mask must be bools"):
-            envs.reset(options={"reset_mask": mask})

@@ -86,17 +86,11 @@ def test_an_agent_that_ends_before_the_others_is_gone_until_reset(duel):
     assert not any(row.any() for row in observations.values()) and len(env.agents) == 2
 
 
-def test_environments_of_pettingzoo_come_as_the_trainer_sees_them():
-    env = pufferlib.make_pettingzoo("pettingzoo:butterfly/pistonball_v6", n_pistons=3)
-    assert len(env.possible_agents) == 3
-    env.close()
-
-
 def test_mistakes_are_named(duel):
     for make in (pufferlib.make_gymnasium, pufferlib.make_gymnasium_vec):
         with pytest.raises(APIUsageError, match="Duel with 2; pufferlib.make_pettingzoo makes"):
             make(duel)
-    with pytest.raises(APIUsageError, match="an environment of PettingZoo, or one in C, is expected"):
+    with pytest.raises(APIUsageError, match="an environment in C, .* got CartPole-v1"):
         pufferlib.make_pettingzoo("CartPole-v1")
     env = pufferlib.make_pettingzoo(duel)
     env.reset()

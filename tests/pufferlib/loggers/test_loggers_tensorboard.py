@@ -64,16 +64,10 @@ def test_a_resumed_run_replaces_the_steps_that_it_repeats(folder):
     assert steps(folder) == [64, 128, 192, 320]
 
 
-def test_a_run_id_alone_goes_on_from_the_first_step_logged(folder):
-    write(folder, [64, 128, 192], run_id="mine")
-    write(folder, [128, 192, 256], run_id="mine")
+def test_a_run_goes_on_from_the_first_step_logged(folder):
+    write(folder, [64, 128, 192])
+    write(folder, [128, 192, 256])
     assert steps(folder) == [64, 128, 192, 256]
-
-
-def test_a_new_run_in_the_same_folder_hides_nothing(folder):
-    write(folder, [64, 128])
-    write(folder, [96])
-    assert sorted(steps(folder)) == [64, 96, 128]
 
 
 def test_files_that_were_removed_come_back(folder):
