@@ -2,18 +2,19 @@
 
 torch.fx records the operations of a call; each becomes a layer, a view of one, or the reason why torch computes the
 policy. What the kernel then computes is compared with the policy on random rows, outputs and gradients, before it is
-used. Policies that keep something, draw something, or mix rows are never traced: RowWise finds them.
+used. A policy that keeps something in a call, or draws something, is not traced.
 """
 
 from __future__ import annotations
 
 import math
 import operator
-import sys
+import traceback
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import torch
@@ -42,6 +43,7 @@ from pufferlib.extensions.network_layers import (
 )
 from pufferlib.fast.compared_layers import compare
 from pufferlib.fast.policy_layers import recurrent_layer
+from pufferlib.fast.policy_watch import OwnCode, copy_structure, find_kept, is_altered
 from pufferlib.fast.traced_entities import BYTES, EntityLayers, Integers, Mask, Operand, Scores, Turned, Value, dtype_of
 from pufferlib.fast.traced_states import KEPT, SharedCellError, StepStates, TracedState, UntracedError
 from pufferlib.metrics.finished_episodes import EPSILON
@@ -105,19 +107,21 @@ class _Tracer(fx.Tracer):
 
     def create_node(self, *arguments: Any, **keywords: Any) -> fx.Node:
         node = super().create_node(*arguments, **keywords)
-        node.meta["place"] = _place()
+        node.meta["place"] = _place(traceback.walk_stack(None))
         return node
 
     def create_arg(self, a: object) -> object:
         if isinstance(a, Layout):
             return a
+        if isinstance(a, Tensor) and a not in self.tensor_attrs and not isinstance(a, nn.Parameter):
+            raise UntracedError(f"has a tensor that it makes in a call{_place(traceback.walk_stack(None))}")
         if isinstance(a, Normal):
             return self.create_node("call_function", Normal, (self.create_arg(a.loc), self.create_arg(a.scale)), {})
         return super().create_arg(a)
 
 
 def trace(policy: nn.Module, rollout: Rollout) -> Layers:
-    """Traces a policy that computes each row by itself; see RowWise and StepCode.
+    """Traces a policy of any classes.
 
     Args:
         policy: as the trainer calls it.
@@ -126,6 +130,11 @@ def trace(policy: nn.Module, rollout: Rollout) -> Layers:
     Raises:
         UntracedError: if it has an operation that the kernel does not know, or the kernel's results differ.
     """
+    if is_altered(policy):
+        raise UntracedError("has hooks or replaced methods")
+    doubt = OwnCode(policy).doubt
+    if doubt is not None:
+        raise UntracedError(doubt)
     normalizer, inner = None, policy
     if type(inner) is NormalizedObservations:
         normalizer = Normalizer(inner.mean, inner.variance, EPSILON, inner.clip)
@@ -204,18 +213,24 @@ class _Calls(StepStates, EntityLayers):
             others = dict.fromkeys(others, state)
         validates = torch.distributions.Distribution._validate_args
         torch.distributions.Distribution.set_default_validate_args(False)
-        kept = [dict(vars(part)) for part in module.modules()]
+        copied = copy_structure(module, copies_constants=False)
+        kept = find_kept(copied)
         try:
             with warnings.catch_warnings():
                 warnings.filterwarnings("ignore", "Was not able to add assertion")  # of a state that is no tensor
-                graph = tracer.trace(module, others)
+                graph = tracer.trace(copied, others)
+        except UntracedError:
+            raise
         except Exception as error:  # noqa: BLE001 - whatever a user's code raises on what is no tensor
             sentence = str(error).strip().splitlines()[0].split(". ")[0] if str(error).strip() else type(error).__name__
-            raise UntracedError(f"cannot be traced: {sentence}") from error
+            place = _place(reversed([*traceback.walk_tb(error.__traceback__)]))
+            raise UntracedError(f"cannot be traced: {sentence}{place}") from error
         finally:
             torch.distributions.Distribution.set_default_validate_args(validates)
-        if [dict(vars(part)) for part in module.modules()] != kept:
-            raise UntracedError("keeps something in a call")
+        after = find_kept(copied)
+        changed = [name for name in {**after, **kept} if after.get(name) != kept.get(name)]
+        if changed:
+            raise UntracedError(f"keeps something in a call: {changed[0].removeprefix('.')}")
         results: dict[fx.Node, Any] = {}
         left = {name: getattr(value, "node", None) for name, value in state.items()}
         makers: list[fx.Node] = []  # of the last layer
@@ -759,12 +774,12 @@ class _Calls(StepStates, EntityLayers):
         return [self._select(value, place, part) for part in zip(firsts, sizes, strict=True)]
 
 
-def _place() -> str:
-    # The line of the user's code that is being traced.
-    frame = sys._getframe(1)
-    while frame.f_code.co_name != "follow":
+def _place(frames: Iterable[tuple[FrameType, int]]) -> str:
+    # The first line of the user's code among some frames, the innermost first.
+    for frame, line in frames:
         path = Path(frame.f_code.co_filename)
+        if frame.f_code.co_name == "follow":
+            break
         if "torch" not in path.parts and path.parent != Path(__file__).parent:
-            return f" ({path.name}, line {frame.f_lineno})"
-        frame = frame.f_back
+            return f" ({path.name}, line {line})"
     return ""

@@ -88,7 +88,7 @@ def test_a_small_policy_on_a_cpu_is_a_kernel():
         ({"loss": functools.partial(ppo_loss, clip_coef=0.3)}, "the loss is partial, one of your own"),
         (
             {"policy": DropsOut()},
-            "the policy DropsOut is not traced, as Dropout is not known to compute each row alone",
+            "the policy DropsOut has Dropout as `drop`, which the kernel does not know, (test_choose.py, line 59)",
         ),
         (
             {"policy": with_an_unused_parameter()},
@@ -175,9 +175,7 @@ def test_a_loss_that_returns_something_else_is_refused():
     learner.gradients.close()
 
 
-@pytest.mark.parametrize(
-    "kind", [Gradients, GatheringGradients, functools.partial(ThreadedGradients, are_rows_apart=True)]
-)
+@pytest.mark.parametrize("kind", [Gradients, GatheringGradients, ThreadedGradients])
 def test_all_ways_of_torch_find_the_same_gradients_in_parts_as_at_once(kind):
     found = []
     for most in (64, 16):

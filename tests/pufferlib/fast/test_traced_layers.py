@@ -609,6 +609,30 @@ class Wraps256(Base):
         return self.body((observations + 1).float())
 
 
+class KeepsInAList(Base):
+    def __init__(self):
+        super().__init__()
+        self.seen = []
+
+    def hidden(self, observations):
+        self.seen.append(observations)
+        return self.body(observations)
+
+
+class MakesNoise(Base):
+    def hidden(self, observations):
+        return self.body(observations + torch.randn(7))
+
+
+class Hooked(Base):
+    def __init__(self):
+        super().__init__()
+        self.body.register_forward_hook(lambda module, inputs, output: output - output.mean(0))
+
+    def hidden(self, observations):
+        return self.body(observations)
+
+
 class Maxima(Attends):
     def hidden(self, observations):
         hidden = self.body(observations)
@@ -698,12 +722,15 @@ class Scales(Cell):
     ("kind", "reason"),
     [
         (Forgets, "differs from what the kernel makes of it"),
-        (Counts, "keeps something in a call"),
+        (Counts, "keeps something in a call: calls"),
         (Scales, "differs from what the kernel makes of it"),
+        (KeepsInAList, "keeps something in a call: seen"),
+        (MakesNoise, "a tensor that it makes in a call (test_traced_layers.py, line"),
+        (Hooked, "has hooks or replaced methods"),
         (Unknown, "the function sin"),
         (Normalises, "BatchNorm1d"),
-        (Keeps, "self.kept"),
-        (Branches, "hidden.sum() > 0"),
+        (Keeps, "keeps something in a call: kept"),
+        (Branches, "cannot be traced: symbolically traced variables"),
         (Doubles, "double"),
         (Computed, "categories that are not numbers of the observation (test_traced_layers.py, line"),
         (Wraps256, "arithmetic of integers, which may wrap"),
@@ -928,13 +955,6 @@ def test_another_answer_counts_at_once(name, value, tmp_path):
     trainer.release()
 
 
-class AsksData(Base):
-    def hidden(self, observations):
-        if observations.sum() > 0:
-            return self.body(observations)
-        return self.body(-observations)
-
-
 class AsksParts(Base):
     def __init__(self):
         super().__init__()
@@ -944,8 +964,21 @@ class AsksParts(Base):
         return self.body(observations) if self.parts else observations
 
 
-@pytest.mark.parametrize("kind", [AsksData, AsksParts])
-def test_questions_about_data_and_lists_are_left_to_torch(kind, tmp_path):
-    trainer = make_trainer(kind, tmp_path)
-    assert trainer.computed_by.startswith(f"torch (the policy {kind.__name__} is not traced, as {kind.__name__}.hidden")
+def test_what_a_list_holds_may_decide_and_counts_at_once(tmp_path):
+    trainer = make_trainer(AsksParts, tmp_path)
+    assert trainer.computed_by == "C kernel"
+    trainer.policy.parts.clear()
+    assert trainer._backend.is_outdated()
+    trainer.release()
+
+
+def log(self):
+    print(MakesNoise)
+
+
+def test_what_no_call_reaches_is_no_reason_for_torch(tmp_path, monkeypatch):
+    monkeypatch.setattr(Base, "log", log, raising=False)
+    monkeypatch.setitem(globals(), "MakesNoise", object())
+    trainer = make_trainer(Counted, tmp_path)
+    assert trainer.computed_by == "C kernel"
     trainer.release()
