@@ -23,7 +23,7 @@ from pufferlib.extensions.network import OBSERVATION_DTYPES
 from pufferlib.extensions.network_layers import Arrange, Convolution, Layer, Pool
 from pufferlib.fast.policy_layers import find_layers
 from pufferlib.fast.traced_layers import trace
-from pufferlib.fast.traced_states import UntracedError
+from pufferlib.fast.traced_values import UntracedError
 from pufferlib.models import LSTMWrapper, MinGRUWrapper
 from pufferlib.policy import NormalizedObservations
 from pufferlib.ppo.rollout import Rollout
@@ -36,23 +36,14 @@ _REMEDY = "use --format onnx or torchscript"
 
 @dataclass(frozen=True)
 class CNetwork:
-    """A whole policy.
+    """A whole policy."""
 
-    Attributes:
-        layers: with its weights, in float32.
-        names: of the layers in C; empty for those without weights.
-        states: names of the recurrent state in C, in the order of the layers.
-        observation: of one agent: the shape and dtype of a row.
-        parts: of the action.
-        has_masks: whether the environment says what is allowed.
-    """
-
-    layers: Layers
-    names: tuple[str, ...]
-    states: tuple[str, ...]
-    observation: gymnasium.spaces.Box
-    parts: tuple[spaces.ActionPart, ...]
-    has_masks: bool = False
+    layers: Layers  # with weights in float32
+    names: tuple[str, ...]  # of the layers in C; empty for those without weights
+    states: tuple[str, ...]  # names of the recurrent state in C, in the order of the layers
+    observation: gymnasium.spaces.Box  # of one agent: the shape and dtype of a row
+    parts: tuple[spaces.ActionPart, ...]  # of the action
+    has_masks: bool = False  # whether the environment says what is allowed
 
     @property
     def num_logits(self) -> int:
@@ -75,10 +66,6 @@ class CNetwork:
 
 def network_of(policy: nn.Module, env: PufferEnv) -> CNetwork:
     """The layers of a policy: of one of pufferlib.models, or of one that the kernel's tracing follows.
-
-    Args:
-        policy: it stays unchanged.
-        env: anything with `single_observation_space` and `single_action_space`.
 
     Raises:
         ExportError: if puffernet.h has no layers for it; the message names the layer.

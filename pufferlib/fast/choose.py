@@ -42,7 +42,7 @@ from pufferlib.fast.learners import CapturedLearner, DistributedLearner, KernelA
 from pufferlib.fast.policy_layers import find_layers
 from pufferlib.fast.policy_watch import PolicyWatch
 from pufferlib.fast.traced_layers import trace
-from pufferlib.fast.traced_states import UntracedError
+from pufferlib.fast.traced_values import UntracedError
 from pufferlib.metrics.measures import Phases
 from pufferlib.ppo.actor import Actor
 from pufferlib.ppo.collector import Collector
@@ -55,27 +55,16 @@ from pufferlib.vector.base import Vector
 
 @dataclass(frozen=True)
 class Backend:
-    """How the policy of one trainer is computed; makes the parts of the trainer that compute it.
-
-    Attributes:
-        config: of the training.
-        policy: as it is now, on `device`.
-        loss: the loss that is minimised.
-        device: of the policy.
-        network: the kernel that computes the policy; None for torch.
-        is_captured: whether torch's operations are replayed as CUDA graphs.
-        reason: why it is torch; None for the kernel.
-        watch: remembers the policy as it was.
-    """
+    """How the policy of one trainer is computed; makes the parts of the trainer that compute it."""
 
     config: ResolvedTrainConfig
-    policy: nn.Module
+    policy: nn.Module  # as it is now, on `device`
     loss: Loss
     device: torch.device
-    network: Network | None
-    is_captured: bool
-    reason: str | None
-    watch: PolicyWatch
+    network: Network | None  # the kernel that computes the policy; None for torch
+    is_captured: bool  # whether torch's operations are replayed as CUDA graphs
+    reason: str | None  # why it is torch; None for the kernel
+    watch: PolicyWatch  # remembers the policy as it was
 
     @property
     def name(self) -> str:
@@ -211,15 +200,7 @@ class Backend:
 def choose_backend(
     policy: nn.Module, rollout: Rollout, config: ResolvedTrainConfig, device: torch.device, loss: Loss = ppo_loss
 ) -> Backend:
-    """Chooses for a policy as it is now; choose again once `is_outdated` says so.
-
-    Args:
-        policy: on `device`.
-        rollout: that the policy fills.
-        config: of the training.
-        device: of the policy.
-        loss: the loss that is minimised.
-    """
+    """Chooses for a policy as it is now, on `device`; choose again once `is_outdated` says so."""
     is_nvidia = device.type == "cuda" and torch.version.cuda is not None
     has_masks = rollout.action_masks is not None
     is_captured = is_nvidia and config.cuda_graphs and not config.compile and not has_masks

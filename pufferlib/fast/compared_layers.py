@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from pufferlib.extensions import Layers, Network, NetworkBatch
 from pufferlib.extensions.network_layers import Fields
-from pufferlib.fast.traced_states import UntracedError
+from pufferlib.fast.traced_values import UntracedError
 from pufferlib.policy import Logits, training_forward
 from pufferlib.ppo.losses import ppo_loss
 from pufferlib.ppo.rollout import Rollout
@@ -22,11 +22,7 @@ TOLERANCE = 1e-4
 def compare(policy: nn.Module, layers: Layers, rollout: Rollout, counts: Mapping[int, int]) -> None:
     """Compares what the kernel makes of the layers of a policy with the policy: outputs and gradients, on random rows.
 
-    Args:
-        policy: as the trainer calls it.
-        layers: that were traced.
-        rollout: whose observations and states it sees.
-        counts: columns of the observation that are categories, and how many there are.
+    `counts` has the columns of the observation that are categories, and how many there are.
 
     Raises:
         UntracedError: if they differ, or a parameter has no gradient.

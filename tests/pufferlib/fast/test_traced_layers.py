@@ -737,7 +737,7 @@ class Scales(Cell):
         (Maxima, "the function maximum"),
         (Padded, "Embedding with other settings"),
         (Averages, "mean over something else than entities or pixels"),
-        (Compares, "the method flatten, which the kernel does not know in this form"),
+        (Compares, "flatten in a form that the kernel does not know (test_traced_layers.py, line"),
         (Wraps, "a convolution whose padding is not of as many zeros on both sides"),
         (Unmasks, "a mask of (4, 1) for attention of (4, 4)"),
         (Peeks, "bytes of a packed observation beside its parts"),
@@ -854,9 +854,9 @@ def test_a_category_that_the_table_does_not_have_is_no_silent_zero(number, tmp_p
 
 
 def test_a_difference_between_the_policy_and_its_layers_is_noticed(tmp_path, monkeypatch):
-    from pufferlib.fast import traced_layers
+    from pufferlib.fast import traced_operations
 
-    monkeypatch.setitem(traced_layers._MODULES, nn.Tanh, "sigmoid")
+    monkeypatch.setitem(traced_operations._MODULES, nn.Tanh, "sigmoid")
     trainer = make_trainer(Towers, tmp_path)
     assert "differs from what the kernel makes of it: values" in trainer.computed_by
     trainer.release()
