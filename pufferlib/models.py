@@ -114,9 +114,7 @@ class Default(RecordsInitArgs):
     the numbers that the first layer gets.
 
     Use `one_hot` where integers are names rather than amounts: the cells of a board, a maze or a window on a grid, of
-    which 2 is a wall and 3 is food. A layer on the numbers themselves can only take food for more of a wall; with a
-    weight for each thing at each place it tells them apart from the first step. It costs next to nothing: the kernel
-    for CPUs adds the weights of what is there and multiplies nothing by zero.
+    which 2 is a wall and 3 is food. It costs next to nothing.
 
     Args:
         env: anything with `single_observation_space`, `single_action_space` and, where it packs structures, `emulated`.
@@ -150,13 +148,7 @@ class Default(RecordsInitArgs):
         if self.one_hot is not None:
             inputs = self.one_hot.num_columns
         gain = 1.0 if activation == "linear" else math.sqrt(2.0)
-        layers: list[nn.Module] = []
-        for index in range(num_layers):
-            layers += [
-                orthogonal_linear(hidden_size if index else inputs, hidden_size, gain),
-                ACTIVATIONS[activation](),
-            ]
-        self.encoder = nn.Sequential(*layers)
+        self.encoder = _layers([inputs, *[hidden_size] * num_layers], activation, gain)
         self.head = ActionHead(hidden_size, env.single_action_space)
         self._observation_dims = len(env.single_observation_space.shape)
 
@@ -219,8 +211,8 @@ class Continuous(RecordsInitArgs):
         self.activation = activation
         self.emulated = getattr(env, "emulated", None)
         inputs = num_features(self.emulated) if self.emulated else math.prod(env.single_observation_space.shape)
-        self.actor = _layers([inputs, *actor_sizes], activation)
-        self.critic = _layers([inputs, *critic_sizes], activation)
+        self.actor = _layers([inputs, *actor_sizes], activation, math.sqrt(2.0))
+        self.critic = _layers([inputs, *critic_sizes], activation, math.sqrt(2.0))
         space = env.single_action_space
         if not isinstance(space, Box) or space.dtype.kind != "f" or len(space.shape) != 1:
             raise APIUsageError(f"Continuous acts in one-dimensional float Box spaces, got {space}; use Default")
@@ -238,10 +230,10 @@ class Continuous(RecordsInitArgs):
         return Normal(mean, deviation, validate_args=False), self.value(self.critic(flat)).squeeze(-1)
 
 
-def _layers(sizes: Sequence[int], activation: str) -> nn.Sequential:
+def _layers(sizes: Sequence[int], activation: str, gain: float) -> nn.Sequential:
     layers: list[nn.Module] = []
     for inputs, outputs in zip(sizes, sizes[1:], strict=False):
-        layers += [orthogonal_linear(inputs, outputs, math.sqrt(2.0)), ACTIVATIONS[activation]()]
+        layers += [orthogonal_linear(inputs, outputs, gain), ACTIVATIONS[activation]()]
     return nn.Sequential(*layers)
 
 

@@ -232,13 +232,8 @@ class DistributedLearner(Learner):
 def normalize_across_ranks(share: Minibatch, all_moments: Tensor, rank: int, is_normalized: bool) -> Minibatch:
     """Makes a process's part of a minibatch ready for gradients that are averaged over all processes.
 
-    Each step of a present agent then counts the same in all processes.
-
-    Args:
-        share: of this process.
-        all_moments: `(processes, 3)` or `(processes, 0)`, of all parts.
-        rank: of this process.
-        is_normalized: whether advantages get mean 0 and deviation 1 over all parts.
+    Each step of a present agent then counts the same in all processes. `all_moments` are `(processes, 3)` of all parts,
+    or `(processes, 0)`; where `is_normalized`, advantages get mean 0 and deviation 1 over all parts.
     """
     if not all_moments.numel():
         return share.ready_for_loss(is_normalized)

@@ -32,12 +32,9 @@ class Gradients:
     """Differentiates the loss of a policy.
 
     Attributes:
-        policy: the loss is differentiated by its parameters.
         rollout: is trained on; it may be the `single_steps` of the one that is collected.
-        config: the settings.
         parameters: those that are trained.
         all_parameters: those of the optimizer: all of the policy's in its order, frozen ones included.
-        loss: is minimised.
         coefficients: the settings that the loss takes, by its keywords.
         metric_names: of the metrics that `differentiate` returns.
 
@@ -142,8 +139,6 @@ class Learner:
     """Trains a policy on a rollout that is filled again and again.
 
     Attributes:
-        rollout: is trained on.
-        config: the settings.
         gradients: differentiates the policy, over `rollout` or over its `single_steps`.
         optimizer: steps `gradients.all_parameters`.
         learning_rate: of the last step.
