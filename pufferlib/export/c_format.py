@@ -86,11 +86,7 @@ def compile_command(name: str) -> str:
 
 
 class Probe:
-    """The policy in C, compiled and loaded.
-
-    Attributes:
-        library: has `probe` and `probe_act`.
-    """
+    """The policy in C, compiled and loaded."""
 
     def __init__(self, library: ctypes.CDLL, writer: HeaderWriter):
         self.library = library
@@ -168,15 +164,7 @@ def _address(array: np.ndarray) -> ctypes.c_void_p:
 def play_files(
     folder: Path, arguments: Mapping[str, float], agents_per_env: int, name: str, writer: HeaderWriter
 ) -> dict[str, str]:
-    """The content of the program, the environment and its includes, by file name.
-
-    Args:
-        folder: of the environment, with its headers and `binding.c`.
-        arguments: of the C side, by name: numbers and bools.
-        agents_per_env: agents in one environment.
-        name: of the environment in C.
-        writer: of its policy.
-    """
+    """The content of the program, and of the environment in a folder with its includes, by file name."""
     headers = [path for path in sorted(folder.glob("*.h")) if not path.name.endswith("_render.h")]
     files = {path.name: path.read_text() for path in headers}
     files[f"{name}_binding.h"] = (folder / "binding.c").read_text()

@@ -6,13 +6,15 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
+import jinja2
 import numpy as np
 
 from pufferlib.errors import ExportError
 from pufferlib.export.c_layers import CNetwork, floats, products, row_of
 from pufferlib.extensions.network_layers import Layer, Shape
+from pufferlib.spaces import ActionPart
 
-TEMPLATE = Path(__file__).with_name("policy.h")
+TEMPLATE = Path(__file__).with_name("policy.h.jinja")
 WIDTH = 120  # of a line
 
 ACTIVATIONS = {
@@ -29,25 +31,20 @@ C_TYPES = {
 class HeaderWriter:
     """Writes the header of one network.
 
+    Args:
+        name: an environment's in C, such as `breakout`.
+        network: to write.
+
     Attributes:
         name: the prefix of all functions and tables, such as `breakout_policy`.
         type_name: of the struct, such as `BreakoutPolicy`.
-        network: is written.
-        observation_type: in C.
-        action_type: in C.
         states: the recurrent state by name: floats of one agent in memory, and those of them that torch has.
+
+    Raises:
+        ExportError: if C has no type for the observations.
     """
 
     def __init__(self, name: str, network: CNetwork):
-        """Prepares a header.
-
-        Args:
-            name: an environment's in C, such as `breakout`.
-            network: to write.
-
-        Raises:
-            ExportError: if C has no type for the observations.
-        """
         dtype = network.observation.dtype
         if str(dtype) not in C_TYPES:
             raise ExportError(f"C has no type for observations of {dtype}; use --format onnx or torchscript")
@@ -68,49 +65,35 @@ class HeaderWriter:
             "OBSERVATION": int(np.prod(network.observation.shape)),
             "ACTION": network.parts[-1].columns.stop,
             "LOGITS": network.num_logits,
-            **({"CHOICES": sum(part.choices or 0 for part in network.parts)} if network.has_masks else {}),
+            "CHOICES": sum(part.choices or 0 for part in network.parts),
         }
 
     def text(self, notes: Mapping[str, str]) -> str:
-        """The whole file: policy.h with its names and slots filled."""
-        template = TEMPLATE.read_text()
-        names = {"GamePolicy": self.type_name, "GAME_POLICY": self.name.upper(), "game_policy": self.name}
-        for old, new in names.items():
-            template = template.replace(old, new)
-        signature = re.compile(r"^(static inline void \w+)\(([^)]*)\) \{$", re.MULTILINE)
-        template = signature.sub(lambda found: "\n".join(_call(found[1], re.split(r",\s+", found[2]), ") {")), template)
-        slots = {
-            "NOTES": [f"// {_comment(key)}: {_comment(text)}" for key, text in notes.items()],
-            "TYPES": [
-                f"typedef {self.observation_type} {self.type_name}Observation;",
-                f"typedef {self.action_type} {self.type_name}Action;",
-            ],
-            "CONSTANTS": self._constants(),
-            "TABLES": self._program.tables,
-            "MEMBERS": self._members(),
-            "MASKS": self._masks(),
-            "FORGET": self._forget(),
-            "BLOCK": self._program.lines,
-            "DECISIONS": self._decisions(),
-        }
-        slot = re.compile(r"^ *// @([A-Z]+)\n", re.MULTILINE)
-        return slot.sub(lambda found: "".join(f"{line}\n" for line in slots[found[1]]), template)
+        """The whole file."""
+        environment = jinja2.Environment(  # noqa: S701 - of C, which has no markup
+            trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True, undefined=jinja2.StrictUndefined
+        )
+        return environment.from_string(TEMPLATE.read_text()).render(
+            writer=self,
+            name=self.name,
+            NAME=self.name.upper(),
+            type=self.type_name,
+            notes={_comment(key): _comment(text) for key, text in notes.items()},
+            network=self.network,
+            constants=self.constants,
+            program=self._program,
+            parts=list(self._parts()),
+            parts_text=self._parts_text(),
+        )
 
-    def weights(self, name: str, values: np.ndarray) -> Iterator[str]:
-        """The lines that declare the weights of a layer's product."""
-        return _table(name, values)
-
-    # ------------------------------------------------------------------------------------------------- declarations
-
-    def _constants(self) -> Iterator[str]:
-        comments = {
-            "OBSERVATION": f"numbers that an agent sees, of shape {list(self.network.observation.shape)}",
-            "ACTION": f"numbers of what it does: {self._parts_text()}",
-            "LOGITS": "of choices, or means of numbers",
-            "CHOICES": "of an agent's masks: a byte for each choice of each part, 0 for what is not allowed",
-        }
-        for key, number in self.constants.items():
-            yield f"    {self.name.upper()}_{key} = {number},  // {comments[key]}"
+    def _parts(self) -> Iterator[tuple[ActionPart, int, int, int]]:
+        # The parts of the action, and where their logits, choices and numbers begin.
+        place = choice = number = 0
+        for part in self.network.parts:
+            yield part, place, choice, number
+            place += part.outputs
+            choice += part.choices or 0
+            number += part.width if part.choices is None else 0
 
     def _parts_text(self) -> str:
         words = [
@@ -119,58 +102,9 @@ class HeaderWriter:
         ]
         return ", ".join(words) if len(words) < 5 else f"{len(words)} choices or numbers"
 
-    def _members(self) -> Iterator[str]:
-        agents, program, row = (
-            f"{self.name.upper()}_AGENTS",
-            self._program,
-            self._program.rows[self.network.layers.decision],
-        )
-        yield f"    float logits[{agents}][{row}];  // the first {self.constants['LOGITS']} of each agent's"
-        yield f"    float values[{agents}];"
-        for state, (width, _) in self.states.items():
-            yield f"    float {state}[{agents}][{width}];  // recurrent state"
-        if self.network.has_masks:
-            yield f"    const uint8_t* masks;  // [agents][{self.name.upper()}_CHOICES], yours: set it; NULL allows all"
-        yield "    PuffernetRandom random;"
-        for buffer, comment in program.buffers().items():
-            kind = "int32_t" if buffer.startswith("inputs[") else "float"
-            yield f"    {kind} {buffer};{comment}"
-
-    # ---------------------------------------------------------------------------------------------------- functions
-
-    def _forget(self) -> Iterator[str]:
-        for state in self.states:
-            yield f"    memset(policy->{state}[agent], 0, sizeof(policy->{state}[agent]));"
-        if not self.states:
-            yield "    (void)policy, (void)agent;  // it has none"
-
-    def _masks(self) -> Iterator[str]:
-        if not self.network.has_masks:
-            return
-        yield "    for (int agent = 0; policy->masks != NULL && agent < agents; agent++) {"
-        yield f"        const uint8_t* mask = policy->masks + agent * {self.name.upper()}_CHOICES;"
-        place = first = 0
-        for part in self.network.parts:
-            if part.choices is not None:
-                yield f"        puffernet_forbid(policy->logits[agent] + {place}, mask + {first}, {part.choices});"
-                first += part.choices
-            place += part.outputs
-        yield "    }"
-
-    def _decisions(self) -> Iterator[str]:
-        place = deviation = 0
-        for part in self.network.parts:
-            column = part.columns.start
-            if part.choices is not None:
-                cast = "(float)" if self.action_type == "float" else ""
-                yield f"        action[{column}] = {cast}puffernet_choose(random, logits + {place}, {part.choices});"
-            else:
-                yield f"        for (int i = 0; i < {part.width}; i++) {{"
-                drawn = f"logits[{place} + i], {self.name}_deviations[{deviation} + i]"
-                yield f"            action[{column} + i] = puffernet_number(random, {drawn});"
-                yield "        }"
-                deviation += part.width
-            place += part.outputs
+    def weights(self, name: str, values: np.ndarray) -> Iterator[str]:
+        """The lines that declare the weights of a layer's product."""
+        return _table(name, values)
 
 
 class _Program:
