@@ -30,7 +30,7 @@ from pufferlib.ppo.rollout import Rollout
 
 _DROPOUT = (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.AlphaDropout, nn.FeatureAlphaDropout)  # nothing in acting
 _TAKEN = {"begin", "forget", "block", "forward", "act", "lowest", "first_planes", "deviations"}  # after the prefix
-_MEMBERS = {"logits", "values", "random", "seen", "inputs", "image", "features", "hidden", "critic", "gates"}
+_MEMBERS = r"logits|values|masks|random|seen|inputs|critic|gates|(features|image|padded|value)_\d+"  # of the struct
 _REMEDY = "use --format onnx or torchscript"
 
 
@@ -90,7 +90,7 @@ def network_of(policy: nn.Module, env: PufferEnv) -> CNetwork:
         )
     names = tuple(_layer_names(policy, layers))
     state_names = tuple(
-        name if re.fullmatch(r"[A-Za-z]\w*", name, re.ASCII) and name not in _MEMBERS else f"state_{index}"
+        name if re.fullmatch(rf"(?!({_MEMBERS})$)[A-Za-z]\w*", name, re.ASCII) else f"state_{index}"
         for index, name in enumerate(states)
     )
     parts = spaces.action_parts(env.single_action_space)

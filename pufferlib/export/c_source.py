@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
@@ -15,7 +14,6 @@ from pufferlib.extensions.network_layers import Layer, Shape
 from pufferlib.spaces import ActionPart
 
 TEMPLATE = Path(__file__).with_name("policy.h.jinja")
-WIDTH = 120  # of a line
 
 ACTIVATIONS = {
     "linear": "PUFFERNET_IDENTITY",
@@ -118,14 +116,16 @@ class _Program:
         self.last = {value: index for index, layer in enumerate(self.layers.layers) for value in layer.inputs}
         self.kept = {self.layers.value: "policy->critic", self.layers.decision: "policy->logits[first]"}
         self.places: dict[int, tuple[str, int | str]] = {}  # of values: a pointer, and floats from row to row
-        self.used: dict[str, list[bool]] = {"image": [False] * 2, "hidden": [False] * 2}  # buffers, by number
-        self.sizes = {"image": 0, "hidden": self.rows[self.layers.decision], "gates": 0}  # the largest of each kind
+        self.buffers: dict[str, int | str] = {}  # members that are scratch, and their numbers
+        self.gates = 0  # the most of a row
+        if self.layers.value != self.layers.decision:
+            self._buffer("critic", self.rows[self.layers.value])
         images = [index for index in range(len(self.layers.layers)) if len(self.shapes[index + 1]) == 3]
         flat = [index for index in range(len(self.layers.layers)) if index not in images]
         read = dict.fromkeys(
             value for index in flat for value in self.layers.layers[index].inputs if value - 1 in images
         )
-        self.features = {value: "features" if len(read) == 1 else f"features_{value}" for value in read}
+        self.features = {value: self._buffer(f"features_{value}", self.rows[value]) for value in read}
         states = iter(writer.states)
         self.states = [[next(states) for _ in range(layer.num_states)] for layer in self.layers.layers]
         self.indent, self.count = "    ", "rows"  # of the lines, and of the rows that a call computes
@@ -137,23 +137,13 @@ class _Program:
             self._layer(index)
         self._results()
 
-    def buffers(self) -> dict[str, str]:
-        """Declarations of the members that are scratch, with comments."""
-        lines, observation = "\n".join(self.lines), self.writer.constants["OBSERVATION"]
-        seen = [name for name in ("seen", "inputs") if f"policy->{name}" in lines]
-        buffers = {f"{name}[PUFFERNET_BLOCK * {observation}]": "  // the rest: scratch of a block" for name in seen}
-        sizes = {name: self.rows[value] for value, name in self.features.items()}
-        sizes[f"hidden[{len(self.used['hidden'])}]"] = self.sizes["hidden"]
-        if self.layers.value != self.layers.decision:
-            sizes["critic"] = self.rows[self.layers.value]
-        if self.sizes["gates"]:
-            sizes["gates"] = self.sizes["gates"]
-        if self.sizes["image"]:
-            buffers[f"image[{len(self.used['image'])}][{self.sizes['image']}]"] = ""
-        return buffers | {f"{name}[PUFFERNET_BLOCK * {size}]": "" for name, size in sizes.items()}
+    def _buffer(self, name: str, row: int | str) -> str:
+        # Declares memory of a block of rows; returns its pointer.
+        self.buffers[name] = f"PUFFERNET_BLOCK * {row}"
+        return f"policy->{name}"
 
     def _call(self, function: str, *arguments: object) -> None:
-        self.lines += _call(f"{self.indent}puffernet_{function}", map(str, arguments))
+        self.lines.append(f"{self.indent}puffernet_{function}({', '.join(map(str, arguments))});")
 
     # ----------------------------------------------------------------------------------------------------- tables
 
@@ -194,48 +184,42 @@ class _Program:
             self.tables += [f"static const Puffernet{kind} {name} = {{", f"    {numbers}", *more, "};", ""]
         return [f"&{self.name}_{name}" for name in names]
 
-    # ---------------------------------------------------------------------------------------------------- buffers
-
-    def _take(self, kind: str, size: int) -> tuple[str, int]:
-        # The first buffer that holds nothing that is still read.
-        used = [*self.used[kind], False]
-        number = used.index(False)
-        used[number] = True
-        self.used[kind] = used if number == len(used) - 1 else used[:-1]
-        self.sizes[kind] = max(self.sizes[kind], size)
-        return f"policy->{kind}[{number}]", number
-
     def _target(self, value: int) -> str:
         # Where a value goes: it is remembered as its place.
-        row, is_image = self.rows[value], len(self.shapes[value]) == 3
+        row = self.rows[value]
         if value in self.features:
-            pointer = f"policy->{self.features[value]} + row * {row}"
+            pointer = f"{self.features[value]} + row * {row}"
         elif value in self.kept:
-            pointer, self.sizes["hidden"] = self.kept[value], max(self.sizes["hidden"], row)
+            pointer = self.kept[value]
+        elif len(self.shapes[value]) == 3:
+            pointer = self._image(f"image_{value}", row)
         else:
-            pointer, _ = self._take("image" if is_image else "hidden", row)
+            pointer = self._buffer(f"value_{value}", row)
         self.places[value] = pointer, row
         return pointer
 
+    def _image(self, name: str, size: int) -> str:
+        self.buffers[name] = size
+        return f"policy->{name}"
+
+    def _gates(self, row: int) -> str:
+        self.gates = max(self.gates, row)
+        return self._buffer("gates", self.gates)
+
     def _layer(self, index: int) -> None:
-        # Writes its lines, then frees the buffers that no later layer reads.
         layer = self.layers.layers[index]
         write = getattr(self, f"_{layer.kind.lower()}", None)
         if write is None or getattr(layer, "activation", "linear") not in ACTIVATIONS:
             found = f"{type(layer).__name__} {getattr(layer, 'activation', '')}".strip()
             raise ExportError(f"C has no layer for {found}; use --format onnx or torchscript")
         write(index, layer)
-        for value in layer.inputs:
-            found = re.fullmatch(r"policy->(image|hidden)\[(\d+)\]", self.places[value][0])
-            if found and self.last[value] == index:
-                self.used[found[1]][int(found[2])] = False
 
     # ------------------------------------------------------------------------------------------------------ lines
 
     def _observe(self) -> None:
         normalizer, pointer, size = self.layers.normalizer, "observations", self.size
         if self.layers.layers[0].kind == "ONE_HOT":
-            layer, pointer = f"&{self.name}_{self.network.names[0]}", "policy->inputs"
+            layer, pointer = f"&{self.name}_{self.network.names[0]}", self._buffer("inputs", size)
             self.lines += [
                 "    for (int row = 0; row < rows; row++) {",
                 f"        for (int cell = 0, i = row * {size}; cell < {size}; cell++, i++) {{",
@@ -243,7 +227,10 @@ class _Program:
                 *("        }", "    }"),
             ]
         elif self.layers.categories is None and (self.writer.observation_type != "float" or normalizer is not None):
-            pointer, number = "policy->seen", f"(float)observations[i]{self._scale(len(self.shapes[0]) == 1)}"
+            pointer, number = (
+                self._buffer("seen", size),
+                f"(float)observations[i]{self._scale(len(self.shapes[0]) == 1)}",
+            )
             self.lines.append(f"    for (int i = 0; i < rows * {size}; i++) policy->seen[i] = {number};")
         if normalizer is not None:
             tables = f"{self.name}_observation_mean", f"{self.name}_observation_scale"
@@ -257,7 +244,8 @@ class _Program:
         (planes, height, width), channels = self.shapes[0], self.layers.shape[0]
         area, are_planes = height * width, self.layers.categories is not None
         pixel_type = f"{self.writer.type_name}Observation" if are_planes else "float"
-        pixel, table, (image, _) = f"pixels[channel * {area} + pixel]", self.name, self._take("image", planes * area)
+        pixel, table = f"pixels[channel * {area} + pixel]", self.name
+        image = self._image("image_0", planes * area)
         lines = [f"{image}[pixel * {channels} + channel] = {pixel}{self._scale(True)};"]
         if are_planes:
             lines = [
@@ -280,23 +268,21 @@ class _Program:
             self._layer(index)
         self.lines.append("    }")
         self.indent, self.count = "    ", "rows"
-        self.places |= {value: (f"policy->{name}", self.rows[value]) for value, name in self.features.items()}
+        self.places |= {value: (pointer, self.rows[value]) for value, pointer in self.features.items()}
 
     def _linear(self, index: int, layer: Layer) -> None:
         place = self.places[layer.inputs[0]][: 1 if layer.kind == "ONE_HOT" else 2]
         self._call(layer.kind.lower(), *self._products(index), *place, self._target(index + 1), self.count)
 
     def _convolution(self, index: int, layer: Layer) -> None:
-        (value,), padding, number = layer.inputs, layer.padding, None
+        (value,), padding = layer.inputs, layer.padding
         source, (channels, height, width) = self.places[value][0], self.shapes[value]
         if padding:
             channels = row_of((channels,)) if value else channels
-            padded, number = self._take("image", (height + 2 * padding) * (width + 2 * padding) * channels)
+            padded = self._image(f"padded_{value}", (height + 2 * padding) * (width + 2 * padding) * channels)
             self._call("pad", source, height, width, channels, padding, padded)
             source = padded
         self._call("convolution", *self._products(index), source, self._target(index + 1))
-        if number is not None:
-            self.used["image"][number] = False
 
     def _pool(self, index: int, layer: Layer) -> None:
         channels, height, width = self.shapes[layer.inputs[0]]
@@ -307,18 +293,17 @@ class _Program:
     def _mingru(self, index: int, layer: Layer) -> None:
         (value,), row = layer.inputs, self.rows[index + 1]
         place, is_last = self.places[value], self.last[value] == index
-        if place[0].startswith("policy->hidden") and is_last and index + 1 not in self.kept:  # in its place
+        if place[0].startswith("policy->value") and is_last and index + 1 not in self.kept:  # in its place
             self.places[index + 1], self.places[value] = place, ("", 0)
         else:
             self._call("copy", *self._each(index, layer), self.count)
-        self.sizes["gates"] = max(self.sizes["gates"], 3 * row)
-        state = f"policy->{self.states[index][0]}[first]"
-        self._call("mingru", *self._products(index), self.places[index + 1][0], state, "policy->gates", self.count)
+        state, gates = f"policy->{self.states[index][0]}[first]", self._gates(3 * row)
+        self._call("mingru", *self._products(index), self.places[index + 1][0], state, gates, self.count)
 
     def _lstm(self, index: int, layer: Layer) -> None:
         states, row = [f"policy->{state}[first]" for state in self.states[index]], self.rows[index + 1]
-        self.sizes["gates"] = max(self.sizes["gates"], {"LSTM": 4, "GRU": 6}[layer.kind] * row)
-        arguments = *self._products(index), *self.places[layer.inputs[0]], *states, "policy->gates", self.count
+        gates = self._gates({"LSTM": 4, "GRU": 6}[layer.kind] * row)
+        arguments = *self._products(index), *self.places[layer.inputs[0]], *states, gates, self.count
         self._call(layer.kind.lower(), *arguments)
         self.places[index + 1] = states[0], row
 
@@ -377,18 +362,6 @@ def _comment(text: str) -> str:
     # ASCII without line ends, nor what continues a `//` comment in the next line: a backslash, or a trigraph for one.
     plain = text.encode("unicode_escape").decode("ascii").replace("\\\\", "\\x5c")
     return plain.replace("??", "?\\x3f")
-
-
-def _call(function: str, arguments: Iterable[str], end: str = ");") -> Iterator[str]:
-    first, *rest = arguments
-    line = f"{function}({first}"
-    for argument in rest:
-        if len(f"{line}, {argument},{end}") <= WIDTH:
-            line += f", {argument}"
-        else:
-            yield f"{line},"
-            line = f"{' ' * (len(function) + 1)}{argument}"
-    yield line + end
 
 
 def _table(name: str, values: np.ndarray) -> Iterator[str]:
