@@ -2,7 +2,6 @@
 
     acting                       learning                                                   where
     Actor                        Gradients, Learner            plain torch, ppo/            anywhere
-    Actor                        GatheringGradients            reused memory                observations on the CPU
     Actor                        ThreadedGradients              a thread for each chunk      CPU, unless compiled
     NetworkActor                 NetworkGradients              one C kernel                 CPU, small policies
     GraphActor                   CapturedLearner               CUDA graphs                  CUDA, unless compiled
@@ -33,7 +32,7 @@ from pufferlib.extensions.network import (
     observation_dtypes,
 )
 from pufferlib.extensions.optimizers import make_optimizer
-from pufferlib.fast.cpu import GatheringGradients, NetworkActor, NetworkGradients, ThreadedGradients
+from pufferlib.fast.cpu import NetworkActor, NetworkGradients, ThreadedGradients
 from pufferlib.fast.device_collector import DeviceCollector, can_be_on_the_device
 from pufferlib.fast.device_network import DeviceNetwork, can_be_in_a_rollout
 from pufferlib.fast.followed import stale_files
@@ -147,11 +146,10 @@ class Backend:
         """Makes what differentiates the policy over rows of a rollout."""
         if self.network is not None:
             return NetworkGradients(self.network, self.policy, rollout, self.config)
-        kind: type[Gradients] = Gradients if rollout.observations.device.type != "cpu" else GatheringGradients
         # Any other loss may keep something, or mix rows.
         is_known_loss = self.loss is ppo_loss and not stale_files()
-        if is_known_loss and self.device.type == "cpu" and not self.config.compile:
-            kind = ThreadedGradients
+        is_threaded = is_known_loss and self.device.type == "cpu" and not self.config.compile
+        kind = ThreadedGradients if is_threaded else Gradients
         return kind(self.policy, rollout, self.config, self.autocast, self.loss)
 
     def make_optimizer(self, gradients: Gradients) -> Optimizer:

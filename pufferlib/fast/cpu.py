@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -70,39 +69,13 @@ def one_thread() -> AbstractContextManager[None]:
     return torch_threads(1)
 
 
-class GatheringGradients(Gradients):
-    """Gathers observations into memory that is reused, and pinned where a GPU reads it; each thread has its own.
-
-    A fresh tensor of many megabytes costs a page fault for every 4 KB of it.
-    """
-
-    def __init__(
-        self,
-        policy: nn.Module,
-        rollout: Rollout,
-        config: ResolvedTrainConfig,
-        autocast: Callable[[], AbstractContextManager] = nullcontext,
-        loss: Loss = ppo_loss,
-    ):
-        super().__init__(policy, rollout, config, autocast, loss)
-        self._memory = threading.local()
-
-    @override
-    def gather_observations(self, rows: Tensor) -> Tensor:
-        stored, memory = self.rollout.observations, getattr(self._memory, "observations", ())
-        if len(memory) < len(rows):
-            memory = stored.new_empty((len(rows), *stored.shape[1:]), pin_memory=stored.is_pinned())
-            self._memory.observations = memory
-        return self.rollout.gather_observations(rows, out=memory[: len(rows)]).to(self.rollout.values.device)
-
-
 _MIN_CHUNK_STEPS = 128  # steps of a minibatch that are worth a thread of their own
 
 
 _FEW_ROWS, _TOLERANCE = 16, 1e-4  # of the first minibatch; of the largest gradient
 
 
-class ThreadedGradients(GatheringGradients):
+class ThreadedGradients(Gradients):
     """Gives each thread a chunk of the segments; the results are added in order, so the sum is always the same.
 
     The first minibatch tells whether that is what one call finds: where the policy mixes rows, or keeps or draws
