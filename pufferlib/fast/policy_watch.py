@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import operator
 import sys
 from argparse import Namespace
@@ -39,9 +40,10 @@ _HOOKS_OF_ALL = tuple(
 )
 _OF_MODULES = frozenset(vars(nn.Module()))
 _HAVE_BUFFERS = NormalizedObservations, OneHot, OneHotPlanes
+_PLAIN = bool, int, float, str, type(None)
 _STEADY = (
-    *(FunctionType, BuiltinFunctionType, type, ModuleType, bool, int, float, str, type(None), tuple, list, dict),
-    *(torch.dtype, torch.device, Namespace, SimpleNamespace),
+    *(*_PLAIN, FunctionType, BuiltinFunctionType, type, ModuleType, tuple, list, dict, torch.dtype, torch.device),
+    *(Namespace, SimpleNamespace),
 )
 """Types of global names of which every change is seen."""
 
@@ -133,7 +135,7 @@ def look(policy: nn.Module, by_kernel: bool) -> tuple[list[object], list[object]
         modules += own["_modules"].values()
         parts += [own[name] for name in METHODS if name in own]
         facts += module.training, *[tuple(own[name]) for name in HOOKS if own.get(name)]
-        if by_kernel or not _is_own(type(module)):
+        if by_kernel or not _own_bases(type(module)):
             facts.append(_kept(module, with_tensors=by_kernel))
         for parameter in own["_parameters"].values():
             parts.append(parameter)
@@ -157,7 +159,7 @@ def _facts(parameter: nn.Parameter) -> tuple[object, ...]:
 def _kept(module: nn.Module, with_tensors: bool = True) -> dict[str, object]:
     # What a module keeps beside what every module has.
     return {
-        name: _mark(value)
+        name: value if type(value) in _PLAIN else _mark(value)
         for name, value in vars(module).items()
         if name not in _OF_MODULES and (with_tensors or not isinstance(value, Tensor))
     }
@@ -202,7 +204,7 @@ class OwnCode:
     def __init__(self, policy: nn.Module):
         self.facts: list[object] = []
         self.doubt: str | None = None
-        own = (kind for part in policy.modules() for kind in type(part).__mro__ if _is_own(kind))
+        own = (kind for part in policy.modules() for kind in _own_bases(type(part)))
         self._kinds, self._names = dict.fromkeys(own), dict.fromkeys(METHODS)
         self._seen: set[object] = set()
         self.facts += map(_Same, self._kinds)
@@ -264,13 +266,18 @@ class _Same:
 
 def _mark(value: object) -> object:
     # Equal to a later one while nothing changed: numbers and containers by what they hold, others by identity.
-    if value is None or type(value) in (bool, int, float, str):
+    if type(value) in _PLAIN:
         return type(value), value
     if isinstance(value, (tuple, list)):
         return [type(value), *map(_mark, value)]
     if isinstance(value, (Namespace, SimpleNamespace)) or (is_dataclass(value) and not isinstance(value, type)):
         value = vars(value)
     return {key: _mark(each) for key, each in value.items()} if isinstance(value, dict) else _Same(value)
+
+
+@functools.lru_cache
+def _own_bases(kind: type) -> tuple[type, ...]:
+    return tuple(base for base in kind.__mro__ if _is_own(base))
 
 
 def _is_own(each: object) -> bool:
