@@ -33,32 +33,20 @@ class SharedCellError(UntracedError):
 
 @dataclass(frozen=True)
 class Entry:
-    """Numbers of an entry of the recurrent state: as they were before the step, or as a cell leaves them.
-
-    Attributes:
-        name: of the entry.
-        first: of its numbers.
-        size: how many.
-        left_by: the value of the cell's layer; 0 before the step.
-    """
+    """Numbers of an entry of the recurrent state: as they were before the step, or as a cell leaves them."""
 
     name: str
     first: int
     size: int
-    left_by: int = 0
+    left_by: int = 0  # the value of the cell's layer; 0 before the step
 
 
 @dataclass(frozen=True)
 class Stack:
-    """Rows side by side along a dimension that torch has beside the one of rows: steps, or layers of a state.
+    """Rows side by side along a dimension that torch has beside the one of rows: steps, or layers of a state."""
 
-    Attributes:
-        parts: values or entries.
-        dim: 0 where that dimension comes before the rows, 1 where it comes after them.
-    """
-
-    parts: tuple[Any, ...]
-    dim: int
+    parts: tuple[Any, ...]  # values or entries
+    dim: int  # 0 where that dimension comes before the rows, 1 where it comes after them
 
 
 def state_of(name: str) -> Tensor:

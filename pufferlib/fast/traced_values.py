@@ -37,21 +37,15 @@ class UntracedError(Exception):
 class Value:
     """Numbers of every row.
 
-    Attributes:
-        index: of a value of the layers.
-        shape: that torch gives it without rows.
-        kind: what torch has it as: `float`; `observed` integers of the observation's type, whose arithmetic may wrap;
-            `integer` where it has the numbers without what stands behind the point; `bool` where it asks whether they
-            are above 0.5.
-        is_negated: of bools, whether it asks for the opposite.
-        divided: of bytes of the observation, whether they are brought to 0..1.
+    Torch has them as their `kind` says: `float`; `observed` integers of the observation's type, whose arithmetic may
+    wrap; `integer`, without what stands behind the point; `bool`, where it asks whether they are above 0.5.
     """
 
-    index: int
-    shape: Shape
+    index: int  # of a value of the layers
+    shape: Shape  # that torch gives it without rows
     kind: str = "float"
-    is_negated: bool = False
-    divided: bool = False
+    is_negated: bool = False  # of bools, whether the opposite is asked
+    divided: bool = False  # of bytes of the observation, whether they are brought to 0..1
 
 
 @dataclass(frozen=True)
@@ -64,23 +58,14 @@ class Turned:
 
 @dataclass(frozen=True)
 class Scores:
-    """Of keys for queries, on their way to be the attention to values.
+    """Of keys for queries, on their way to be the attention to values."""
 
-    Attributes:
-        inputs: queries and keys as entities, and what is visible.
-        shape: `(heads, queries, keys)`, or without heads.
-        scale: of the scores.
-        hidden_score: of what is not visible.
-        is_softmax: whether they are brought to a sum of 1.
-        is_safe: whether a query that sees nothing gets zeros.
-    """
-
-    inputs: tuple[Value, ...]
-    shape: Shape
+    inputs: tuple[Value, ...]  # queries and keys as entities, and what is visible
+    shape: Shape  # (heads, queries, keys), or without heads
     scale: float = 1.0
-    hidden_score: float = -math.inf
-    is_softmax: bool = False
-    is_safe: bool = False
+    hidden_score: float = -math.inf  # of what is not visible
+    is_softmax: bool = False  # whether they are brought to a sum of 1
+    is_safe: bool = False  # whether a query that sees nothing gets zeros
 
 
 @dataclass(frozen=True)
@@ -112,21 +97,15 @@ class LayerList:
 
     There the numbers of a value lie in torch's order, `(numbers,)`; as entities, `(features, entities)`, each of which
     is padded; or as an image, `(channels, height, width)`, with its channels last.
-
-    Attributes:
-        dtype: of observations.
-        is_normalized: whether observations are normalised before the first layer.
-        place: of the operation that is traced, in the user's code.
-        is_only_user: whether what the operation reads is a layer's result that nothing else reads.
     """
 
     def __init__(self, shape: Shape, dtype: torch.dtype, is_normalized: bool):
-        self.dtype, self.is_normalized = dtype, is_normalized
+        self.dtype, self.is_normalized = dtype, is_normalized  # of observations, before the first layer
         self.layers: list[Layer] = []
         self.shapes: list[Shape] = [shape if len(shape) == 3 else (math.prod(shape),)]
         self.observation = Value(0, shape, "float" if dtype.is_floating_point or is_normalized else "observed")
-        self.place = ""
-        self.is_only_user = True
+        self.place = ""  # of the operation that is traced, in the user's code
+        self.is_only_user = True  # whether what the operation reads is a layer's result that nothing else reads
         self.packed: Layout | None = None  # of observations that are packed in bytes
         self.counts: dict[int, int] = {}  # numbers of the observation that are categories, and how many there are
         self.seen: set[bool] = set()  # whether readers of the observation want it divided
