@@ -107,7 +107,24 @@ def _check_head_space(space) -> None:
         )
 
 
-class Default(RecordsInitArgs):
+def _check_activation(activation: str) -> None:
+    if activation not in ACTIVATIONS:
+        raise APIUsageError(f"activation must be one of {', '.join(ACTIVATIONS)}, got {activation!r}")
+
+
+class _Encoding(RecordsInitArgs):
+    # A policy of an encoder and a head.
+
+    def forward(self, observations: Tensor, state: State | None = None) -> tuple[Logits, Tensor]:
+        """Observations `(rows, *observation_shape)` -> logits and values `(rows,)`."""
+        return self.decode_actions(self.encode_observations(observations))
+
+    def decode_actions(self, hidden: Tensor) -> tuple[Logits, Tensor]:
+        """Hidden `(..., hidden_size)` -> logits and values `(...)`."""
+        return self.head(hidden)
+
+
+class Default(_Encoding):
     """Linear layers over the flattened observation, one head for actions and value.
 
     Observations that were packed from a structure are taken apart first: see `pufferlib.emulation.tensors.features` for
@@ -136,8 +153,7 @@ class Default(RecordsInitArgs):
         one_hot: bool = False,
     ):
         super().__init__()
-        if activation not in ACTIVATIONS:
-            raise APIUsageError(f"activation must be one of {', '.join(ACTIVATIONS)}, got {activation!r}")
+        _check_activation(activation)
         if hidden_size < 1 or num_layers < 1:
             raise APIUsageError(f"hidden_size and num_layers must be at least 1, got {hidden_size} and {num_layers}")
         self.hidden_size = hidden_size
@@ -152,10 +168,6 @@ class Default(RecordsInitArgs):
         self.head = ActionHead(hidden_size, env.single_action_space)
         self._observation_dims = len(env.single_observation_space.shape)
 
-    def forward(self, observations: Tensor, state: State | None = None) -> tuple[Logits, Tensor]:
-        """Observations `(rows, *observation_shape)` -> logits and values `(rows,)`."""
-        return self.decode_actions(self.encode_observations(observations))
-
     def encode_observations(self, observations: Tensor) -> Tensor:
         """Observations `(..., *observation_shape)` of any dtype -> hidden `(..., hidden_size)`."""
         if self.emulated:
@@ -163,10 +175,6 @@ class Default(RecordsInitArgs):
         dims = self._observation_dims
         flat = observations.flatten(-dims) if dims else observations.unsqueeze(-1)
         return self.encoder(flat.to(torch.float32) if self.one_hot is None else self.one_hot(flat))
-
-    def decode_actions(self, hidden: Tensor) -> tuple[Logits, Tensor]:
-        """Hidden `(..., hidden_size)` -> logits and values `(...)`."""
-        return self.head(hidden)
 
 
 def _one_hot(env: EnvSpaces) -> OneHot:
@@ -203,8 +211,7 @@ class Continuous(RecordsInitArgs):
         log_std: float = 0.0,
     ):
         super().__init__()
-        if activation not in ACTIVATIONS:
-            raise APIUsageError(f"activation must be one of {', '.join(ACTIVATIONS)}, got {activation!r}")
+        _check_activation(activation)
         for name, sizes in (("actor_sizes", actor_sizes), ("critic_sizes", critic_sizes)):
             if not sizes or min(sizes) < 1:
                 raise APIUsageError(f"{name} must be one or more widths of at least 1, got {sizes}")
@@ -237,7 +244,7 @@ def _layers(sizes: Sequence[int], activation: str, gain: float) -> nn.Sequential
     return nn.Sequential(*layers)
 
 
-class Convolutional(RecordsInitArgs):
+class Convolutional(_Encoding):
     """Convolutions of square filters, each with a ReLU, and a linear layer: over images, boards and windows on a grid.
 
     The defaults are the network of Mnih et al. 2015 ("Nature CNN") for frames of games. A board wants small filters:
@@ -293,10 +300,6 @@ class Convolutional(RecordsInitArgs):
         self.head = ActionHead(hidden_size, env.single_action_space)
         self._observation_dims = len(env.single_observation_space.shape)
 
-    def forward(self, observations: Tensor, state: State | None = None) -> tuple[Logits, Tensor]:
-        """Observations `(rows, *observation_shape)` -> logits and values `(rows,)`."""
-        return self.decode_actions(self.encode_observations(observations))
-
     def encode_observations(self, observations: Tensor) -> Tensor:
         """Observations `(..., *observation_shape)` -> hidden `(..., hidden_size)`."""
         leading = observations.shape[: observations.dim() - self._observation_dims]
@@ -310,10 +313,6 @@ class Convolutional(RecordsInitArgs):
         else:
             images = images.to(torch.float32) / (1.0 if observations.is_floating_point() else 255.0)
         return self.encoder(images).reshape(*leading, -1)
-
-    def decode_actions(self, hidden: Tensor) -> tuple[Logits, Tensor]:
-        """Hidden `(..., hidden_size)` -> logits and values `(...)`."""
-        return self.head(hidden)
 
 
 def _check_convolutions(**lists: Sequence[int]) -> None:
@@ -498,8 +497,6 @@ class MinGRUWrapper(RecordsInitArgs):
     ):
         super().__init__()
         _check_sizes(policy, input_size, hidden_size, num_layers)
-        if input_size != hidden_size:
-            raise APIUsageError(f"MinGRU needs rnn.input_size equal to rnn.hidden_size {hidden_size}, got {input_size}")
         self.policy = policy
         self.hidden_size = hidden_size
         self.layers = nn.ModuleList(

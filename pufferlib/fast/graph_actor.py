@@ -214,14 +214,7 @@ class BatchStep:
     """One step of one batch on tensors that stay where they are.
 
     The place of the step in the rollout is a tensor too, advanced by every run, so that one recording serves all
-    columns and all groups of agents.
-
-    Attributes:
-        observations: to be filled.
-        episode_starts: `(rows,)` bool, whose recurrent state is zeroed, to be filled.
-        actions: of the step, in the rollout's dtype.
-        column_index: of each agent in the step's column of the rollout's flattened columns, `(rows,)` int64.
-        states: the recurrent state of the agents, by name.
+    columns and all groups of agents. `observations` and `episode_starts` are to be filled.
     """
 
     def __init__(
@@ -229,7 +222,7 @@ class BatchStep:
     ):
         count, device = rows.stop - rows.start, rollout.values.device
         self.observations = inputs[rows]
-        self.episode_starts = torch.zeros(count, dtype=torch.bool, device=device)
+        self.episode_starts = torch.zeros(count, dtype=torch.bool, device=device)  # whose recurrent state is zeroed
         self.actions = torch.zeros(count, *rollout.actions.shape[2:], dtype=rollout.actions.dtype, device=device)
         self.states = {name: state[rows] for name, state in states.items()}
         self._rollout = rollout
