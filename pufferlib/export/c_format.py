@@ -52,13 +52,8 @@ def c_files(
 ) -> dict[str, str]:
     """The content of the folder by file name, compiled and compared where this machine has a compiler.
 
-    Args:
-        step: of the policy, to compare with.
-        policy: one of pufferlib.models.
-        env: the environment; for one of Ocean's there is a program that plays it.
-        name: of the environment in C.
-        notes: for the comment on top.
-        observations: of real play, to compare on besides random ones; `(steps, rows, *observation_shape)`.
+    For an environment of Ocean's, which has a `name` in C, there is a program that plays it. The policy is compared on
+    `observations` of real play, `(steps, rows, *observation_shape)`, besides random ones.
 
     Raises:
         ExportError: if C cannot express the policy, or its results differ.

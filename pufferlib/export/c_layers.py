@@ -185,10 +185,7 @@ def row_of(shape: tuple[int, ...]) -> int:
 def products(layer: Layer, shape: tuple[int, ...], reads_observation: bool) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Weights and biases of a layer's products, as puffernet.h has them: `([..., inputs], outputs)` and `(outputs,)`.
 
-    Args:
-        layer: one with products.
-        shape: of what it reads.
-        reads_observation: whether that is the observation, which is not padded.
+    `shape` is of what it reads; an observation is not padded.
     """
     blocks = {"MINGRU": 3, "LSTM": 4, "GRU": 3}.get(layer.kind, 1)
     tensors = layer.parameters()

@@ -206,11 +206,7 @@ STEPS, ENVIRONMENTS = 1_000, 4  # of real play, on whose observations the result
 def export_command(env_name: str, args: dict[str, Any], format: str = "onnx", output: str | None = None) -> None:
     """Loads the policy that `args['load_model_path']` names, writes it, and prints its path and use.
 
-    Args:
-        env_name: any name that `pufferlib.families.catalog.find` knows.
-        args: settings from `load_config`, as the policy was trained with them.
-        format: as for `export_policy`, which may raise.
-        output: the file or folder; None is one in the working directory that is named for the environment.
+    `output` is the file or folder; None is one in the working directory that is named for the environment.
     """
     if args["load_model_path"] is None:
         raise APIUsageError(

@@ -191,12 +191,7 @@ def check_agreement(
 ) -> None:
     """Compares results over several steps from the start of an episode, with the recurrent state of each.
 
-    Args:
-        step: of the policy.
-        run: a step of the export.
-        what: the other program, for the message.
-        observations: of real play, `(steps, rows, *observation_shape)`, besides random ones.
-        tolerance: by which results may differ.
+    It runs on random observations, and on those of real play where there are, `(steps, rows, *observation_shape)`.
 
     Raises:
         ExportError: if a result differs by more than `tolerance`, relative to 1 or to the value where that is greater.

@@ -123,11 +123,6 @@ class DeviceEnvs:
             self.parts.append(DevicePart(env, rows, [array[rows] for array in arrays], part_finals))
             begin += env.num_agents
 
-    @property
-    def num_bytes(self) -> int:
-        """Bytes of the GPU's memory, without observations and actions, which the trainer has anyway."""
-        return sum(part.num_bytes for part in self.parts) + self._rewards.nbytes + self._flags.nbytes
-
     def upload(self) -> None:
         """Copies the environments, and the contents of their arrays, from the CPU's memory."""
         self.steps = 0
@@ -173,12 +168,6 @@ class DevicePart:
         }
         self._names: list[str] = []
         self._logs = torch.zeros(0, device=device)
-
-    @property
-    def num_bytes(self) -> int:
-        """Bytes of the GPU's memory."""
-        others = (self._shared, *self._masks.values())
-        return self.structs.nbytes + self._logs.nbytes + sum(each.nbytes for each in others if each is not None)
 
     def run(self, function: str, *arguments: Tensor | int | None) -> None:
         """Launches a kernel with a thread for every environment."""
