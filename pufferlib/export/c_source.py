@@ -227,10 +227,8 @@ class _Program:
                 *("        }", "    }"),
             ]
         elif self.layers.categories is None and (self.writer.observation_type != "float" or normalizer is not None):
-            pointer, number = (
-                self._buffer("seen", size),
-                f"(float)observations[i]{self._scale(len(self.shapes[0]) == 1)}",
-            )
+            pointer, scale = self._buffer("seen", size), self._scale(len(self.shapes[0]) == 1)
+            number = f"(float)observations[i]{scale}"
             self.lines.append(f"    for (int i = 0; i < rows * {size}; i++) policy->seen[i] = {number};")
         if normalizer is not None:
             tables = f"{self.name}_observation_mean", f"{self.name}_observation_scale"

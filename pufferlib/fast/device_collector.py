@@ -192,6 +192,10 @@ class DeviceCollector(Collector):
             self._fetch()
             self._reports.setdefault(0, FinishedEpisodes()).add(self._envs.reports())
 
+    @property
+    def _columns_at_once(self) -> int:
+        return max(count for count in range(1, COLUMNS + 1) if self.rollout.horizon % count == 0)
+
     def _borrow(self) -> None:
         if self._player is not self.actor:  # the actor was replaced
             self.vecenv.take_back()
@@ -210,7 +214,7 @@ class DeviceCollector(Collector):
         self._envs = DeviceEnvs(envs, step, self.rollout, finals)
         kernel = self._kernel(step)
         if kernel is None:
-            columns = max(count for count in range(1, COLUMNS + 1) if self.rollout.horizon % count == 0)
+            columns = self._columns_at_once
             self._play = self.actor.playing(self._rows, columns, self._step)
             self._num_plays = self.rollout.horizon // columns
         else:

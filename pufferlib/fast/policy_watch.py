@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import functools
 import operator
@@ -232,7 +233,8 @@ class OwnCode:
         names = list(_names(code))
         self._names |= dict.fromkeys(names)
         for name, cell in zip(code.co_freevars, value.__closure__ or (), strict=True):
-            self._add_named(name, cell.cell_contents, names)
+            with contextlib.suppress(ValueError):  # of an empty cell
+                self._add_named(name, cell.cell_contents, names)
         for name in names:
             if name in space:
                 self._add_named(name, space[name], names)
@@ -240,8 +242,8 @@ class OwnCode:
     def _add_named(self, name: str, value: object, names: list[str]) -> None:
         if isinstance(value, ModuleType) and _is_own(value):
             for each in names:
-                if hasattr(value, each):
-                    self._add(getattr(value, each))
+                if each in vars(value):  # no more than is imported
+                    self._add(vars(value)[each])
         elif not isinstance(value, _STEADY):
             self.doubt = f"uses {name}, a {type(value).__name__} that may change"
         self._add(value)

@@ -158,17 +158,17 @@ class _Calls(StepStates):
 
     def _record(self, module: nn.Module, name: str) -> tuple[fx.Graph, TracedState]:
         # The operations of a method, and the state that it leaves.
-        tracer, function = _Tracer(), getattr(type(module), name)
+        tracer, validates = _Tracer(), Distribution._validate_args
         tracer.traced_func_name = name
         state = TracedState(tracer, self._entries)
-        others = function.__code__.co_varnames[2 : function.__code__.co_argcount]
-        copied = copy_structure(module, copies_constants=False)
-        kept, validates = find_kept(copied), Distribution._validate_args
         Distribution.set_default_validate_args(False)
         try:
+            code, copied = getattr(type(module), name).__code__, copy_structure(module, copies_constants=False)
+            others = dict.fromkeys(code.co_varnames[2 : code.co_argcount], state if self._entries else None)
+            kept = find_kept(copied)
             with warnings.catch_warnings():
                 warnings.filterwarnings("ignore", "Was not able to add assertion")  # of a state that is no tensor
-                graph = tracer.trace(copied, dict.fromkeys(others, state if self._entries else None))
+                graph = tracer.trace(copied, others)
         except UntracedError:
             raise
         except Exception as error:  # noqa: BLE001 - whatever a user's code raises on what is no tensor

@@ -1,5 +1,8 @@
 """Policies in plain torch that the kernel computes: what is traced, what is not and why, and that both train alike."""
 
+import functools
+import threading
+
 import numpy as np
 import pytest
 import torch
@@ -624,6 +627,26 @@ class MakesNoise(Base):
         return self.body(observations + torch.randn(7))
 
 
+class Uncopied(Base):
+    """It has what no copy can be made of in a list."""
+
+    def __init__(self):
+        super().__init__()
+        self.locks = [threading.Lock()]
+
+    def hidden(self, observations):
+        return self.body(observations)
+
+
+class Partial(Base):
+    """Its forward is no plain function."""
+
+    forward = functools.partialmethod(Base.forward)
+
+    def hidden(self, observations):
+        return self.body(observations)
+
+
 class Hooked(Base):
     def __init__(self):
         super().__init__()
@@ -727,6 +750,8 @@ class Scales(Cell):
         (KeepsInAList, "keeps something in a call: seen"),
         (MakesNoise, "a tensor that it makes in a call (test_traced_layers.py, line"),
         (Hooked, "has hooks or replaced methods"),
+        (Uncopied, "cannot be traced: cannot pickle '_thread.lock' object"),
+        (Partial, "cannot be traced: "),
         (Unknown, "the function sin"),
         (Normalises, "BatchNorm1d"),
         (Keeps, "keeps something in a call: kept"),
