@@ -260,7 +260,7 @@ setup(
     package_dir={"pufferlib": "pufferlib", **{f"pufferlib.{folder}": folder for folder in FOLDERS}},
     package_data={
         "": ["*.ini", "*.h", "*.cu", "*.md", "py.typed", "pretrained.*", "binding.c"],  # binding.c goes into exports
-        "pufferlib.export": ["play.c", "web/*"],
+        "pufferlib.export": ["play.c", "policy.h.jinja", "web/*"],
         "pufferlib.fast": ["followed.txt"],
         "pufferlib.ocean": ["include/*.h", "assets/*"],
         "pufferlib.families": ["tuned/*.ini", "*.csv"],

@@ -107,16 +107,31 @@ def _check_head_space(space) -> None:
         )
 
 
-class Default(RecordsInitArgs):
+def _check_activation(activation: str) -> None:
+    if activation not in ACTIVATIONS:
+        raise APIUsageError(f"activation must be one of {', '.join(ACTIVATIONS)}, got {activation!r}")
+
+
+class _Encoding(RecordsInitArgs):
+    # A policy of an encoder and a head.
+
+    def forward(self, observations: Tensor, state: State | None = None) -> tuple[Logits, Tensor]:
+        """Observations `(rows, *observation_shape)` -> logits and values `(rows,)`."""
+        return self.decode_actions(self.encode_observations(observations))
+
+    def decode_actions(self, hidden: Tensor) -> tuple[Logits, Tensor]:
+        """Hidden `(..., hidden_size)` -> logits and values `(...)`."""
+        return self.head(hidden)
+
+
+class Default(_Encoding):
     """Linear layers over the flattened observation, one head for actions and value.
 
     Observations that were packed from a structure are taken apart first: see `pufferlib.emulation.tensors.features` for
     the numbers that the first layer gets.
 
     Use `one_hot` where integers are names rather than amounts: the cells of a board, a maze or a window on a grid, of
-    which 2 is a wall and 3 is food. A layer on the numbers themselves can only take food for more of a wall; with a
-    weight for each thing at each place it tells them apart from the first step. It costs next to nothing: the kernel
-    for CPUs adds the weights of what is there and multiplies nothing by zero.
+    which 2 is a wall and 3 is food. It costs next to nothing.
 
     Args:
         env: anything with `single_observation_space`, `single_action_space` and, where it packs structures, `emulated`.
@@ -138,8 +153,7 @@ class Default(RecordsInitArgs):
         one_hot: bool = False,
     ):
         super().__init__()
-        if activation not in ACTIVATIONS:
-            raise APIUsageError(f"activation must be one of {', '.join(ACTIVATIONS)}, got {activation!r}")
+        _check_activation(activation)
         if hidden_size < 1 or num_layers < 1:
             raise APIUsageError(f"hidden_size and num_layers must be at least 1, got {hidden_size} and {num_layers}")
         self.hidden_size = hidden_size
@@ -150,19 +164,9 @@ class Default(RecordsInitArgs):
         if self.one_hot is not None:
             inputs = self.one_hot.num_columns
         gain = 1.0 if activation == "linear" else math.sqrt(2.0)
-        layers: list[nn.Module] = []
-        for index in range(num_layers):
-            layers += [
-                orthogonal_linear(hidden_size if index else inputs, hidden_size, gain),
-                ACTIVATIONS[activation](),
-            ]
-        self.encoder = nn.Sequential(*layers)
+        self.encoder = _layers([inputs, *[hidden_size] * num_layers], activation, gain)
         self.head = ActionHead(hidden_size, env.single_action_space)
         self._observation_dims = len(env.single_observation_space.shape)
-
-    def forward(self, observations: Tensor, state: State | None = None) -> tuple[Logits, Tensor]:
-        """Observations `(rows, *observation_shape)` -> logits and values `(rows,)`."""
-        return self.decode_actions(self.encode_observations(observations))
 
     def encode_observations(self, observations: Tensor) -> Tensor:
         """Observations `(..., *observation_shape)` of any dtype -> hidden `(..., hidden_size)`."""
@@ -171,10 +175,6 @@ class Default(RecordsInitArgs):
         dims = self._observation_dims
         flat = observations.flatten(-dims) if dims else observations.unsqueeze(-1)
         return self.encoder(flat.to(torch.float32) if self.one_hot is None else self.one_hot(flat))
-
-    def decode_actions(self, hidden: Tensor) -> tuple[Logits, Tensor]:
-        """Hidden `(..., hidden_size)` -> logits and values `(...)`."""
-        return self.head(hidden)
 
 
 def _one_hot(env: EnvSpaces) -> OneHot:
@@ -211,16 +211,15 @@ class Continuous(RecordsInitArgs):
         log_std: float = 0.0,
     ):
         super().__init__()
-        if activation not in ACTIVATIONS:
-            raise APIUsageError(f"activation must be one of {', '.join(ACTIVATIONS)}, got {activation!r}")
+        _check_activation(activation)
         for name, sizes in (("actor_sizes", actor_sizes), ("critic_sizes", critic_sizes)):
             if not sizes or min(sizes) < 1:
                 raise APIUsageError(f"{name} must be one or more widths of at least 1, got {sizes}")
         self.activation = activation
         self.emulated = getattr(env, "emulated", None)
         inputs = num_features(self.emulated) if self.emulated else math.prod(env.single_observation_space.shape)
-        self.actor = _layers([inputs, *actor_sizes], activation)
-        self.critic = _layers([inputs, *critic_sizes], activation)
+        self.actor = _layers([inputs, *actor_sizes], activation, math.sqrt(2.0))
+        self.critic = _layers([inputs, *critic_sizes], activation, math.sqrt(2.0))
         space = env.single_action_space
         if not isinstance(space, Box) or space.dtype.kind != "f" or len(space.shape) != 1:
             raise APIUsageError(f"Continuous acts in one-dimensional float Box spaces, got {space}; use Default")
@@ -238,14 +237,14 @@ class Continuous(RecordsInitArgs):
         return Normal(mean, deviation, validate_args=False), self.value(self.critic(flat)).squeeze(-1)
 
 
-def _layers(sizes: Sequence[int], activation: str) -> nn.Sequential:
+def _layers(sizes: Sequence[int], activation: str, gain: float) -> nn.Sequential:
     layers: list[nn.Module] = []
     for inputs, outputs in zip(sizes, sizes[1:], strict=False):
-        layers += [orthogonal_linear(inputs, outputs, math.sqrt(2.0)), ACTIVATIONS[activation]()]
+        layers += [orthogonal_linear(inputs, outputs, gain), ACTIVATIONS[activation]()]
     return nn.Sequential(*layers)
 
 
-class Convolutional(RecordsInitArgs):
+class Convolutional(_Encoding):
     """Convolutions of square filters, each with a ReLU, and a linear layer: over images, boards and windows on a grid.
 
     The defaults are the network of Mnih et al. 2015 ("Nature CNN") for frames of games. A board wants small filters:
@@ -301,10 +300,6 @@ class Convolutional(RecordsInitArgs):
         self.head = ActionHead(hidden_size, env.single_action_space)
         self._observation_dims = len(env.single_observation_space.shape)
 
-    def forward(self, observations: Tensor, state: State | None = None) -> tuple[Logits, Tensor]:
-        """Observations `(rows, *observation_shape)` -> logits and values `(rows,)`."""
-        return self.decode_actions(self.encode_observations(observations))
-
     def encode_observations(self, observations: Tensor) -> Tensor:
         """Observations `(..., *observation_shape)` -> hidden `(..., hidden_size)`."""
         leading = observations.shape[: observations.dim() - self._observation_dims]
@@ -318,10 +313,6 @@ class Convolutional(RecordsInitArgs):
         else:
             images = images.to(torch.float32) / (1.0 if observations.is_floating_point() else 255.0)
         return self.encoder(images).reshape(*leading, -1)
-
-    def decode_actions(self, hidden: Tensor) -> tuple[Logits, Tensor]:
-        """Hidden `(..., hidden_size)` -> logits and values `(...)`."""
-        return self.head(hidden)
 
 
 def _check_convolutions(**lists: Sequence[int]) -> None:
@@ -506,8 +497,6 @@ class MinGRUWrapper(RecordsInitArgs):
     ):
         super().__init__()
         _check_sizes(policy, input_size, hidden_size, num_layers)
-        if input_size != hidden_size:
-            raise APIUsageError(f"MinGRU needs rnn.input_size equal to rnn.hidden_size {hidden_size}, got {input_size}")
         self.policy = policy
         self.hidden_size = hidden_size
         self.layers = nn.ModuleList(

@@ -46,12 +46,7 @@ def acting_forward(policy: nn.Module) -> Forward:
 
 
 def training_forward(policy: nn.Module, called: Callable) -> Forward:
-    """Returns the call of a policy for training.
-
-    Args:
-        policy: its `forward` decides whether a state is passed.
-        called: the policy, or the result of torch.compile.
-    """
+    """Returns the call of a policy for training; `called` is the policy, or the result of torch.compile."""
     return _with_state(called, getattr(policy, "_orig_mod", policy).forward)  # torch.compile hides the signature
 
 
@@ -116,12 +111,8 @@ class _CategoryColumns(nn.Module):
         sources = torch.arange(len(counts)).repeat_interleave(counts)  # of each column
         firsts = (counts.cumsum(0) - counts)[sources]
         categories = (lowest[sources] + torch.arange(len(sources)) - firsts).int()
-        for name, values in {
-            "lowest": lowest,
-            "highest": highest,
-            "_sources": sources,
-            "_categories": categories,
-        }.items():
+        buffers = {"lowest": lowest, "highest": highest, "_sources": sources, "_categories": categories}
+        for name, values in buffers.items():
             self.register_buffer(name, values, persistent=False)
 
     def _ones(self, integers: Tensor, lowest: Tensor, highest: Tensor, categories: Tensor, dim: int) -> Tensor:
@@ -132,13 +123,9 @@ class _CategoryColumns(nn.Module):
 class OneHot(_CategoryColumns):
     """Turns integers `(..., cells)` into zeros, and a one for each of them, `(..., num_columns)` float32.
 
-    An integer has a column for each of its values, from its lower bound to its upper one; the columns of the first come
-    first. One outside its bounds counts as the nearest inside. There is nothing to learn or to save.
-
-    Attributes:
-        num_columns: what the layer after it gets.
-        lowest: `(cells,)` int32, the lower bounds.
-        highest: `(cells,)` int32, the upper bounds.
+    An integer has a column for each of its values, from its lower bound to its upper one, `lowest` and `highest`,
+    `(cells,)` int32; the columns of the first come first. One outside its bounds counts as the nearest inside. There is
+    nothing to learn or to save.
 
     Raises:
         APIUsageError: if the space is no Box of integers, or one of them has more than MAX_CATEGORIES values.

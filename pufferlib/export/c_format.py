@@ -52,13 +52,8 @@ def c_files(
 ) -> dict[str, str]:
     """The content of the folder by file name, compiled and compared where this machine has a compiler.
 
-    Args:
-        step: of the policy, to compare with.
-        policy: one of pufferlib.models.
-        env: the environment; for one of Ocean's there is a program that plays it.
-        name: of the environment in C.
-        notes: for the comment on top.
-        observations: of real play, to compare on besides random ones; `(steps, rows, *observation_shape)`.
+    For an environment of Ocean's, which has a `name` in C, there is a program that plays it. The policy is compared on
+    `observations` of real play, `(steps, rows, *observation_shape)`, besides random ones.
 
     Raises:
         ExportError: if C cannot express the policy, or its results differ.
@@ -86,11 +81,7 @@ def compile_command(name: str) -> str:
 
 
 class Probe:
-    """The policy in C, compiled and loaded.
-
-    Attributes:
-        library: has `probe` and `probe_act`.
-    """
+    """The policy in C, compiled and loaded."""
 
     def __init__(self, library: ctypes.CDLL, writer: HeaderWriter):
         self.library = library
@@ -168,15 +159,7 @@ def _address(array: np.ndarray) -> ctypes.c_void_p:
 def play_files(
     folder: Path, arguments: Mapping[str, float], agents_per_env: int, name: str, writer: HeaderWriter
 ) -> dict[str, str]:
-    """The content of the program, the environment and its includes, by file name.
-
-    Args:
-        folder: of the environment, with its headers and `binding.c`.
-        arguments: of the C side, by name: numbers and bools.
-        agents_per_env: agents in one environment.
-        name: of the environment in C.
-        writer: of its policy.
-    """
+    """The content of the program, and of the environment in a folder with its includes, by file name."""
     headers = [path for path in sorted(folder.glob("*.h")) if not path.name.endswith("_render.h")]
     files = {path.name: path.read_text() for path in headers}
     files[f"{name}_binding.h"] = (folder / "binding.c").read_text()

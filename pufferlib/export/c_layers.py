@@ -23,36 +23,27 @@ from pufferlib.extensions.network import OBSERVATION_DTYPES
 from pufferlib.extensions.network_layers import Arrange, Convolution, Layer, Pool
 from pufferlib.fast.policy_layers import find_layers
 from pufferlib.fast.traced_layers import trace
-from pufferlib.fast.traced_states import UntracedError
+from pufferlib.fast.traced_values import UntracedError
 from pufferlib.models import LSTMWrapper, MinGRUWrapper
 from pufferlib.policy import NormalizedObservations
 from pufferlib.ppo.rollout import Rollout
 
 _DROPOUT = (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.AlphaDropout, nn.FeatureAlphaDropout)  # nothing in acting
 _TAKEN = {"begin", "forget", "block", "forward", "act", "lowest", "first_planes", "deviations"}  # after the prefix
-_MEMBERS = {"logits", "values", "random", "seen", "inputs", "image", "features", "hidden", "critic", "gates"}
+_MEMBERS = r"logits|values|masks|random|seen|inputs|critic|gates|(features|image|padded|value)_\d+"  # of the struct
 _REMEDY = "use --format onnx or torchscript"
 
 
 @dataclass(frozen=True)
 class CNetwork:
-    """A whole policy.
+    """A whole policy."""
 
-    Attributes:
-        layers: with its weights, in float32.
-        names: of the layers in C; empty for those without weights.
-        states: names of the recurrent state in C, in the order of the layers.
-        observation: of one agent: the shape and dtype of a row.
-        parts: of the action.
-        has_masks: whether the environment says what is allowed.
-    """
-
-    layers: Layers
-    names: tuple[str, ...]
-    states: tuple[str, ...]
-    observation: gymnasium.spaces.Box
-    parts: tuple[spaces.ActionPart, ...]
-    has_masks: bool = False
+    layers: Layers  # with weights in float32
+    names: tuple[str, ...]  # of the layers in C; empty for those without weights
+    states: tuple[str, ...]  # names of the recurrent state in C, in the order of the layers
+    observation: gymnasium.spaces.Box  # of one agent: the shape and dtype of a row
+    parts: tuple[spaces.ActionPart, ...]  # of the action
+    has_masks: bool = False  # whether the environment says what is allowed
 
     @property
     def num_logits(self) -> int:
@@ -75,10 +66,6 @@ class CNetwork:
 
 def network_of(policy: nn.Module, env: PufferEnv) -> CNetwork:
     """The layers of a policy: of one of pufferlib.models, or of one that the kernel's tracing follows.
-
-    Args:
-        policy: it stays unchanged.
-        env: anything with `single_observation_space` and `single_action_space`.
 
     Raises:
         ExportError: if puffernet.h has no layers for it; the message names the layer.
@@ -103,7 +90,7 @@ def network_of(policy: nn.Module, env: PufferEnv) -> CNetwork:
         )
     names = tuple(_layer_names(policy, layers))
     state_names = tuple(
-        name if re.fullmatch(r"[A-Za-z]\w*", name, re.ASCII) and name not in _MEMBERS else f"state_{index}"
+        name if re.fullmatch(rf"(?!({_MEMBERS})$)[A-Za-z]\w*", name, re.ASCII) else f"state_{index}"
         for index, name in enumerate(states)
     )
     parts = spaces.action_parts(env.single_action_space)
@@ -198,10 +185,7 @@ def row_of(shape: tuple[int, ...]) -> int:
 def products(layer: Layer, shape: tuple[int, ...], reads_observation: bool) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Weights and biases of a layer's products, as puffernet.h has them: `([..., inputs], outputs)` and `(outputs,)`.
 
-    Args:
-        layer: one with products.
-        shape: of what it reads.
-        reads_observation: whether that is the observation, which is not padded.
+    `shape` is of what it reads; an observation is not padded.
     """
     blocks = {"MINGRU": 3, "LSTM": 4, "GRU": 3}.get(layer.kind, 1)
     tensors = layer.parameters()

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
+import jinja2
 import numpy as np
 
 from pufferlib.errors import ExportError
 from pufferlib.export.c_layers import CNetwork, floats, products, row_of
 from pufferlib.extensions.network_layers import Layer, Shape
+from pufferlib.spaces import ActionPart
 
-TEMPLATE = Path(__file__).with_name("policy.h")
-WIDTH = 120  # of a line
+TEMPLATE = Path(__file__).with_name("policy.h.jinja")
 
 ACTIVATIONS = {
     "linear": "PUFFERNET_IDENTITY",
@@ -29,25 +29,20 @@ C_TYPES = {
 class HeaderWriter:
     """Writes the header of one network.
 
+    Args:
+        name: an environment's in C, such as `breakout`.
+        network: to write.
+
     Attributes:
         name: the prefix of all functions and tables, such as `breakout_policy`.
         type_name: of the struct, such as `BreakoutPolicy`.
-        network: is written.
-        observation_type: in C.
-        action_type: in C.
         states: the recurrent state by name: floats of one agent in memory, and those of them that torch has.
+
+    Raises:
+        ExportError: if C has no type for the observations.
     """
 
     def __init__(self, name: str, network: CNetwork):
-        """Prepares a header.
-
-        Args:
-            name: an environment's in C, such as `breakout`.
-            network: to write.
-
-        Raises:
-            ExportError: if C has no type for the observations.
-        """
         dtype = network.observation.dtype
         if str(dtype) not in C_TYPES:
             raise ExportError(f"C has no type for observations of {dtype}; use --format onnx or torchscript")
@@ -68,49 +63,35 @@ class HeaderWriter:
             "OBSERVATION": int(np.prod(network.observation.shape)),
             "ACTION": network.parts[-1].columns.stop,
             "LOGITS": network.num_logits,
-            **({"CHOICES": sum(part.choices or 0 for part in network.parts)} if network.has_masks else {}),
+            "CHOICES": sum(part.choices or 0 for part in network.parts),
         }
 
     def text(self, notes: Mapping[str, str]) -> str:
-        """The whole file: policy.h with its names and slots filled."""
-        template = TEMPLATE.read_text()
-        names = {"GamePolicy": self.type_name, "GAME_POLICY": self.name.upper(), "game_policy": self.name}
-        for old, new in names.items():
-            template = template.replace(old, new)
-        signature = re.compile(r"^(static inline void \w+)\(([^)]*)\) \{$", re.MULTILINE)
-        template = signature.sub(lambda found: "\n".join(_call(found[1], re.split(r",\s+", found[2]), ") {")), template)
-        slots = {
-            "NOTES": [f"// {_comment(key)}: {_comment(text)}" for key, text in notes.items()],
-            "TYPES": [
-                f"typedef {self.observation_type} {self.type_name}Observation;",
-                f"typedef {self.action_type} {self.type_name}Action;",
-            ],
-            "CONSTANTS": self._constants(),
-            "TABLES": self._program.tables,
-            "MEMBERS": self._members(),
-            "MASKS": self._masks(),
-            "FORGET": self._forget(),
-            "BLOCK": self._program.lines,
-            "DECISIONS": self._decisions(),
-        }
-        slot = re.compile(r"^ *// @([A-Z]+)\n", re.MULTILINE)
-        return slot.sub(lambda found: "".join(f"{line}\n" for line in slots[found[1]]), template)
+        """The whole file."""
+        environment = jinja2.Environment(  # noqa: S701 - of C, which has no markup
+            trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True, undefined=jinja2.StrictUndefined
+        )
+        return environment.from_string(TEMPLATE.read_text()).render(
+            writer=self,
+            name=self.name,
+            NAME=self.name.upper(),
+            type=self.type_name,
+            notes={_comment(key): _comment(text) for key, text in notes.items()},
+            network=self.network,
+            constants=self.constants,
+            program=self._program,
+            parts=list(self._parts()),
+            parts_text=self._parts_text(),
+        )
 
-    def weights(self, name: str, values: np.ndarray) -> Iterator[str]:
-        """The lines that declare the weights of a layer's product."""
-        return _table(name, values)
-
-    # ------------------------------------------------------------------------------------------------- declarations
-
-    def _constants(self) -> Iterator[str]:
-        comments = {
-            "OBSERVATION": f"numbers that an agent sees, of shape {list(self.network.observation.shape)}",
-            "ACTION": f"numbers of what it does: {self._parts_text()}",
-            "LOGITS": "of choices, or means of numbers",
-            "CHOICES": "of an agent's masks: a byte for each choice of each part, 0 for what is not allowed",
-        }
-        for key, number in self.constants.items():
-            yield f"    {self.name.upper()}_{key} = {number},  // {comments[key]}"
+    def _parts(self) -> Iterator[tuple[ActionPart, int, int, int]]:
+        # The parts of the action, and where their logits, choices and numbers begin.
+        place = choice = number = 0
+        for part in self.network.parts:
+            yield part, place, choice, number
+            place += part.outputs
+            choice += part.choices or 0
+            number += part.width if part.choices is None else 0
 
     def _parts_text(self) -> str:
         words = [
@@ -119,58 +100,9 @@ class HeaderWriter:
         ]
         return ", ".join(words) if len(words) < 5 else f"{len(words)} choices or numbers"
 
-    def _members(self) -> Iterator[str]:
-        agents, program, row = (
-            f"{self.name.upper()}_AGENTS",
-            self._program,
-            self._program.rows[self.network.layers.decision],
-        )
-        yield f"    float logits[{agents}][{row}];  // the first {self.constants['LOGITS']} of each agent's"
-        yield f"    float values[{agents}];"
-        for state, (width, _) in self.states.items():
-            yield f"    float {state}[{agents}][{width}];  // recurrent state"
-        if self.network.has_masks:
-            yield f"    const uint8_t* masks;  // [agents][{self.name.upper()}_CHOICES], yours: set it; NULL allows all"
-        yield "    PuffernetRandom random;"
-        for buffer, comment in program.buffers().items():
-            kind = "int32_t" if buffer.startswith("inputs[") else "float"
-            yield f"    {kind} {buffer};{comment}"
-
-    # ---------------------------------------------------------------------------------------------------- functions
-
-    def _forget(self) -> Iterator[str]:
-        for state in self.states:
-            yield f"    memset(policy->{state}[agent], 0, sizeof(policy->{state}[agent]));"
-        if not self.states:
-            yield "    (void)policy, (void)agent;  // it has none"
-
-    def _masks(self) -> Iterator[str]:
-        if not self.network.has_masks:
-            return
-        yield "    for (int agent = 0; policy->masks != NULL && agent < agents; agent++) {"
-        yield f"        const uint8_t* mask = policy->masks + agent * {self.name.upper()}_CHOICES;"
-        place = first = 0
-        for part in self.network.parts:
-            if part.choices is not None:
-                yield f"        puffernet_forbid(policy->logits[agent] + {place}, mask + {first}, {part.choices});"
-                first += part.choices
-            place += part.outputs
-        yield "    }"
-
-    def _decisions(self) -> Iterator[str]:
-        place = deviation = 0
-        for part in self.network.parts:
-            column = part.columns.start
-            if part.choices is not None:
-                cast = "(float)" if self.action_type == "float" else ""
-                yield f"        action[{column}] = {cast}puffernet_choose(random, logits + {place}, {part.choices});"
-            else:
-                yield f"        for (int i = 0; i < {part.width}; i++) {{"
-                drawn = f"logits[{place} + i], {self.name}_deviations[{deviation} + i]"
-                yield f"            action[{column} + i] = puffernet_number(random, {drawn});"
-                yield "        }"
-                deviation += part.width
-            place += part.outputs
+    def weights(self, name: str, values: np.ndarray) -> Iterator[str]:
+        """The lines that declare the weights of a layer's product."""
+        return _table(name, values)
 
 
 class _Program:
@@ -184,14 +116,16 @@ class _Program:
         self.last = {value: index for index, layer in enumerate(self.layers.layers) for value in layer.inputs}
         self.kept = {self.layers.value: "policy->critic", self.layers.decision: "policy->logits[first]"}
         self.places: dict[int, tuple[str, int | str]] = {}  # of values: a pointer, and floats from row to row
-        self.used: dict[str, list[bool]] = {"image": [False] * 2, "hidden": [False] * 2}  # buffers, by number
-        self.sizes = {"image": 0, "hidden": self.rows[self.layers.decision], "gates": 0}  # the largest of each kind
+        self.buffers: dict[str, int | str] = {}  # members that are scratch, and their numbers
+        self.gates = 0  # the most of a row
+        if self.layers.value != self.layers.decision:
+            self._buffer("critic", self.rows[self.layers.value])
         images = [index for index in range(len(self.layers.layers)) if len(self.shapes[index + 1]) == 3]
         flat = [index for index in range(len(self.layers.layers)) if index not in images]
         read = dict.fromkeys(
             value for index in flat for value in self.layers.layers[index].inputs if value - 1 in images
         )
-        self.features = {value: "features" if len(read) == 1 else f"features_{value}" for value in read}
+        self.features = {value: self._buffer(f"features_{value}", self.rows[value]) for value in read}
         states = iter(writer.states)
         self.states = [[next(states) for _ in range(layer.num_states)] for layer in self.layers.layers]
         self.indent, self.count = "    ", "rows"  # of the lines, and of the rows that a call computes
@@ -203,23 +137,13 @@ class _Program:
             self._layer(index)
         self._results()
 
-    def buffers(self) -> dict[str, str]:
-        """Declarations of the members that are scratch, with comments."""
-        lines, observation = "\n".join(self.lines), self.writer.constants["OBSERVATION"]
-        seen = [name for name in ("seen", "inputs") if f"policy->{name}" in lines]
-        buffers = {f"{name}[PUFFERNET_BLOCK * {observation}]": "  // the rest: scratch of a block" for name in seen}
-        sizes = {name: self.rows[value] for value, name in self.features.items()}
-        sizes[f"hidden[{len(self.used['hidden'])}]"] = self.sizes["hidden"]
-        if self.layers.value != self.layers.decision:
-            sizes["critic"] = self.rows[self.layers.value]
-        if self.sizes["gates"]:
-            sizes["gates"] = self.sizes["gates"]
-        if self.sizes["image"]:
-            buffers[f"image[{len(self.used['image'])}][{self.sizes['image']}]"] = ""
-        return buffers | {f"{name}[PUFFERNET_BLOCK * {size}]": "" for name, size in sizes.items()}
+    def _buffer(self, name: str, row: int | str) -> str:
+        # Declares memory of a block of rows; returns its pointer.
+        self.buffers[name] = f"PUFFERNET_BLOCK * {row}"
+        return f"policy->{name}"
 
     def _call(self, function: str, *arguments: object) -> None:
-        self.lines += _call(f"{self.indent}puffernet_{function}", map(str, arguments))
+        self.lines.append(f"{self.indent}puffernet_{function}({', '.join(map(str, arguments))});")
 
     # ----------------------------------------------------------------------------------------------------- tables
 
@@ -260,48 +184,42 @@ class _Program:
             self.tables += [f"static const Puffernet{kind} {name} = {{", f"    {numbers}", *more, "};", ""]
         return [f"&{self.name}_{name}" for name in names]
 
-    # ---------------------------------------------------------------------------------------------------- buffers
-
-    def _take(self, kind: str, size: int) -> tuple[str, int]:
-        # The first buffer that holds nothing that is still read.
-        used = [*self.used[kind], False]
-        number = used.index(False)
-        used[number] = True
-        self.used[kind] = used if number == len(used) - 1 else used[:-1]
-        self.sizes[kind] = max(self.sizes[kind], size)
-        return f"policy->{kind}[{number}]", number
-
     def _target(self, value: int) -> str:
         # Where a value goes: it is remembered as its place.
-        row, is_image = self.rows[value], len(self.shapes[value]) == 3
+        row = self.rows[value]
         if value in self.features:
-            pointer = f"policy->{self.features[value]} + row * {row}"
+            pointer = f"{self.features[value]} + row * {row}"
         elif value in self.kept:
-            pointer, self.sizes["hidden"] = self.kept[value], max(self.sizes["hidden"], row)
+            pointer = self.kept[value]
+        elif len(self.shapes[value]) == 3:
+            pointer = self._image(f"image_{value}", row)
         else:
-            pointer, _ = self._take("image" if is_image else "hidden", row)
+            pointer = self._buffer(f"value_{value}", row)
         self.places[value] = pointer, row
         return pointer
 
+    def _image(self, name: str, size: int) -> str:
+        self.buffers[name] = size
+        return f"policy->{name}"
+
+    def _gates(self, row: int) -> str:
+        self.gates = max(self.gates, row)
+        return self._buffer("gates", self.gates)
+
     def _layer(self, index: int) -> None:
-        # Writes its lines, then frees the buffers that no later layer reads.
         layer = self.layers.layers[index]
         write = getattr(self, f"_{layer.kind.lower()}", None)
         if write is None or getattr(layer, "activation", "linear") not in ACTIVATIONS:
             found = f"{type(layer).__name__} {getattr(layer, 'activation', '')}".strip()
             raise ExportError(f"C has no layer for {found}; use --format onnx or torchscript")
         write(index, layer)
-        for value in layer.inputs:
-            found = re.fullmatch(r"policy->(image|hidden)\[(\d+)\]", self.places[value][0])
-            if found and self.last[value] == index:
-                self.used[found[1]][int(found[2])] = False
 
     # ------------------------------------------------------------------------------------------------------ lines
 
     def _observe(self) -> None:
         normalizer, pointer, size = self.layers.normalizer, "observations", self.size
         if self.layers.layers[0].kind == "ONE_HOT":
-            layer, pointer = f"&{self.name}_{self.network.names[0]}", "policy->inputs"
+            layer, pointer = f"&{self.name}_{self.network.names[0]}", self._buffer("inputs", size)
             self.lines += [
                 "    for (int row = 0; row < rows; row++) {",
                 f"        for (int cell = 0, i = row * {size}; cell < {size}; cell++, i++) {{",
@@ -309,7 +227,8 @@ class _Program:
                 *("        }", "    }"),
             ]
         elif self.layers.categories is None and (self.writer.observation_type != "float" or normalizer is not None):
-            pointer, number = "policy->seen", f"(float)observations[i]{self._scale(len(self.shapes[0]) == 1)}"
+            pointer, scale = self._buffer("seen", size), self._scale(len(self.shapes[0]) == 1)
+            number = f"(float)observations[i]{scale}"
             self.lines.append(f"    for (int i = 0; i < rows * {size}; i++) policy->seen[i] = {number};")
         if normalizer is not None:
             tables = f"{self.name}_observation_mean", f"{self.name}_observation_scale"
@@ -323,7 +242,8 @@ class _Program:
         (planes, height, width), channels = self.shapes[0], self.layers.shape[0]
         area, are_planes = height * width, self.layers.categories is not None
         pixel_type = f"{self.writer.type_name}Observation" if are_planes else "float"
-        pixel, table, (image, _) = f"pixels[channel * {area} + pixel]", self.name, self._take("image", planes * area)
+        pixel, table = f"pixels[channel * {area} + pixel]", self.name
+        image = self._image("image_0", planes * area)
         lines = [f"{image}[pixel * {channels} + channel] = {pixel}{self._scale(True)};"]
         if are_planes:
             lines = [
@@ -346,23 +266,21 @@ class _Program:
             self._layer(index)
         self.lines.append("    }")
         self.indent, self.count = "    ", "rows"
-        self.places |= {value: (f"policy->{name}", self.rows[value]) for value, name in self.features.items()}
+        self.places |= {value: (pointer, self.rows[value]) for value, pointer in self.features.items()}
 
     def _linear(self, index: int, layer: Layer) -> None:
         place = self.places[layer.inputs[0]][: 1 if layer.kind == "ONE_HOT" else 2]
         self._call(layer.kind.lower(), *self._products(index), *place, self._target(index + 1), self.count)
 
     def _convolution(self, index: int, layer: Layer) -> None:
-        (value,), padding, number = layer.inputs, layer.padding, None
+        (value,), padding = layer.inputs, layer.padding
         source, (channels, height, width) = self.places[value][0], self.shapes[value]
         if padding:
             channels = row_of((channels,)) if value else channels
-            padded, number = self._take("image", (height + 2 * padding) * (width + 2 * padding) * channels)
+            padded = self._image(f"padded_{value}", (height + 2 * padding) * (width + 2 * padding) * channels)
             self._call("pad", source, height, width, channels, padding, padded)
             source = padded
         self._call("convolution", *self._products(index), source, self._target(index + 1))
-        if number is not None:
-            self.used["image"][number] = False
 
     def _pool(self, index: int, layer: Layer) -> None:
         channels, height, width = self.shapes[layer.inputs[0]]
@@ -373,18 +291,17 @@ class _Program:
     def _mingru(self, index: int, layer: Layer) -> None:
         (value,), row = layer.inputs, self.rows[index + 1]
         place, is_last = self.places[value], self.last[value] == index
-        if place[0].startswith("policy->hidden") and is_last and index + 1 not in self.kept:  # in its place
+        if place[0].startswith("policy->value") and is_last and index + 1 not in self.kept:  # in its place
             self.places[index + 1], self.places[value] = place, ("", 0)
         else:
             self._call("copy", *self._each(index, layer), self.count)
-        self.sizes["gates"] = max(self.sizes["gates"], 3 * row)
-        state = f"policy->{self.states[index][0]}[first]"
-        self._call("mingru", *self._products(index), self.places[index + 1][0], state, "policy->gates", self.count)
+        state, gates = f"policy->{self.states[index][0]}[first]", self._gates(3 * row)
+        self._call("mingru", *self._products(index), self.places[index + 1][0], state, gates, self.count)
 
     def _lstm(self, index: int, layer: Layer) -> None:
         states, row = [f"policy->{state}[first]" for state in self.states[index]], self.rows[index + 1]
-        self.sizes["gates"] = max(self.sizes["gates"], {"LSTM": 4, "GRU": 6}[layer.kind] * row)
-        arguments = *self._products(index), *self.places[layer.inputs[0]], *states, "policy->gates", self.count
+        gates = self._gates({"LSTM": 4, "GRU": 6}[layer.kind] * row)
+        arguments = *self._products(index), *self.places[layer.inputs[0]], *states, gates, self.count
         self._call(layer.kind.lower(), *arguments)
         self.places[index + 1] = states[0], row
 
@@ -443,18 +360,6 @@ def _comment(text: str) -> str:
     # ASCII without line ends, nor what continues a `//` comment in the next line: a backslash, or a trigraph for one.
     plain = text.encode("unicode_escape").decode("ascii").replace("\\\\", "\\x5c")
     return plain.replace("??", "?\\x3f")
-
-
-def _call(function: str, arguments: Iterable[str], end: str = ");") -> Iterator[str]:
-    first, *rest = arguments
-    line = f"{function}({first}"
-    for argument in rest:
-        if len(f"{line}, {argument},{end}") <= WIDTH:
-            line += f", {argument}"
-        else:
-            yield f"{line},"
-            line = f"{' ' * (len(function) + 1)}{argument}"
-    yield line + end
 
 
 def _table(name: str, values: np.ndarray) -> Iterator[str]:

@@ -7,8 +7,7 @@ import json
 import logging
 import re
 import warnings
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -72,8 +71,11 @@ def _converted(step: OneStep) -> Any:  # onnx.ModelProto
     shapes: dict[str, Any] = {"observations": {0: rows}}
     if others:
         shapes["others"] = tuple({0: rows} for _ in others)
+    disabled = logging.root.manager.disable
+    logging.disable(logging.WARNING)
     try:
-        with _silence(), unchecked_distributions():
+        with warnings.catch_warnings(), unchecked_distributions():
+            warnings.simplefilter("ignore")
             program = torch.export.export(step, (step.random_observations(3, 0), *others), dynamic_shapes=shapes)
             converted = torch.onnx.export(
                 program,
@@ -87,22 +89,9 @@ def _converted(step: OneStep) -> Any:  # onnx.ModelProto
             f"ONNX cannot express this policy ({first_sentence(error)}); write its forward with torch operations "
             "alone, or try --format torchscript"
         ) from error
-    return converted.model_proto
-
-
-@contextmanager
-def _silence() -> Iterator[None]:
-    logs = [logging.getLogger(package) for package in ("torch.onnx", "onnxscript")]
-    levels = [log.level for log in logs]
-    for log in logs:
-        log.setLevel(logging.ERROR)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
     finally:
-        for log, level in zip(logs, levels, strict=True):
-            log.setLevel(level)
+        logging.disable(disabled)
+    return converted.model_proto
 
 
 NOTES = "notes.json"
@@ -217,11 +206,7 @@ STEPS, ENVIRONMENTS = 1_000, 4  # of real play, on whose observations the result
 def export_command(env_name: str, args: dict[str, Any], format: str = "onnx", output: str | None = None) -> None:
     """Loads the policy that `args['load_model_path']` names, writes it, and prints its path and use.
 
-    Args:
-        env_name: any name that `pufferlib.families.catalog.find` knows.
-        args: settings from `load_config`, as the policy was trained with them.
-        format: as for `export_policy`, which may raise.
-        output: the file or folder; None is one in the working directory that is named for the environment.
+    `output` is the file or folder; None is one in the working directory that is named for the environment.
     """
     if args["load_model_path"] is None:
         raise APIUsageError(

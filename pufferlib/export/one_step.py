@@ -35,18 +35,12 @@ class OneStep(nn.Module):
             `(rows, choices)` bool, whose False makes a logit -inf.
         output_names: of all results, in their order: for each part of the action `logits` or `mean` and
             `log_deviation`, numbered from 0 where there are several, then `value`, then `next_<state>` for each state.
+
+    Raises:
+        ExportError: if the policy cannot be copied or called, or a weight is infinite or NaN.
     """
 
     def __init__(self, policy: nn.Module, env: PufferEnv):
-        """Copies the policy, and calls it once for the form of its results.
-
-        Args:
-            policy: as pufferlib.models describes, on any device; it stays unchanged.
-            env: for its `single_observation_space`.
-
-        Raises:
-            ExportError: if the policy cannot be copied or called, or a weight is infinite or NaN.
-        """
         super().__init__()
         try:
             policy = copy.deepcopy(policy).cpu().eval()
@@ -197,12 +191,7 @@ def check_agreement(
 ) -> None:
     """Compares results over several steps from the start of an episode, with the recurrent state of each.
 
-    Args:
-        step: of the policy.
-        run: a step of the export.
-        what: the other program, for the message.
-        observations: of real play, `(steps, rows, *observation_shape)`, besides random ones.
-        tolerance: by which results may differ.
+    It runs on random observations, and on those of real play where there are, `(steps, rows, *observation_shape)`.
 
     Raises:
         ExportError: if a result differs by more than `tolerance`, relative to 1 or to the value where that is greater.

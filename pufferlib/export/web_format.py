@@ -36,19 +36,11 @@ WEB = HERE / "web"
 INCLUDE = Path(ocean.__file__).parent / "include"
 OF_LIBC = ("math.h", "string.h", "stdio.h", "stdlib.h", "assert.h")
 FLAGS = (
-    "-std=c11",
-    "-O3",
-    "-ffreestanding",
-    "-nostdlib",
-    "-fno-builtin-printf",
-    "-ffp-contract=off",
-    "-fno-math-errno",
+    *("-std=c11", "-O3", "-ffreestanding", "-nostdlib", "-fno-builtin-printf", "-ffp-contract=off", "-fno-math-errno"),
+    *("-Werror=implicit-function-declaration", "-Wno-unknown-attributes"),
+    *("-Wl,--no-entry", "-Wl,--strip-all", "-Wl,--gc-sections", "-Wl,-z,stack-size=1048576"),
 )
-STRICT = ("-Werror=implicit-function-declaration", "-Wno-unknown-attributes")
-LINKED = ("-Wl,--no-entry", "-Wl,--strip-all", "-Wl,--gc-sections", "-Wl,-z,stack-size=1048576")
-SHORT_TOLERANCE = (
-    0.05  # of logits, values and states, relative to 1, with weights of 16 bits: a twentieth of a probability
-)
+SHORT_TOLERANCE = 0.05  # of results with weights of 16 bits, relative to 1: a twentieth of a probability
 LARGEST = np.iinfo(np.int16).max
 UNKNOWN = re.compile(  # in the words of older and newer versions of clang
     r"^(?:.*/)?([^/\n:]+):(\d+):\d+: error: .*(?:implicit|undeclared).* function '(\w+)'", re.MULTILINE
@@ -88,14 +80,7 @@ class PackedWriter(HeaderWriter):
 
 
 def web_page(step: OneStep, policy: nn.Module, env: object, title: str, observations: np.ndarray | None) -> str:
-    """The content of the page.
-
-    Args:
-        step: of the policy, to compare with.
-        policy: one of pufferlib.models.
-        env: the environment, one of Ocean's in C with a picture.
-        title: of the page: any text.
-        observations: of real play, to compare on besides random ones; `(steps, rows, *observation_shape)`.
+    """The content of the page; arguments as for `c_files`, and any text for its title.
 
     Raises:
         ExportError: if the environment is not written in C or has no picture, C cannot express the policy, or the two
@@ -143,24 +128,11 @@ def wasm_compiler() -> list[str]:
     for version in ("", *(f"-{number}" for number in range(30, 12, -1))):
         linker = shutil.which(f"wasm-ld{version}")
         if shutil.which(f"clang{version}") and linker:
-            return [
-                f"clang{version}",
-                "--target=wasm32",
-                "-msimd128",
-                "-mbulk-memory",
-                "-nostdlibinc",
-                f"-fuse-ld={linker}",
-            ]
+            flags = "--target=wasm32", "-msimd128", "-mbulk-memory", "-nostdlibinc", f"-fuse-ld={linker}"
+            return [f"clang{version}", *flags]
     if importlib.util.find_spec("ziglang") is not None:
-        return [
-            sys.executable,
-            "-m",
-            "ziglang",
-            "cc",
-            "-target",
-            "wasm32-freestanding",
-            "-mcpu=generic+simd128+bulk_memory",
-        ]
+        target = "-target", "wasm32-freestanding", "-mcpu=generic+simd128+bulk_memory"
+        return [sys.executable, "-m", "ziglang", "cc", *target]
     raise MissingExtraError(
         "a page needs a compiler for WebAssembly, found none; run `pip install 'pufferlib[web]'`, or install clang and "
         "lld, as by `apt install clang lld`"
@@ -170,14 +142,7 @@ def wasm_compiler() -> list[str]:
 def compiled(
     command: list[str], folder: Path, policy: Mapping[str, str], arguments: Mapping[str, float], agents: int
 ) -> bytes:
-    """The module of an environment in a folder with a policy.
-
-    Args:
-        command: of `wasm_compiler`.
-        folder: of the environment.
-        policy: the header web_policy.h by its name.
-        arguments: of the C side, by name: numbers and bools.
-        agents: in one environment.
+    """The module of an environment in a folder with a policy, which is the header web_policy.h by its name.
 
     Raises:
         ExportError: if it does not compile; the first function that WebAssembly lacks is named.
@@ -192,7 +157,7 @@ def compiled(
         defines = (f"-DAGENTS={agents}", f'-DRENDER_HEADER="{folder.name}_render.h"', f'-DBINDING="{folder}/binding.c"')
         includes = (f"-I{path}" for path in (made, WEB, folder, INCLUDE, c_format.PUFFERNET.parent))
         module = Path(made, "web.wasm")
-        words = [*command, *FLAGS, *STRICT, *LINKED, *defines, *includes, "-include", "settings.h", str(WEB / "web.c")]
+        words = [*command, *FLAGS, *defines, *includes, "-include", "settings.h", str(WEB / "web.c")]
         done = subprocess.run([*words, "-o", str(module)], cwd=made, capture_output=True, text=True)
         if done.returncode == 0:
             return module.read_bytes()

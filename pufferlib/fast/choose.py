@@ -2,7 +2,6 @@
 
     acting                       learning                                                   where
     Actor                        Gradients, Learner            plain torch, ppo/            anywhere
-    Actor                        GatheringGradients            reused memory                observations on the CPU
     Actor                        ThreadedGradients              a thread for each chunk      CPU, unless compiled
     NetworkActor                 NetworkGradients              one C kernel                 CPU, small policies
     GraphActor                   CapturedLearner               CUDA graphs                  CUDA, unless compiled
@@ -33,20 +32,17 @@ from pufferlib.extensions.network import (
     observation_dtypes,
 )
 from pufferlib.extensions.optimizers import make_optimizer
-from pufferlib.fast.cpu import GatheringGradients, NetworkActor, NetworkGradients, ThreadedGradients
+from pufferlib.fast.cpu import NetworkActor, NetworkGradients, ThreadedGradients
 from pufferlib.fast.device_collector import DeviceCollector, can_be_on_the_device
 from pufferlib.fast.device_network import DeviceNetwork, can_be_in_a_rollout
 from pufferlib.fast.followed import stale_files
 from pufferlib.fast.graph_actor import GraphActor
 from pufferlib.fast.learners import CapturedLearner, DistributedLearner, KernelAdam, take_over
-from pufferlib.fast.policy_layers import PolicyWatch, find_layers
-from pufferlib.fast.row_wise import RowWise
-from pufferlib.fast.step_code import StepCode
+from pufferlib.fast.policy_layers import find_layers
+from pufferlib.fast.policy_watch import PolicyWatch
 from pufferlib.fast.traced_layers import trace
-from pufferlib.fast.traced_states import UntracedError
+from pufferlib.fast.traced_values import UntracedError
 from pufferlib.metrics.measures import Phases
-from pufferlib.models import LSTMWrapper, MinGRUWrapper
-from pufferlib.policy import NormalizedObservations
 from pufferlib.ppo.actor import Actor
 from pufferlib.ppo.collector import Collector
 from pufferlib.ppo.learner import Gradients, Learner, Loss
@@ -58,30 +54,16 @@ from pufferlib.vector.base import Vector
 
 @dataclass(frozen=True)
 class Backend:
-    """How the policy of one trainer is computed; makes the parts of the trainer that compute it.
-
-    Attributes:
-        config: of the training.
-        policy: as it is now, on `device`.
-        loss: the loss that is minimised.
-        device: of the policy.
-        network: the kernel that computes the policy; None for torch.
-        is_captured: whether torch's operations are replayed as CUDA graphs.
-        reason: why it is torch; None for the kernel.
-        watch: remembers the policy as it was.
-        row_wise: whether threads may share the rows of a minibatch, and what a traced policy relies on; None where
-            torch does not compute it on a CPU, and where the kernel computes one of the library's own.
-    """
+    """How the policy of one trainer is computed; makes the parts of the trainer that compute it."""
 
     config: ResolvedTrainConfig
-    policy: nn.Module
+    policy: nn.Module  # as it is now, on `device`
     loss: Loss
     device: torch.device
-    network: Network | None
-    is_captured: bool
-    reason: str | None
-    watch: PolicyWatch
-    row_wise: RowWise | StepCode | None
+    network: Network | None  # the kernel that computes the policy; None for torch
+    is_captured: bool  # whether torch's operations are replayed as CUDA graphs
+    reason: str | None  # why it is torch; None for the kernel
+    watch: PolicyWatch  # remembers the policy as it was
 
     @property
     def name(self) -> str:
@@ -93,9 +75,6 @@ class Backend:
     def __str__(self) -> str:
         is_rounded = self.network is not None and self.network.products == "bfloat16"
         remark = "products of bfloat16" if is_rounded else self.reason
-        apart = None if self.row_wise is None or self.network is not None else self.row_wise.reason
-        if apart is not None and apart not in (remark or ""):
-            remark = f"{remark}; in one call, as {apart}"
         return self.name if remark is None else f"{self.name} ({remark})"
 
     def describe(self) -> dict[str, str | None]:
@@ -104,7 +83,7 @@ class Backend:
 
     def is_outdated(self) -> bool:
         """Whether the policy changed since: parts were replaced, frozen, moved, or given a hook."""
-        return self.watch.has_changed() or (self.row_wise is not None and self.row_wise.has_changed())
+        return self.watch.has_changed()
 
     def autocast(self) -> AbstractContextManager:
         """The precision that torch computes the policy in."""
@@ -167,13 +146,10 @@ class Backend:
         """Makes what differentiates the policy over rows of a rollout."""
         if self.network is not None:
             return NetworkGradients(self.network, self.policy, rollout, self.config)
-        if self.row_wise is not None:
-            is_known_loss = self.loss is ppo_loss and not stale_files()  # any other may keep something, or mix rows
-            are_rows_apart = is_known_loss and self.row_wise.reason is None
-            return ThreadedGradients(
-                self.policy, rollout, self.config, self.autocast, self.loss, are_rows_apart=are_rows_apart
-            )
-        kind = Gradients if rollout.observations.device.type != "cpu" else GatheringGradients
+        # Any other loss may keep something, or mix rows.
+        is_known_loss = self.loss is ppo_loss and not stale_files()
+        is_threaded = is_known_loss and self.device.type == "cpu" and not self.config.compile
+        kind = ThreadedGradients if is_threaded else Gradients
         return kind(self.policy, rollout, self.config, self.autocast, self.loss)
 
     def make_optimizer(self, gradients: Gradients) -> Optimizer:
@@ -222,28 +198,19 @@ class Backend:
 def choose_backend(
     policy: nn.Module, rollout: Rollout, config: ResolvedTrainConfig, device: torch.device, loss: Loss = ppo_loss
 ) -> Backend:
-    """Chooses for a policy as it is now; choose again once `is_outdated` says so.
-
-    Args:
-        policy: on `device`.
-        rollout: that the policy fills.
-        config: of the training.
-        device: of the policy.
-        loss: the loss that is minimised.
-    """
+    """Chooses for a policy as it is now, on `device`; choose again once `is_outdated` says so."""
     is_nvidia = device.type == "cuda" and torch.version.cuda is not None
     has_masks = rollout.action_masks is not None
     is_captured = is_nvidia and config.cuda_graphs and not config.compile and not has_masks
     reason = _why_torch(config, device, loss)
     if is_nvidia and has_masks:
         reason = "CUDA graphs do not take the action masks that the environment has"
-    row_wise, layers = None, None
+    layers = None
     if reason is None:
-        layers, row_wise, reason = _find_or_trace(policy, rollout)
+        layers, reason = _find_or_trace(policy, rollout)
     can_round = {"bfloat16": has_bfloat16, "auto": is_faster_in_bfloat16, "float32": lambda: False}
     is_rounded = can_round[config.precision]()
     network = None if reason else Network(layers, torch.get_num_threads(), "bfloat16" if is_rounded else "float32")
-    is_torch_on_cpu = network is None and device.type == "cpu" and not config.compile
     return Backend(
         config=config,
         policy=policy,
@@ -252,8 +219,7 @@ def choose_backend(
         network=network,
         is_captured=is_captured,
         reason=reason,
-        watch=PolicyWatch(policy, reads_buffers=network is not None),
-        row_wise=row_wise or (RowWise(policy) if is_torch_on_cpu else None),
+        watch=PolicyWatch(policy, by_kernel=network is not None),
     )
 
 
@@ -272,31 +238,15 @@ def _why_torch(config: ResolvedTrainConfig, device: torch.device, loss: Loss) ->
     return None
 
 
-def _find_or_trace(policy: nn.Module, rollout: Rollout) -> tuple[Layers | None, RowWise | StepCode | None, str | None]:
-    # The layers that the kernel computes, what they were traced by, and why there are none.
-    layers, name = find_layers(policy), type(policy).__name__
-    if layers is None:
-        row_wise = StepCode(policy) if _has_own_step(policy) else RowWise(policy)
-        by_torch = row_wise if isinstance(row_wise, RowWise) else None
-        unread = row_wise.reason if by_torch is None else row_wise.unread
-        if unread is not None:
-            return None, by_torch, f"the policy {name} is not traced, as {unread}"
-        if rollout.observations.dtype not in OBSERVATION_DTYPES:  # which the kernel could not be compared on
-            return None, by_torch, _unseen(rollout)
-        try:
-            return trace(policy, rollout), row_wise, None
-        except UntracedError as error:
-            return None, by_torch, f"the policy {name} {error}"
-    if not layers.fit():
-        return None, None, "the policy's layers are not of the sizes and types that the kernel takes"
-    is_seen = rollout.observations.dtype in observation_dtypes(layers)
-    return layers, None, None if is_seen else _unseen(rollout)
-
-
-def _has_own_step(policy: nn.Module) -> bool:
-    inner = policy.policy if type(policy) is NormalizedObservations else policy
-    return hasattr(inner, "forward_eval") and type(inner) not in (LSTMWrapper, MinGRUWrapper)
-
-
-def _unseen(rollout: Rollout) -> str:
-    return f"observations are {str(rollout.observations.dtype).removeprefix('torch.')}"
+def _find_or_trace(policy: nn.Module, rollout: Rollout) -> tuple[Layers | None, str | None]:
+    # The layers that the kernel computes, or why there are none.
+    layers = find_layers(policy)
+    if layers is not None and not layers.fit():
+        return None, "the policy's layers are not of the sizes and types that the kernel takes"
+    known = OBSERVATION_DTYPES if layers is None else observation_dtypes(layers)
+    if rollout.observations.dtype not in known:
+        return None, f"observations are {str(rollout.observations.dtype).removeprefix('torch.')}"
+    try:
+        return layers or trace(policy, rollout), None
+    except UntracedError as error:
+        return None, f"the policy {type(policy).__name__} {error}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -16,6 +15,7 @@ from typing_extensions import override
 from pufferlib.config import ResolvedTrainConfig
 from pufferlib.extensions import Network, clip_gradients
 from pufferlib.extensions.network import NetworkBatch
+from pufferlib.fast.policy_watch import copy_structure, find_kept, is_altered
 from pufferlib.ppo.actor import Actor
 from pufferlib.ppo.advantages import Minibatch
 from pufferlib.ppo.learner import Gradients, Loss
@@ -69,39 +69,17 @@ def one_thread() -> AbstractContextManager[None]:
     return torch_threads(1)
 
 
-class GatheringGradients(Gradients):
-    """Gathers observations into memory that is reused, and pinned where a GPU reads it; each thread has its own.
-
-    A fresh tensor of many megabytes costs a page fault for every 4 KB of it.
-    """
-
-    def __init__(
-        self,
-        policy: nn.Module,
-        rollout: Rollout,
-        config: ResolvedTrainConfig,
-        autocast: Callable[[], AbstractContextManager] = nullcontext,
-        loss: Loss = ppo_loss,
-    ):
-        super().__init__(policy, rollout, config, autocast, loss)
-        self._memory = threading.local()
-
-    @override
-    def gather_observations(self, rows: Tensor) -> Tensor:
-        stored, memory = self.rollout.observations, getattr(self._memory, "observations", ())
-        if len(memory) < len(rows):
-            memory = stored.new_empty((len(rows), *stored.shape[1:]), pin_memory=stored.is_pinned())
-            self._memory.observations = memory
-        return self.rollout.gather_observations(rows, out=memory[: len(rows)]).to(self.rollout.values.device)
-
-
 _MIN_CHUNK_STEPS = 128  # steps of a minibatch that are worth a thread of their own
 
 
-class ThreadedGradients(GatheringGradients):
+_FEW_ROWS, _TOLERANCE = 16, 1e-4  # of the first minibatch; of the largest gradient
+
+
+class ThreadedGradients(Gradients):
     """Gives each thread a chunk of the segments; the results are added in order, so the sum is always the same.
 
-    Where rows cannot be computed apart, one call computes all of them, with torch's own threads.
+    The first minibatch tells whether that is what one call finds: where the policy mixes rows, or keeps or draws
+    something in a call, one call computes all of them, with torch's own threads.
     """
 
     def __init__(
@@ -111,23 +89,44 @@ class ThreadedGradients(GatheringGradients):
         config: ResolvedTrainConfig,
         autocast: Callable[[], AbstractContextManager] = nullcontext,
         loss: Loss = ppo_loss,
-        *,
-        are_rows_apart: bool,  # whether threads may call the policy and the loss at the same time, see RowWise
     ):
         super().__init__(policy, rollout, config, autocast, loss)
         self._num_threads = torch.get_num_threads()
-        most = max(1, self.config.minibatch_steps // _MIN_CHUNK_STEPS) if are_rows_apart else 1
+        most = max(1, self.config.minibatch_steps // _MIN_CHUNK_STEPS)
         self._chunks = ThreadedChunks(min(self._num_threads, most))
-        self._are_rows_apart = are_rows_apart
+        self._are_rows_apart: bool | None = None
 
     @override
     def differentiate(self, minibatch: Minibatch) -> Tensor:
+        if self._are_rows_apart is None:
+            self._are_rows_apart = not is_altered(self.policy) and self._computes_rows_apart(minibatch[:_FEW_ROWS])
         if not self._are_rows_apart:
             with torch_threads(self._num_threads):
                 return super().differentiate(minibatch)
         self.clear()
         parts = minibatch.split(self.config.max_minibatch_size // self.rollout.horizon)
         return sum(self._differentiate_part(part, len(minibatch)) for part in parts)
+
+    def _computes_rows_apart(self, minibatch: Minibatch) -> bool:
+        # By a copy of the policy; what this writes into the rollout is written again.
+        with torch.random.fork_rng([]):
+            try:
+                policy = copy_structure(self.policy, copies_constants=True)
+                one_call = Gradients(policy, self.rollout, self.config, self._autocast, self.loss)
+                kept, drawn = find_kept(policy), torch.get_rng_state()
+                together = self._gradient(one_call, [minibatch])
+                apart = self._gradient(one_call, minibatch.split(max(1, len(minibatch) // 2)))
+            except Exception:  # noqa: BLE001 - whatever a user's code raises: one call raises it again
+                return False
+            is_steady = find_kept(policy) == kept and torch.equal(torch.get_rng_state(), drawn)
+        return is_steady and bool((together - apart).abs().max() <= _TOLERANCE * together.abs().max())
+
+    def _gradient(self, gradients: Gradients, parts: list[Minibatch]) -> Tensor:
+        gradients.clear()
+        for part in parts:
+            loss = self.loss(*gradients.evaluate(part), **self.coefficients)
+            (loss.total * len(part)).backward()
+        return torch.cat([each.grad.flatten() for each in gradients.parameters if each.grad is not None])
 
     def _differentiate_part(self, part: Minibatch, num_rows: int) -> Tensor:
         def differentiate_chunk(rows: slice) -> tuple[Tensor, tuple[Tensor | None, ...]]:

@@ -31,12 +31,7 @@ class PinnedArrays:
     """
 
     def __init__(self, device: torch.device, driver: ctypes.CDLL | None = None):
-        """Locks nothing yet.
-
-        Args:
-            device: copies from the memory; the driver is called in its context.
-            driver: libcuda; None opens it when it is first needed.
-        """
+        # device: copies from the memory, in whose context the driver is called; driver: libcuda, None opens it
         self._device = device
         self._driver = driver
         self._locked: dict[int, np.ndarray] = {}  # by address, kept alive until it is unlocked
@@ -113,18 +108,10 @@ class CapturedCall:
     def __init__(
         self,
         function: Callable[[], None],
-        generator: torch.Generator,
-        stream: torch.cuda.Stream | None,
-        capture: Capture | None = None,
+        generator: torch.Generator,  # it draws from this one; replays continue where the last one stopped
+        stream: torch.cuda.Stream | None,  # runs it, in the order of the caller's stream; None is the caller's
+        capture: Capture | None = None,  # None is `capture_graph`
     ):
-        """Stores the arguments; the capture comes after WARM_UP calls.
-
-        Args:
-            function: to run.
-            generator: it draws from this one; replays continue where the last one stopped.
-            stream: that it runs on, in the order of the caller's stream; None is the caller's.
-            capture: runs the function while recording it, returns a replay; None is `capture_graph`.
-        """
         self._function = function
         self._generator = generator
         self._stream = stream
@@ -216,11 +203,8 @@ def capture_graph(function: Callable[[], None], generator: torch.Generator, stre
 
 
 def end_recording(generator: torch.Generator) -> None:
-    """Ends the recording state of a generator after a capture that failed, so that it draws as usual again.
-
-    An empty recording does so. A new state would do too, but graphs that were recorded before keep the old one: they
-    and later draws would then give the same numbers.
-    """
+    """Ends the recording state of a generator after a capture that failed, so that it draws as usual again."""
+    # By an empty recording. With a new state, earlier graphs and later calls would draw the same numbers.
     device = generator.device
     if device.type != "cuda":
         return

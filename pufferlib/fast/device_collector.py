@@ -46,31 +46,20 @@ class RolloutKernel:
     """Plays whole rollouts of environments and a network, all steps in one launch.
 
     It writes what BatchStep and DeviceEnvs write in as many steps, and draws actions by the same random numbers.
+
+    Raises:
+        PufferError: if the agents of an environment do not fit into a block of threads, or it does not compile.
     """
 
     def __init__(
         self,
         envs: DeviceEnvs,
         network: DeviceNetwork,
-        step: BatchStep,
+        step: BatchStep,  # at column 0 when a rollout begins
         rollout: Rollout,
         generator: torch.Generator,
-        final_values: Tensor | None,
+        final_values: Tensor | None,  # (T + 1, S), of truncated episodes; None where the environments do not keep them
     ):
-        """Allocates and compiles.
-
-        Args:
-            envs: are stepped.
-            network: the policy of all their agents.
-            step: the rows of the agents, at column 0 when a rollout begins.
-            rollout: is filled.
-            generator: draws the actions.
-            final_values: `(T + 1, S)`, takes the values of final observations of truncated episodes; None where the
-                environments do not keep them.
-
-        Raises:
-            PufferError: if the agents of an environment do not fit into a block of threads, or it does not compile.
-        """
         self._network = network
         self._generator = generator
         device = rollout.values.device
@@ -107,31 +96,19 @@ class RolloutKernel:
 
 @dataclass(frozen=True)
 class Blocks:
-    """The environments that a block of threads plays.
-
-    Attributes:
-        agents_per_env: of every environment.
-        envs: of a block.
-        agents: of a block, rounded up to a multiple of OUTPUTS_PER_THREAD.
-        shared_bytes: of memory for a block.
-        number: type of an observation's numbers, in C.
-    """
+    """The environments that a block of threads plays."""
 
     agents_per_env: int
-    envs: int
-    agents: int
-    shared_bytes: int
-    number: str
+    envs: int  # of a block
+    agents: int  # of a block, rounded up to a multiple of OUTPUTS_PER_THREAD
+    shared_bytes: int  # of a block
+    number: str  # type of an observation's numbers, in C
 
     @classmethod
     def deal(cls, agents_per_env: int, observations: Tensor, network: DeviceNetwork, limit: int) -> Blocks:
         """Gives a block as many environments as let BLOCKS_PER_SM of them fit, or else as fit into one.
 
-        Args:
-            agents_per_env: of every environment.
-            observations: rows, one for each agent.
-            network: the agents' policy.
-            limit: bytes of shared memory that one block may have, RESERVED_BYTES less than a multiprocessor has.
+        `limit` is the bytes of shared memory that one block may have, RESERVED_BYTES less than a multiprocessor has.
 
         Raises:
             PufferError: if there is no room for one environment.
@@ -171,7 +148,7 @@ class DeviceCollector(Collector):
     """Borrows the environments of a Device vector, and plays whole rollouts on the GPU.
 
     It collects what Collector does with the same vector, bit for bit where environments round as on a CPU; values of
-    final observations may round differently. The CPU follows the episodes once a rollout is full.
+    final observations may round differently.
     """
 
     vecenv: Device

@@ -50,7 +50,7 @@ typedef unsigned long long uintptr_t;
 
 @functools.cache
 def device_program(binding: ModuleType) -> Program:
-    """The kernels of the environments of a compiled module."""
+    """The kernels that step the environments of a compiled module."""
     folder = Path(binding.__file__).parent
     return Program(folder.name, device_code(folder).encode(), headers_of(folder) | STANDARD_HEADERS, EXACT)
 
@@ -97,8 +97,7 @@ ENVS_PER_BLOCK = 64
 class DeviceEnvs:
     """The environments of some PufferEnvs as structs on a GPU, which read and write the rows of a BatchStep.
 
-    The memory stays where it is, so that CUDA graphs may record it. `upload` comes first; it and `download` may follow
-    each other any number of times.
+    The memory stays where it is, so that CUDA graphs may record it. `upload` comes first.
 
     Attributes:
         steps: since the last `upload`.
@@ -124,11 +123,6 @@ class DeviceEnvs:
             self.parts.append(DevicePart(env, rows, [array[rows] for array in arrays], part_finals))
             begin += env.num_agents
 
-    @property
-    def num_bytes(self) -> int:
-        """Bytes of the GPU's memory, without observations and actions, which the trainer has anyway."""
-        return sum(part.num_bytes for part in self.parts) + self._rewards.nbytes + self._flags.nbytes
-
     def upload(self) -> None:
         """Copies the environments, and the contents of their arrays, from the CPU's memory."""
         self.steps = 0
@@ -153,15 +147,7 @@ class DeviceEnvs:
 
 
 class DevicePart:
-    """The environments of one PufferEnv.
-
-    Attributes:
-        rows: of their agents, among those of all PufferEnvs.
-        binding: their compiled module.
-        agents_per_env: in each of them.
-        structs: `(environments, bytes)` uint8, in the GPU's memory.
-        finals: their rows of final observations; or None.
-    """
+    """The environments of one PufferEnv, as `structs`, `(environments, bytes)` uint8, in the GPU's memory."""
 
     def __init__(self, env: OceanEnv, rows: slice, arrays: list[Tensor], finals: Tensor | None):
         # arrays: these rows of observations, actions, rewards, terminals and truncations, on the GPU
@@ -183,18 +169,12 @@ class DevicePart:
         self._names: list[str] = []
         self._logs = torch.zeros(0, device=device)
 
-    @property
-    def num_bytes(self) -> int:
-        """Bytes of the GPU's memory."""
-        others = (self._shared, *self._masks.values())
-        return self.structs.nbytes + self._logs.nbytes + sum(each.nbytes for each in others if each is not None)
-
     def run(self, function: str, *arguments: Tensor | int | None) -> None:
         """Launches a kernel with a thread for every environment."""
         launch(self._program, function, -(-len(self.structs) // ENVS_PER_BLOCK), (ENVS_PER_BLOCK, 1), arguments)
 
     def upload(self) -> None:
-        """Copies the environments from the CPU's memory."""
+        """As of DeviceEnvs."""
         env = self._env
         self.structs.copy_(torch.tensor(env.structs()))
         for array, source in zip(self._all_arrays(), self._env.arrays_for_c(), strict=True):
@@ -207,13 +187,13 @@ class DevicePart:
             self._logs = torch.zeros(len(self.structs), len(self._names), device=self.structs.device)
 
     def download(self, steps: int) -> None:
-        """Copies them back, that many steps later."""
+        """As of DeviceEnvs, that many steps after `upload`."""
         self._env.put_structs(self.structs.cpu().numpy(), steps)
         for array, target in zip(self._all_arrays(), self._env.arrays_for_c(), strict=True):
             target[...] = array.cpu().numpy()
 
     def report(self) -> list[dict]:
-        """The statistics of episodes that ended since the last call."""
+        """As DeviceEnvs.reports."""
         self.run("puffer_env_take_logs", self.structs, self._logs, len(self.structs))
         logs = self._logs.cpu().numpy().astype(np.float64)
         sums = logs.cumsum(0)[-1].astype(np.float32)  # one after the other, as on a CPU

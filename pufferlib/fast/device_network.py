@@ -21,20 +21,15 @@ OUTPUTS_PER_THREAD = 4
 class DeviceNetwork:
     """Linear and MinGRU layers of one width and a head; see extensions/device_network.h.
 
+    `can_be_in_a_rollout` must hold of the layers.
+
     Attributes:
-        layers: of the policy.
         num_parts: of a decision.
         draws_numbers: whether the parts are numbers of normal distributions; otherwise they are choices.
         weights: of all layers, in the kernel's order; filled by `pack`.
     """
 
-    def __init__(self, layers: Layers, rounds: bool):
-        """Allocates; `can_be_in_a_rollout` must hold of the layers.
-
-        Args:
-            layers: of the policy, on a GPU.
-            rounds: whether the factors of products are rounded to bfloat16.
-        """
+    def __init__(self, layers: Layers, rounds: bool):  # whether factors of products are rounded to bfloat16
         self.layers = layers
         self.num_parts = len(layers.parts)
         self.draws_numbers = layers.log_std is not None

@@ -92,11 +92,7 @@ class GraphActor(Actor):
     def playing(self, rows: slice, columns: int, step_environments: Callable[[BatchStep], None]) -> CapturedCall:
         """Returns a call that acts and steps environments on the GPU, for some columns of a batch at a time.
 
-        Args:
-            rows: the batch.
-            columns: to play in one call.
-            step_environments: takes `actions`, and writes `observations` and `episode_starts`; `column_index` is where
-                its column lies in the rollout's flattened columns `(T + 1, S)`, for each agent.
+        `step_environments` takes `actions` of the step, and writes `observations` and `episode_starts`.
         """
         step, generator = self.batch_step(rows), self.stream_of(rows)
 
@@ -218,14 +214,7 @@ class BatchStep:
     """One step of one batch on tensors that stay where they are.
 
     The place of the step in the rollout is a tensor too, advanced by every run, so that one recording serves all
-    columns and all groups of agents.
-
-    Attributes:
-        observations: to be filled.
-        episode_starts: `(rows,)` bool, whose recurrent state is zeroed, to be filled.
-        actions: of the step, in the rollout's dtype.
-        column_index: of each agent in the step's column of the rollout's flattened columns, `(rows,)` int64.
-        states: the recurrent state of the agents, by name.
+    columns and all groups of agents. `observations` and `episode_starts` are to be filled.
     """
 
     def __init__(
@@ -233,16 +222,15 @@ class BatchStep:
     ):
         count, device = rows.stop - rows.start, rollout.values.device
         self.observations = inputs[rows]
-        self.episode_starts = torch.zeros(count, dtype=torch.bool, device=device)
+        self.episode_starts = torch.zeros(count, dtype=torch.bool, device=device)  # whose recurrent state is zeroed
         self.actions = torch.zeros(count, *rollout.actions.shape[2:], dtype=rollout.actions.dtype, device=device)
         self.states = {name: state[rows] for name, state in states.items()}
         self._rollout = rollout
         self._stores_observations = stores_observations
         self._agents = torch.arange(rows.start, rows.stop, device=device)
-        # Where the step's column lies in the flattened tensors of a rollout, for each agent:
-        self.column_index = torch.zeros_like(
-            self._agents
-        )  # (T, S): observations; what comes of the step has T + 1 columns
+        # Where the step's column lies in the flattened tensors of a rollout, for each agent, as (T, S): observations,
+        # and with T + 1 columns what comes of the step.
+        self.column_index = torch.zeros_like(self._agents)
         self._step_index = torch.zeros_like(self._agents)  # (S, T): actions, log-probabilities
         self._value_index = torch.zeros_like(self._agents)  # (S, T + 1): values
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import functools
 from dataclasses import replace
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.optim import Optimizer
 from typing_extensions import override
 
@@ -28,16 +28,9 @@ class KernelAdam(Adam):
     Torch steps where the kernel does not fit: other devices and types, or a learning rate that is a tensor.
     """
 
-    def __init__(
-        self,
-        params: Iterable[nn.Parameter] | Iterable[dict[str, Any]],
-        lr: float = 1e-3,
-        betas: tuple[float, float] = (0.9, 0.999),
-        eps: float = 1e-8,
-        weight_decay: float = 1e-2,
-    ):
-        super().__init__(params, lr=lr, betas=betas, eps=eps, weight_decay=weight_decay)
-        self._batches: dict[int, AdamBatch] = {}  # by group
+    @functools.cached_property
+    def _batches(self) -> dict[int, AdamBatch]:
+        return {}  # by group
 
     @override
     @torch.no_grad()
@@ -72,12 +65,8 @@ class KernelAdam(Adam):
 def fit_to_graphs(optimizer: Optimizer, device: torch.device | None) -> None:
     """Lets the steps of `muon` or `adam` be captured as a CUDA graph, or undoes it.
 
-    The learning rate becomes a tensor on the device, and Adam counts its steps there. Loading a state replaces both, so
-    call this after it.
-
-    Args:
-        optimizer: from `make_optimizer`.
-        device: of the parameters; None makes plain numbers again.
+    The learning rate becomes a tensor on the device, and Adam counts its steps there; None makes plain numbers again.
+    Loading a state replaces both, so call this after it.
     """
     for group in optimizer.param_groups:
         rate = float(group["lr"])
@@ -232,13 +221,8 @@ class DistributedLearner(Learner):
 def normalize_across_ranks(share: Minibatch, all_moments: Tensor, rank: int, is_normalized: bool) -> Minibatch:
     """Makes a process's part of a minibatch ready for gradients that are averaged over all processes.
 
-    Each step of a present agent then counts the same in all processes.
-
-    Args:
-        share: of this process.
-        all_moments: `(processes, 3)` or `(processes, 0)`, of all parts.
-        rank: of this process.
-        is_normalized: whether advantages get mean 0 and deviation 1 over all parts.
+    Each step of a present agent then counts the same in all processes. `all_moments` are `(processes, 3)` of all parts,
+    or `(processes, 0)`; where `is_normalized`, advantages get mean 0 and deviation 1 over all parts.
     """
     if not all_moments.numel():
         return share.ready_for_loss(is_normalized)

@@ -1,167 +1,18 @@
-"""Finds the layers of a policy that a kernel computes, and notices hooks and replaced methods that forbid it."""
+"""Finds the layers of the library's own policies, which a kernel computes."""
 
 from __future__ import annotations
 
-import operator
-import sys
-from collections.abc import Hashable, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
-from types import FunctionType
-from typing import Any
 
-import torch
 from torch import nn
-from torch.nn.modules import module as modules_of_torch
-from torch.overrides import _get_current_function_mode_stack
-from torch.utils._device import DeviceContext
-from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
 from pufferlib.extensions import LSTM, Categories, Convolution, Layers, Linear, MinGRU, Normalizer, OneHot
 from pufferlib.extensions.network_layers import Layer
+from pufferlib.fast.policy_watch import is_altered
 from pufferlib.metrics.finished_episodes import EPSILON
 from pufferlib.models import ACTIVATIONS, ActionHead, Continuous, Convolutional, Default, LSTMWrapper, MinGRUWrapper
 from pufferlib.policy import NormalizedObservations, OneHot as OneHotCells, OneHotPlanes
-
-METHODS = (
-    *("forward", "forward_eval", "encode_observations", "decode_actions", "initial_state", "normalize"),
-    *("_with_deviations", "_conv_forward", "_slow_forward", "_call_impl", "_wrapped_call_impl"),
-    *("__call__", "__getattr__", "__getattribute__"),
-)
-"""The methods that a call of a module runs."""
-
-HOOKS = (
-    *("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks"),
-    "_post_accumulate_grad_hooks",
-)
-"""The attributes in which a module or a parameter keeps its hooks."""
-
-_ALIASES = {"__call__": "Module._wrapped_call_impl", "forward": "_forward_unimplemented"}
-_HOOKS_OF_ALL = tuple(
-    getattr(modules_of_torch, f"_global_{name}_hooks")
-    for name in ("forward", "forward_pre", "backward", "backward_pre")
-)
-
-
-def is_altered(part: nn.Module | nn.Parameter) -> bool:
-    """Whether a module has hooks or methods of its own, or a parameter has hooks or is of another class."""
-    if any(getattr(part, name, None) for name in HOOKS) or not vars(part).keys().isdisjoint(METHODS):
-        return True
-    return isinstance(part, torch.Tensor) and type(part) is not nn.Parameter
-
-
-def are_as_written(kinds: Iterable[type]) -> bool:
-    """Whether none of METHODS was replaced in these classes, or in what they inherit from."""
-    return all(_is_as_written(kind, name) for kind in kinds for name in METHODS)
-
-
-def _is_as_written(kind: type, name: str) -> bool:
-    owner = next((base for base in kind.__mro__ if name in vars(base)), object)
-    if owner is object:
-        return True
-    method = vars(owner)[name]
-    function = method.fget if isinstance(method, property) else method
-    return (
-        isinstance(function, FunctionType)
-        and function.__globals__ is vars(sys.modules[owner.__module__])  # even functools.wraps leaves these
-        and function.__qualname__ in (f"{owner.__qualname__}.{name}", _ALIASES.get(name))
-    )
-
-
-def surroundings() -> list[Hashable]:
-    """Returns torch's hooks for all modules, and the modes that see its operations; empty if there are none.
-
-    The mode of a default device is left out: it changes nothing that is computed.
-    """
-    found: list[Hashable] = [key for hooks in _HOOKS_OF_ALL for key in hooks]
-    if torch._C._len_torch_function_stack() or torch._C._len_torch_dispatch_stack():
-        modes = (*_get_current_function_mode_stack(), *_get_current_dispatch_mode_stack())
-        found += [mode for mode in modes if not isinstance(mode, DeviceContext)]
-    return found
-
-
-_SETTINGS = (
-    *("clip", "activation", "approximate", "hidden_size", "image_shape", "channels_last", "emulated"),
-    *("sizes", "is_joint", "is_continuous", "_are_numbers", "_num_numbers", "_names", "_observation_dims"),
-    *("stride", "padding", "dilation", "groups", "padding_mode", "start_dim", "end_dim", "p", "inplace"),
-    *("eps", "normalized_shape", "elementwise_affine", "negative_slope", "alpha", "beta", "threshold"),
-    *("kernel_size", "ceil_mode", "return_indices", "count_include_pad", "divisor_override"),
-    *(
-        "num_heads",
-        "dropout",
-        "batch_first",
-        "add_zero_attn",
-        "padding_idx",
-        "max_norm",
-        "scale_grad_by_freq",
-        "sparse",
-        "dim",
-    ),
-)
-"""Attributes beside tensors that the modules which kernels know compute by."""
-
-_HAVE_BUFFERS = NormalizedObservations, OneHotCells, OneHotPlanes
-
-
-class PolicyWatch:
-    """Remembers the modules of a policy with their classes, methods, settings, hooks and parameters.
-
-    It remembers torch's hooks and modes for all modules as well, but no values of parameters or buffers. A look costs
-    some microseconds for each module.
-
-    Attributes:
-        policy: is watched.
-        reads_buffers: whether a kernel reads all of its buffers where they lie; others may be new ones at every call.
-    """
-
-    def __init__(self, policy: nn.Module, reads_buffers: bool = False):
-        self.policy, self.reads_buffers = policy, reads_buffers
-        self._parts, self._facts = _look(policy, reads_buffers)
-
-    def has_changed(self) -> bool:
-        """Whether a module, a parameter or a method was replaced, added, removed, frozen, moved, or given a hook.
-
-        A hook or a mode of torch for all modules counts too.
-        """
-        parts, facts = _look(self.policy, self.reads_buffers)
-        are_same = len(parts) == len(self._parts) and all(map(operator.is_, parts, self._parts))
-        return not are_same or facts != self._facts
-
-
-def _look(policy: nn.Module, reads_buffers: bool) -> tuple[list[Any], list[Any]]:
-    # Objects that must stay the same ones (held, so that no other gets their address), and facts. It reads the
-    # dictionaries behind torch's properties, which are several times slower.
-    modules: list[nn.Module] = [policy]
-    parts: list[Any] = []
-    facts: list[Any] = surroundings()
-    kinds: dict[type, None] = {}
-    seen: set[int] = set()
-    for module in modules:  # which grows meanwhile
-        parts.append(module)
-        if module is None or id(module) in seen:
-            continue
-        seen.add(id(module))
-        own = vars(module)
-        kinds[type(module)] = None
-        modules += own["_modules"].values()
-        parts += [own[name] for name in METHODS if name in own]
-        facts += module.training, *[tuple(own[name]) for name in HOOKS if own.get(name)]
-        facts += [own[name] for name in _SETTINGS if name in own]
-        for parameter in own["_parameters"].values():
-            parts.append(parameter)
-            if parameter is not None:
-                facts += _facts(parameter)
-        if reads_buffers or isinstance(module, _HAVE_BUFFERS):
-            parts += own["_buffers"].values()
-    facts += [getattr(kind, name, None) for kind in kinds for name in METHODS]
-    return [*parts, *kinds], facts
-
-
-def _facts(parameter: nn.Parameter) -> tuple[Any, ...]:
-    hooks = tuple(parameter._backward_hooks or ()), tuple(parameter._post_accumulate_grad_hooks or ())
-    facts = parameter.requires_grad, parameter.dtype, hooks
-    if type(parameter) is not nn.Parameter or parameter.layout is not torch.strided:
-        return facts  # which may lie in no one place
-    return *facts, parameter.shape, parameter.stride(), parameter.data_ptr()
 
 
 def find_layers(policy: nn.Module) -> Layers | None:
@@ -170,10 +21,8 @@ def find_layers(policy: nn.Module) -> Layers | None:
     Each of them may see normalised observations. The result is None for every other policy, which may compute something
     else: subclasses, hooks, replaced methods, modes of torch, and further parameters; and where all are frozen.
     """
-    modules, parameters = list(policy.modules()), list(policy.parameters())
-    if any(map(is_altered, (*modules, *parameters))) or surroundings():
-        return None
-    if not are_as_written(set(map(type, modules))):
+    parameters = list(policy.parameters())
+    if is_altered(policy):
         return None
     if type(policy) is NormalizedObservations:
         normalizer = Normalizer(policy.mean, policy.variance, EPSILON, policy.clip)

@@ -1,114 +1,26 @@
-"""Categories and parts of an observation, and attention between entities, as layers.
-
-The tracer of traced_layers.py has what stands for numbers on the way from one operation to the next; its classes, but
-for those of the state, are here.
-"""
+"""Categories and parts of an observation, and attention between entities, as layers."""
 
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from pufferlib.extensions.network import OBSERVATION_DTYPES
-from pufferlib.extensions.network_layers import Arrange, Attention, Concatenate, Embedding, Layer, Shape
+from pufferlib.extensions.network_layers import Arrange, Attention, Concatenate, Embedding
+from pufferlib.fast.traced_values import BYTES, LayerList, Operand, Scores, Turned, Value, dtype_of, numbers
 from pufferlib.spaces import Layout, Leaf, map_structure
 
-BYTES = "bytes of a packed observation beside its parts"
-"""What is refused."""
 
-
-@dataclass(frozen=True)
-class Value:
-    """Numbers of every row.
-
-    Attributes:
-        index: of a value of the layers.
-        shape: that torch gives it without rows.
-        divided: of bytes of the observation, whether they are brought to 0..1.
-        is_whole: whether torch has it as integers of the observation's type, whose arithmetic may wrap.
-    """
-
-    index: int
-    shape: Shape
-    divided: bool = False
-    is_whole: bool = False
-
-
-@dataclass(frozen=True)
-class Turned:
-    """A value whose dimensions stand in another order."""
-
-    value: Value
-    order: tuple[int, ...]
-
-
-@dataclass(frozen=True)
-class Integers:
-    """A value without what stands behind the point."""
-
-    value: Value
-
-
-@dataclass(frozen=True)
-class Mask:
-    """Whether numbers are above 0.5, or the opposite."""
-
-    value: Value
-    is_negated: bool = False
-
-
-@dataclass(frozen=True)
-class Scores:
-    """Of keys for queries, on their way to be the attention to values.
-
-    Attributes:
-        inputs: queries and keys as entities, and what is visible.
-        shape: `(heads, queries, keys)`, or without heads.
-        scale: of the scores.
-        hidden_score: of what is not visible.
-        is_softmax: whether they are brought to a sum of 1.
-        is_safe: whether a query that sees nothing gets zeros.
-    """
-
-    inputs: tuple[Value, ...]
-    shape: Shape
-    scale: float = 1.0
-    hidden_score: float = -math.inf
-    is_softmax: bool = False
-    is_safe: bool = False
-
-
-Operand = Value | Turned | Integers | Mask | Scores | Tensor | float | int
-"""What stands for numbers in an operation that is traced."""
-
-
-def dtype_of(leaf: Leaf) -> torch.dtype:
-    """Of a part of an observation in its bytes."""
-    return torch.uint8 if leaf.dtype == bool else getattr(torch, leaf.dtype.name)
-
-
-class EntityLayers:
-    """The part of a tracer that knows categories, parts and attention; the tracer has what is declared here."""
-
-    dtype: torch.dtype
-    is_normalized: bool
-    layers: list[Layer]
-    shapes: list[Shape]
-    counts: dict[int, int]
-    _seen: set[bool]
-    _packed: Layout | None
+class EntityLayers(LayerList):
+    """A list of layers that knows categories, parts of an observation, and attention."""
 
     def _embed(self, value: Operand, table: Tensor) -> Value:
-        # Rows of a table for the columns of an observation.
-        are_integers = isinstance(value, Value) and not self.dtype.is_floating_point and not self.is_normalized
-        value = value.value if isinstance(value, Integers) else value if are_integers else None
-        if value is None or value.divided or self.is_normalized:
+        is_integer = isinstance(value, Value) and value.kind in ("integer", "observed")
+        if not is_integer or value.divided or self.is_normalized:
             self._refuse("categories that are not integers")
         row = self._row(value)
         columns = self._columns(row.index)
@@ -129,30 +41,35 @@ class EntityLayers:
         ((first, count),) = layer.parts
         return [column for start in range(0, len(found), shape[0]) for column in found[start + first :][:count]]
 
-    def _nativize(self, value: Operand, layout: Layout) -> Any:
+    def _torch_nativize(self, value: Operand, layout: Layout | None) -> Any:
+        """The parts of an observation, as `nativize` gives them."""
         if not isinstance(layout, (Layout, type(None))) or not isinstance(value, Value) or value.index != 0:
             self._refuse("parts of something else than the observation")
         if layout is None or not layout.is_packed:
             return value
         if layout.is_bytes:
             unknown = [leaf.name for leaf in layout.leaves if dtype_of(leaf) not in OBSERVATION_DTYPES]
-            if unknown or (self._seen and self._packed is None):
-                self._refuse(
-                    f"the part {', '.join(unknown)} of a type that the kernel does not read" if unknown else BYTES
-                )
-            self._packed, self.shapes[0] = layout, (sum(math.prod(leaf.shape) for leaf in layout.leaves),)
+            if unknown:
+                self._refuse(f"the part {', '.join(unknown)} of a type that the kernel does not read")
+            if self.seen and self.packed is None:
+                self._refuse(BYTES)
+            self.packed, self.shapes[0] = layout, (sum(math.prod(leaf.shape) for leaf in layout.leaves),)
         firsts, first = {}, 0
         for leaf in layout.leaves:
             firsts[leaf.path], first = first, first + math.prod(leaf.shape)
         return map_structure(lambda leaf: self._part(leaf, firsts[leaf.path]), layout.structure)
 
-    def _part(self, leaf: Leaf, first: int) -> Any:
-        index = 0 if self._packed is not None else self._read(Value(0, self.shapes[0]))
-        found = self._add(Concatenate((index,), ((first, math.prod(leaf.shape)),)), leaf.shape)
+    def _part(self, leaf: Leaf, first: int) -> Value:
+        size = math.prod(leaf.shape)
+        index = 0 if self.packed is not None else self._read(Value(0, self.shapes[0]))
+        found = self._add(Concatenate((index,), ((first, size),)), leaf.shape)
         if leaf.dtype == bool:
-            self.counts.update(dict.fromkeys(range(first, first + math.prod(leaf.shape)), 2))
-        is_integer = leaf.dtype.kind in "iu"
-        return Integers(found) if is_integer and leaf.dtype.itemsize > 1 else replace(found, is_whole=is_integer)
+            self.counts.update(dict.fromkeys(range(first, first + size), 2))
+        if leaf.dtype.kind not in "iu":
+            return found
+        return replace(found, kind="integer" if leaf.dtype.itemsize > 1 else "observed")
+
+    # --------------------------------------------------------------------------------------------------- attention
 
     def _turn(self, value: Operand, order: Sequence[int]) -> Operand:
         base, before = (value.value, value.order) if isinstance(value, Turned) else (value, range(len(value.shape)))
@@ -162,29 +79,27 @@ class EntityLayers:
     def _heads(self, value: Operand, *orders: tuple[int, ...]) -> tuple[Value, int]:
         # Queries, keys or values as entities, and their heads; `orders` without heads and with them.
         base, order = (value.value, value.order) if isinstance(value, Turned) else (value, (0, 1))
-        if not isinstance(base, Value) or order not in orders or len(base.shape) != len(order):
+        if order not in orders or len(numbers(base).shape) != len(order):
             self._refuse("a product of matrices that is no attention")
         entities, *heads, _ = base.shape
         return self._entities(replace(base, shape=(entities, math.prod(base.shape[1:])))), math.prod(heads)
 
-    def _score(self, queries: Operand, keys: Operand, **settings: object) -> Scores:
+    def _score(self, queries: Operand, keys: Operand, scale: float = 1.0) -> Scores:
         (q, heads), (k, of_keys) = self._heads(queries, (0, 1), (1, 0, 2)), self._heads(keys, (1, 0), (1, 2, 0))
         if heads != of_keys or q.shape[1] != k.shape[1] or isinstance(queries, Turned) != (len(keys.order) == 3):
             self._refuse("attention of different sizes")
-        return Scores((q, k), (*([heads] if len(keys.order) == 3 else []), q.shape[0], k.shape[0]), **settings)
+        return Scores((q, k), (*([heads] if len(keys.order) == 3 else []), q.shape[0], k.shape[0]), scale)
 
-    def _hide(self, scores: Scores, mask: Operand, hidden_score: object, is_visible: bool = False) -> Scores:
-        is_number = type(hidden_score) in (int, float)
-        if not isinstance(mask, Mask) or not is_number or scores.is_softmax or len(scores.inputs) > 2:
+    def _hide(self, scores: Scores, mask: Operand, hidden_score: float, is_visible: bool = False) -> Scores:
+        is_mask = isinstance(mask, Value) and mask.kind == "bool" and type(hidden_score) in (int, float)
+        if not is_mask or scores.is_softmax or len(scores.inputs) > 2:
             self._refuse("a mask of attention that is no comparison with a number")
-        shape, value = mask.value.shape, mask.value
-        if len(shape) != len(scores.shape) or math.prod(shape[:-2]) != 1 or shape[-1] != scores.shape[-1]:
-            self._refuse(f"a mask of {shape} for attention of {scores.shape}")
-        if mask.is_negated != (not is_visible):
-            value = self._subtract(1.0, value)
-        value = self._row(value) if shape[-2] == 1 else self._entities(replace(value, shape=shape[-2:]))
-        if shape[-2] not in (1, scores.shape[-2]):
-            self._refuse(f"a mask of {shape} for attention of {scores.shape}")
+        *others, queries, keys = mask.shape
+        are_alike = len(mask.shape) == len(scores.shape) and math.prod(others) == 1 and keys == scores.shape[-1]
+        if not are_alike or queries not in (1, scores.shape[-2]):
+            self._refuse(f"a mask of {mask.shape} for attention of {scores.shape}")
+        value = self._torch_float(mask if is_visible else replace(mask, is_negated=not mask.is_negated))
+        value = self._row(value) if queries == 1 else self._entities(replace(value, shape=(queries, keys)))
         return replace(scores, inputs=(*scores.inputs, value), hidden_score=float(hidden_score))
 
     def _attend(self, scores: Scores, values: Operand) -> Operand:
@@ -194,47 +109,41 @@ class EntityLayers:
         q, k, *mask = scores.inputs
         inputs = tuple(self._read(each) for each in (q, k, v, *mask))
         found = self._add(Attention(inputs, heads, scores.scale, scores.hidden_score, scores.is_safe))
-        shape = (q.shape[0], v.shape[1]) if len(scores.shape) == 2 else (q.shape[0], heads, v.shape[1] // heads)
-        found = replace(found, shape=shape)
-        return found if len(scores.shape) == 2 else Turned(found, (1, 0, 2))
+        if len(scores.shape) == 2:
+            return replace(found, shape=(q.shape[0], v.shape[1]))
+        return Turned(replace(found, shape=(q.shape[0], heads, v.shape[1] // heads)), (1, 0, 2))
 
-    def _scaled_attention(
+    def _torch_scaled_dot_product_attention(
         self, q: Operand, k: Operand, v: Operand, attn_mask: Operand | None = None, scale: float | None = None
     ) -> Operand:
-        last = (lambda order: (*order[:-2], order[-1], order[-2]))(k.order if isinstance(k, Turned) else (0, 1))
-        keys = Turned(k.value if isinstance(k, Turned) else k, last)
-        scores = self._score(q, keys, is_softmax=True, is_safe=True)
-        base = q.value if isinstance(q, Turned) else q
-        scores = replace(scores, scale=base.shape[-1] ** -0.5 if scale is None else scale)
+        """As torch's scaled_dot_product_attention."""
+        *others, left, right = k.order if isinstance(k, Turned) else (0, 1)
+        keys = Turned(k.value if isinstance(k, Turned) else k, (*others, right, left))
+        size = (q.value if isinstance(q, Turned) else q).shape[-1]
+        scores = self._score(q, keys, size**-0.5 if scale is None else scale)
         if attn_mask is not None:
-            scores = self._hide(replace(scores, is_softmax=False), attn_mask, -math.inf, is_visible=True)
-        return self._attend(replace(scores, is_softmax=True), v)
+            scores = self._hide(scores, attn_mask, -math.inf, is_visible=True)
+        return self._attend(replace(scores, is_softmax=True, is_safe=True), v)
 
-    def _attend_to_itself(self, module: nn.MultiheadAttention, arguments: tuple, keywords: dict) -> Any:
-        given = dict(zip(("query", "key", "value", "key_padding_mask", "need_weights"), arguments, strict=False))
-        given.update(keywords)
-        value, mask, needs = given.pop("query"), given.pop("key_padding_mask", None), given.pop("need_weights", True)
+    def _attend_to_itself(
+        self,
+        module: nn.MultiheadAttention,
+        query: Value,
+        key: Value,
+        value: Value,
+        key_padding_mask: Value | None = None,
+        need_weights: bool = True,
+    ) -> tuple[Value, None]:
         is_plain = module.batch_first and not module.dropout and module.in_proj_weight is not None
         is_plain = is_plain and module.bias_k is None and not module.add_zero_attn
-        if not is_plain or given != {"key": value, "value": value} or not isinstance(value, Value):
+        if not is_plain or not query == key == value:
             self._refuse("MultiheadAttention of something else than entities to each other, batch first,")
-        size, heads = module.embed_dim, module.num_heads
-        all_three, entities = self._linear(value, module.in_proj_weight, module.in_proj_bias), value.shape[0]
+        size, heads, mask = module.embed_dim, module.num_heads, key_padding_mask
+        all_three, entities = self._linear(numbers(value), module.in_proj_weight, module.in_proj_bias), value.shape[0]
         parts = [self._select(all_three, 1, (size * place, size)) for place in range(3)]
         q, k, v = (Turned(replace(each, shape=(entities, heads, size // heads)), (1, 0, 2)) for each in parts)
-        mask = mask and replace(mask, value=replace(mask.value, shape=(1, 1, entities)), is_negated=not mask.is_negated)
-        found = self._scaled_attention(q, k, v, mask)
-        self.layers[-1] = replace(self.layers[-1], is_safe=not needs)
-        found = self._linear(replace(found.value, shape=value.shape), module.out_proj.weight, module.out_proj.bias)
-        return found, None
-
-    def _change_mask(self, target: object, value: Mask, others: Sequence[object]) -> Mask | None:
-        if target in (operator.invert, torch.logical_not, "logical_not") or (target is operator.eq and others == (0,)):
-            return replace(value, is_negated=not value.is_negated)
-        if target in ("bool",) or (target is operator.ne and others == (0,)):
-            return value
-        if target in ("unsqueeze", "view", "reshape", "squeeze", "expand"):
-            return replace(value, value=self._shape_of(target, value.value, others, {}))
-        if target is operator.getitem:
-            return replace(value, value=self._index(target, value.value, *others))
-        return None
+        if mask is not None:
+            mask = replace(mask, shape=(1, 1, entities), is_negated=not mask.is_negated)
+        found = self._torch_scaled_dot_product_attention(q, k, v, mask)
+        self.layers[-1] = replace(self.layers[-1], is_safe=not need_weights)
+        return self._linear(replace(found.value, shape=value.shape), module.out_proj.weight, module.out_proj.bias), None

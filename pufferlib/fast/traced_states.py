@@ -10,6 +10,7 @@ import math
 import operator
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -17,21 +18,13 @@ from torch import Tensor, fx, nn
 from torch.utils._pytree import tree_leaves, tree_map
 
 from pufferlib.extensions import LSTM
-from pufferlib.extensions.network_layers import GRU, Add, Layer, Multiply, State
-from pufferlib.fast.traced_entities import Operand, Value
+from pufferlib.extensions.network_layers import GRU, Add, Multiply, Shape, State
+from pufferlib.fast.traced_operations import ACTIVATIONS, SAME, Operations
+from pufferlib.fast.traced_values import Operand, UntracedError, Value
 
 _CELLS = {nn.LSTMCell: LSTM, nn.GRUCell: GRU, nn.LSTM: LSTM, nn.GRU: GRU}
-
-_OF_EACH_NUMBER = {
-    *("add", "iadd", "sub", "mul", "imul", "truediv", "div", "neg", "relu", "tanh", "sigmoid", "silu", "gelu", "elu"),
-    *("leaky_relu", "softplus"),
-}
-KEPT = frozenset({"float", "contiguous"})
-"""Methods of a tensor that leave its numbers."""
-
-
-class UntracedError(Exception):
-    """Its text says which operation the kernel does not know, and where it stands."""
+_OF_EACH_NUMBER = ACTIVATIONS.keys() | {"add", "sub", "mul", "div", "neg"}
+_KEPT = "float", "contiguous"  # methods of a tensor that leave its numbers
 
 
 class SharedCellError(UntracedError):
@@ -40,32 +33,20 @@ class SharedCellError(UntracedError):
 
 @dataclass(frozen=True)
 class Entry:
-    """Numbers of an entry of the recurrent state: as they were before the step, or as a cell leaves them.
-
-    Attributes:
-        name: of the entry.
-        first: of its numbers.
-        size: how many.
-        left_by: the value of the cell's layer; 0 before the step.
-    """
+    """Numbers of an entry of the recurrent state: as they were before the step, or as a cell leaves them."""
 
     name: str
     first: int
     size: int
-    left_by: int = 0
+    left_by: int = 0  # the value of the cell's layer; 0 before the step
 
 
 @dataclass(frozen=True)
 class Stack:
-    """Rows side by side along a dimension that torch has beside the one of rows: steps, or layers of a state.
+    """Rows side by side along a dimension that torch has beside the one of rows: steps, or layers of a state."""
 
-    Attributes:
-        parts: values or entries.
-        dim: 0 where that dimension comes before the rows, 1 where it comes after them.
-    """
-
-    parts: tuple[Any, ...]
-    dim: int
+    parts: tuple[Any, ...]  # values or entries
+    dim: int  # 0 where that dimension comes before the rows, 1 where it comes after them
 
 
 def state_of(name: str) -> Tensor:
@@ -100,17 +81,18 @@ class TracedState(dict):
         raise TypeError("an entry of the state is taken out")
 
 
-class StepStates:
-    """The part of a tracer that knows the state; the tracer has the layers and the methods that add some.
+class StepStates(Operations):
+    """A list of layers that grows by operations on values, and on entries of the recurrent state."""
 
-    Args:
-        states: the policy's, by name.
-        are_cells_layers: whether cells of torch are layers of their own, which none other may see into.
-    """
-
-    layers: list[Layer]
-
-    def __init__(self, states: Mapping[str, Tensor], are_cells_layers: bool):
+    def __init__(
+        self,
+        shape: Shape,
+        dtype: torch.dtype,
+        is_normalized: bool,
+        states: Mapping[str, Tensor],  # the policy's, by name
+        are_cells_layers: bool,  # whether cells of torch are layers of their own, which none other may see into
+    ):
+        super().__init__(shape, dtype, is_normalized)
         self._entries, self._are_cells_layers = dict(states), are_cells_layers
         self._cells: dict[tuple[str, int], int] = {}  # values of the layers of cells, by the entries they have
         self._read_entries: dict[tuple[str, int], Any] = {}  # values of State layers
@@ -166,9 +148,9 @@ class StepStates:
             before = self._read_entries.get((entry.name, entry.first))
             if before is None:
                 raise UntracedError(f"never reads state[{entry.name!r}], which it replaces")
-            if getattr(value, "shape", None) != before.shape:
+            if not isinstance(value, Value) or (value.kind, value.shape) != ("float", before.shape):
                 raise UntracedError(f"leaves something else than rows of {entry.size} in state[{entry.name!r}]")
-            self.layers[before.index - 1] = State((self._elementwise(self._row(value)),), entry.size)
+            self.layers[before.index - 1] = State((self._read_each(self._row(value)),), entry.size)
 
     def _pairs(self, name: str, place: Entry | Stack, found: Any) -> Iterable[tuple[Entry, Any]]:
         # The parts of an entry, and what is left in each.
@@ -220,7 +202,7 @@ class StepStates:
         (count, dim), results = *alike, []
         if not _is_of_rows(kind, name, arguments, keywords) or (kind == "call_module" and count > 1):
             return NotImplemented
-        self._is_only_user = False
+        self.is_only_user = False
         for index in range(count):
             given = tree_map(
                 lambda each, index=index: self.value_of(each.parts[index]) if isinstance(each, Stack) else each,
@@ -270,7 +252,7 @@ class StepStates:
             key in self._cells | self._read_entries for key in keys
         )
         if self._are_cells_layers and are_free:
-            found = self._add(kind((self._elementwise(self._row(value)),), *weights))
+            found = self._add(kind((self._read_each(self._row(value)),), *weights))
             self._cells.update(dict.fromkeys(keys, found.index))
             self._places[found.index] = keys
             return [found, *(replace(each, left_by=found.index) for each in states[1:])]
@@ -278,26 +260,18 @@ class StepStates:
         size = weights[1].shape[1]
         given, kept = self._linear(value, weights[0], weights[2]), self._linear(hidden, weights[1], weights[3])
 
-        def part(of: Operand, index: int, count: int = 1) -> Operand:
+        def part(of: Value, index: int, count: int = 1) -> Value:
             return self._concatenate([of], [(index * size, count * size)])
 
-        def apply(name: str, to: Operand) -> Operand:
-            return self._activate(to, name)
-
-        def product(left: Operand, right: Operand) -> Operand:
-            return self._arithmetic(Multiply, left, right)
-
-        def total(left: Operand, right: Operand) -> Operand:
-            return self._arithmetic(Add, left, right)
-
+        total, product = partial(self._combine, Add), partial(self._combine, Multiply)
         if kind is GRU:
-            gates = apply("sigmoid", total(part(given, 0, 2), part(kept, 0, 2)))
-            candidate = apply("tanh", total(part(given, 2), product(part(gates, 0), part(kept, 2))))
-            return [total(candidate, product(part(gates, 1), total(hidden, product(candidate, -1.0))))]
+            gates = self._activate(total(part(given, 0, 2), part(kept, 0, 2)), "sigmoid")
+            candidate = self._activate(total(part(given, 2), product(part(gates, 0), part(kept, 2))), "tanh")
+            return [total(candidate, product(part(gates, 1), self._subtract(hidden, candidate)))]
         gates = total(given, kept)
-        entering, forgetting = apply("sigmoid", part(gates, 0)), apply("sigmoid", part(gates, 1))
-        left = total(product(forgetting, memory[0]), product(entering, apply("tanh", part(gates, 2))))
-        return [product(apply("sigmoid", part(gates, 3)), apply("tanh", left)), left]
+        entering, forgetting, leaving = (self._activate(part(gates, index), "sigmoid") for index in (0, 1, 3))
+        left = total(product(forgetting, memory[0]), product(entering, self._activate(part(gates, 2), "tanh")))
+        return [product(leaving, self._activate(left, "tanh")), left]
 
 
 def _moved(name: str, given: list[Any]) -> Any:
@@ -307,7 +281,7 @@ def _moved(name: str, given: list[Any]) -> Any:
     sizes = list(first) if isinstance(first, (tuple, list)) else others
     if name == "stack" and isinstance(value, (tuple, list)) and all(map(_is_row, value)) and first in (None, 0, 1):
         return Stack(tuple(value), first or 0)
-    if isinstance(value, Entry) and name in KEPT and not others:
+    if isinstance(value, Entry) and name in _KEPT and not others:
         return value
     if _is_row(value):
         added = {"unsqueeze": [[0], [1]], "getitem": [[None], [(slice(None), None)]]}.get(name, [])
@@ -321,7 +295,7 @@ def _moved(name: str, given: list[Any]) -> Any:
 
 def _moved_stack(name: str, stack: Stack, others: list[Any], sizes: list[Any]) -> Any:
     parts, dim, first = stack.parts, stack.dim, others[0] if others else None
-    if name in KEPT and not others:
+    if name in _KEPT and not others:
         return stack
     if name == "unbind" and (first or 0) == dim:
         return list(parts)
@@ -347,7 +321,7 @@ def _is_of_rows(kind: str, name: object, arguments: tuple, keywords: dict) -> bo
         return isinstance(arguments[1], tuple) and arguments[1][0] is Ellipsis
     if name in ("chunk", "split", "cat", "concat"):
         return [*arguments[1:], *keywords.values()][-1:] == [-1]
-    return name in _OF_EACH_NUMBER
+    return SAME.get(name, name) in _OF_EACH_NUMBER
 
 
 def _is_seen(value: object) -> bool:
@@ -355,7 +329,8 @@ def _is_seen(value: object) -> bool:
 
 
 def _is_row(value: object) -> bool:
-    return isinstance(value, Entry) or len(getattr(value, "shape", ())) == 1
+    is_float = isinstance(value, Value) and value.kind in ("float", "observed")
+    return isinstance(value, Entry) or (is_float and len(value.shape) == 1)
 
 
 def _size(row: Entry | Value) -> int:

@@ -20,8 +20,6 @@ class Actor:
     """Acts for batches of agents and writes into the columns of a rollout what training needs.
 
     Attributes:
-        policy: chooses the actions.
-        rollout: is filled.
         states: the recurrent state of every agent, by name.
         last_observations: those of column T, which the next rollout begins with.
         last_action_masks: likewise, `(agents, choices)`; None where everything is always allowed.
@@ -64,11 +62,7 @@ class Actor:
     ) -> None:
         """Stores the observations of a batch at a column; after the last action this is the horizon.
 
-        Args:
-            rows: the batch.
-            column: of the rollout.
-            observations: `(rows, *observation_shape)`; they may be read until the batch acts, so they must not change.
-            episode_starts: `(rows,)` bool, whose recurrent state is zeroed.
+        They may be read until the batch acts. Where `episode_starts` is set, the recurrent state is zeroed.
         """
         self._stored(rows, column).copy_(torch.from_numpy(observations))
         self._clear_states(rows, episode_starts)

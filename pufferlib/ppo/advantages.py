@@ -74,10 +74,7 @@ def importance_weights(inclusion: Tensor, rows: Tensor, beta: Tensor | float) ->
     Schaul et al. 2015 write (S p)^-beta, p the probability of one draw, which is q S / m for draws with replacement;
     `draw_segments` draws without, where p would be off by up to 17% (alpha 0.8) and q by at most 1%.
 
-    Args:
-        inclusion: from `inclusion_probabilities`.
-        rows: `(count,)` int64, the segments that were drawn.
-        beta: how much is corrected, 0 to 1.
+    `inclusion` is of `inclusion_probabilities`; `rows` are the segments that were drawn.
     """
     # LaTeX: w_i = ( q_i S / m )^{-\beta} ; w = importance_weights, q = inclusion, S = len(inclusion), m = len(rows)
     return (inclusion[rows] * (len(inclusion) / len(rows))).pow(-beta)

@@ -30,15 +30,10 @@ class NonFiniteFilter:
         self._is_marked = np.zeros(segments, bool)
 
     def filter(self, numbers: np.ndarray, segments: slice | np.ndarray) -> tuple[np.ndarray, np.ndarray | bool]:
-        """Filters the numbers that one step gave to some agents.
+        """Filters the numbers `(count, ...)` that one step gave to the agents of some segments, `(count,)`.
 
-        Args:
-            numbers: `(count, ...)`, of any dtype; they are the environment's own and stay as they are.
-            segments: `(count,)`, the segments of these agents.
-
-        Returns:
-            The numbers themselves if all are finite, else a copy with zeros; and `(count,)` bool, whether the numbers
-            of an agent were all finite, or True if all agents' were.
+        Returns the numbers themselves if all are finite, else a copy with zeros; and `(count,)` bool, whether the
+        numbers of an agent were all finite, or True if all agents' were.
         """
         if numbers.dtype.kind != "f" or math.isfinite(numbers.sum()):
             return numbers, True
@@ -72,7 +67,6 @@ class Collector:
     of column T, as column 0 of the next rollout.
 
     Attributes:
-        vecenv: the environments.
         actor: acts for all agents and fills its rollout; may be replaced between two rollouts.
         reward_normalizer: scales the rewards before they are clipped; None leaves them.
         pool: plays some of the agents, which are then absent in the rollout; None for none.
@@ -106,9 +100,8 @@ class Collector:
         self.batches = OrderedVector(vecenv)
         self.tracker = EpisodeTracker(vecenv.num_agents)
         self.host_buffers = {name: host_memory(getattr(self.rollout, name).T) for name in BOUNDARY_COLUMNS}
-        self._arrays = {
-            name: memory.numpy() for name, memory in self.host_buffers.items()
-        }  # views: cheaper to write into
+        # Views, which are cheaper to write into.
+        self._arrays = {name: memory.numpy() for name, memory in self.host_buffers.items()}
         self.skipped_steps = 0
         self._reward_clip = reward_clip
         self._nonfinite_filter = NonFiniteFilter(self.rollout.segments) if skips_nonfinite else None
@@ -152,8 +145,7 @@ class Collector:
     def collect(self, agent_steps: int = 0) -> int:
         """Fills the rollout; returns the number of agent steps, without those of absent agents.
 
-        Args:
-            agent_steps: of the run before this rollout; errors name the step.
+        `agent_steps` are of the run before this rollout; errors name the step.
 
         Raises:
             DivergedError: if a reward, a value or a log-probability is not finite.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
@@ -32,12 +33,9 @@ class Gradients:
     """Differentiates the loss of a policy.
 
     Attributes:
-        policy: the loss is differentiated by its parameters.
         rollout: is trained on; it may be the `single_steps` of the one that is collected.
-        config: the settings.
         parameters: those that are trained.
         all_parameters: those of the optimizer: all of the policy's in its order, frozen ones included.
-        loss: is minimised.
         coefficients: the settings that the loss takes, by its keywords.
         metric_names: of the metrics that `differentiate` returns.
 
@@ -65,6 +63,7 @@ class Gradients:
             called = torch.compile(policy, mode=config.compile_mode, fullgraph=config.compile_fullgraph)
         self._forward = training_forward(policy, called)
         self._autocast = autocast
+        self._memory = threading.local()
 
     def differentiate(self, minibatch: Minibatch) -> Tensor:
         """Sets the gradients of the loss over a minibatch, and writes its new ratios and values into the rollout.
@@ -106,8 +105,14 @@ class Gradients:
         return logprobs, values, entropy, *old, minibatch.advantages, minibatch.returns, minibatch.weights
 
     def gather_observations(self, rows: Tensor) -> Tensor:
-        """Returns `(rows, horizon, *observation_shape)` on the policy's device, valid until the next call."""
-        return self.rollout.gather_observations(rows).to(self.rollout.values.device)
+        """Returns `(rows, horizon, *observation_shape)` on the policy's device, valid until the thread's next call."""
+        stored, memory = self.rollout.observations, getattr(self._memory, "observations", ())
+        if stored.is_cuda:
+            return self.rollout.gather_observations(rows)
+        if len(memory) < len(rows):  # a fresh tensor costs a page fault for every 4 KB of it
+            memory = stored.new_empty((len(rows), *stored.shape[1:]), pin_memory=stored.is_pinned())
+            self._memory.observations = memory
+        return self.rollout.gather_observations(rows, out=memory[: len(rows)]).to(self.rollout.values.device)
 
     def keep(self, loss: PPOLoss, rows: Tensor) -> Tensor:
         """Writes the ratios into rows of the rollout; returns the metrics in one tensor, named in `metric_names`."""
@@ -142,8 +147,6 @@ class Learner:
     """Trains a policy on a rollout that is filled again and again.
 
     Attributes:
-        rollout: is trained on.
-        config: the settings.
         gradients: differentiates the policy, over `rollout` or over its `single_steps`.
         optimizer: steps `gradients.all_parameters`.
         learning_rate: of the last step.

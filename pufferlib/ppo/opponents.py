@@ -261,10 +261,8 @@ class Pool:
     def load_state_dict(self, state: Mapping[str, Any], policy: nn.Module, seen: Mapping[int, Seen]) -> None:
         """Restores what `state_dict` returned.
 
-        Args:
-            state: what it returned.
-            policy: of the class and sizes of the earlier ones.
-            seen: what every batch acts on next, by its first agent.
+        `policy` is of the class and sizes of the earlier ones; `seen` is what every batch acts on next, by its first
+        agent.
         """
         self.close()
         del self.members[self.num_fixed :]

@@ -36,12 +36,10 @@ class RewardNormalizer:
         self._ranks = ranks
 
     def normalize(self, rewards: np.ndarray, ended: np.ndarray, masks: np.ndarray) -> None:
-        """Adds the steps of a rollout to the statistics, then scales its rewards in place.
+        """Adds the steps of a rollout to the statistics, then scales its rewards `(T, S)` in place.
 
-        Args:
-            rewards: `(T, S)` float32; S is a multiple of the agents, whose segments follow each other in time.
-            ended: `(T, S)` bool, set where the episode ended with that reward.
-            masks: `(T, S)` bool, False for absent agents, whose steps do not count.
+        S is a multiple of the agents, whose segments follow each other in time; `ended` is set where the episode ended
+        with that reward, `masks` not for absent agents, whose steps do not count.
         """
         agents = len(self.sums)
         groups = [slice(begin, begin + agents) for begin in range(0, rewards.shape[1], agents)]

@@ -12,7 +12,7 @@ from pufferlib.distributed import Ranks
 from pufferlib.errors import APIUsageError
 from pufferlib.extensions.network import has_bfloat16
 from pufferlib.fast.choose import choose_backend
-from pufferlib.fast.cpu import GatheringGradients, NetworkActor, NetworkGradients, ThreadedGradients
+from pufferlib.fast.cpu import NetworkActor, NetworkGradients, ThreadedGradients
 from pufferlib.metrics.measures import Phases
 from pufferlib.models import Default
 from pufferlib.ppo.actor import Actor
@@ -88,7 +88,7 @@ def test_a_small_policy_on_a_cpu_is_a_kernel():
         ({"loss": functools.partial(ppo_loss, clip_coef=0.3)}, "the loss is partial, one of your own"),
         (
             {"policy": DropsOut()},
-            "the policy DropsOut is not traced, as Dropout is not known to compute each row alone",
+            "the policy DropsOut has Dropout as `drop`, which the kernel does not know, (test_choose.py, line 59)",
         ),
         (
             {"policy": with_an_unused_parameter()},
@@ -141,7 +141,7 @@ def test_gradients_of_torch_fit_where_the_observations_and_the_policy_are():
     gradients = chosen(fused=False).make_gradients(allocate())
     assert type(gradients) is ThreadedGradients
     gradients.close()
-    assert type(chosen(compile=True).make_gradients(allocate())) is GatheringGradients
+    assert type(chosen(compile=True).make_gradients(allocate())) is Gradients
 
 
 # --- a loss of one's own
@@ -175,9 +175,7 @@ def test_a_loss_that_returns_something_else_is_refused():
     learner.gradients.close()
 
 
-@pytest.mark.parametrize(
-    "kind", [Gradients, GatheringGradients, functools.partial(ThreadedGradients, are_rows_apart=True)]
-)
+@pytest.mark.parametrize("kind", [Gradients, ThreadedGradients])
 def test_all_ways_of_torch_find_the_same_gradients_in_parts_as_at_once(kind):
     found = []
     for most in (64, 16):

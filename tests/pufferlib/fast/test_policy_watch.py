@@ -17,7 +17,7 @@ from trained import iterate, weights
 
 from pufferlib.errors import APIUsageError
 from pufferlib.fast.cpu import NetworkActor, NetworkGradients, ThreadedGradients
-from pufferlib.fast.policy_layers import PolicyWatch
+from pufferlib.fast.policy_watch import PolicyWatch
 from pufferlib.models import ActionHead, Continuous, Default, LSTMWrapper, MinGRUWrapper
 from pufferlib.policy import NormalizedObservations, normalized
 from pufferlib.ppo.actor import Actor

@@ -1,5 +1,8 @@
 """Policies in plain torch that the kernel computes: what is traced, what is not and why, and that both train alike."""
 
+import functools
+import threading
+
 import numpy as np
 import pytest
 import torch
@@ -609,6 +612,50 @@ class Wraps256(Base):
         return self.body((observations + 1).float())
 
 
+class KeepsInAList(Base):
+    def __init__(self):
+        super().__init__()
+        self.seen = []
+
+    def hidden(self, observations):
+        self.seen.append(observations)
+        return self.body(observations)
+
+
+class MakesNoise(Base):
+    def hidden(self, observations):
+        return self.body(observations + torch.randn(7))
+
+
+class Uncopied(Base):
+    """It has what no copy can be made of in a list."""
+
+    def __init__(self):
+        super().__init__()
+        self.locks = [threading.Lock()]
+
+    def hidden(self, observations):
+        return self.body(observations)
+
+
+class Partial(Base):
+    """Its forward is no plain function."""
+
+    forward = functools.partialmethod(Base.forward)
+
+    def hidden(self, observations):
+        return self.body(observations)
+
+
+class Hooked(Base):
+    def __init__(self):
+        super().__init__()
+        self.body.register_forward_hook(lambda module, inputs, output: output - output.mean(0))
+
+    def hidden(self, observations):
+        return self.body(observations)
+
+
 class Maxima(Attends):
     def hidden(self, observations):
         hidden = self.body(observations)
@@ -698,19 +745,24 @@ class Scales(Cell):
     ("kind", "reason"),
     [
         (Forgets, "differs from what the kernel makes of it"),
-        (Counts, "keeps something in a call"),
+        (Counts, "keeps something in a call: calls"),
         (Scales, "differs from what the kernel makes of it"),
+        (KeepsInAList, "keeps something in a call: seen"),
+        (MakesNoise, "a tensor that it makes in a call (test_traced_layers.py, line"),
+        (Hooked, "has hooks or replaced methods"),
+        (Uncopied, "cannot be traced: cannot pickle '_thread.lock' object"),
+        (Partial, "cannot be traced: "),
         (Unknown, "the function sin"),
         (Normalises, "BatchNorm1d"),
-        (Keeps, "self.kept"),
-        (Branches, "hidden.sum() > 0"),
+        (Keeps, "keeps something in a call: kept"),
+        (Branches, "cannot be traced: symbolically traced variables"),
         (Doubles, "double"),
         (Computed, "categories that are not numbers of the observation (test_traced_layers.py, line"),
         (Wraps256, "arithmetic of integers, which may wrap"),
         (Maxima, "the function maximum"),
         (Padded, "Embedding with other settings"),
         (Averages, "mean over something else than entities or pixels"),
-        (Compares, "the method flatten, which the kernel does not know in this form"),
+        (Compares, "flatten in a form that the kernel does not know (test_traced_layers.py, line"),
         (Wraps, "a convolution whose padding is not of as many zeros on both sides"),
         (Unmasks, "a mask of (4, 1) for attention of (4, 4)"),
         (Peeks, "bytes of a packed observation beside its parts"),
@@ -827,9 +879,9 @@ def test_a_category_that_the_table_does_not_have_is_no_silent_zero(number, tmp_p
 
 
 def test_a_difference_between_the_policy_and_its_layers_is_noticed(tmp_path, monkeypatch):
-    from pufferlib.fast import traced_layers
+    from pufferlib.fast import traced_operations
 
-    monkeypatch.setitem(traced_layers._MODULES, nn.Tanh, "sigmoid")
+    monkeypatch.setitem(traced_operations._MODULES, nn.Tanh, "sigmoid")
     trainer = make_trainer(Towers, tmp_path)
     assert "differs from what the kernel makes of it: values" in trainer.computed_by
     trainer.release()
@@ -928,13 +980,6 @@ def test_another_answer_counts_at_once(name, value, tmp_path):
     trainer.release()
 
 
-class AsksData(Base):
-    def hidden(self, observations):
-        if observations.sum() > 0:
-            return self.body(observations)
-        return self.body(-observations)
-
-
 class AsksParts(Base):
     def __init__(self):
         super().__init__()
@@ -944,8 +989,21 @@ class AsksParts(Base):
         return self.body(observations) if self.parts else observations
 
 
-@pytest.mark.parametrize("kind", [AsksData, AsksParts])
-def test_questions_about_data_and_lists_are_left_to_torch(kind, tmp_path):
-    trainer = make_trainer(kind, tmp_path)
-    assert trainer.computed_by.startswith(f"torch (the policy {kind.__name__} is not traced, as {kind.__name__}.hidden")
+def test_what_a_list_holds_may_decide_and_counts_at_once(tmp_path):
+    trainer = make_trainer(AsksParts, tmp_path)
+    assert trainer.computed_by == "C kernel"
+    trainer.policy.parts.clear()
+    assert trainer._backend.is_outdated()
+    trainer.release()
+
+
+def log(self):
+    print(MakesNoise)
+
+
+def test_what_no_call_reaches_is_no_reason_for_torch(tmp_path, monkeypatch):
+    monkeypatch.setattr(Base, "log", log, raising=False)
+    monkeypatch.setitem(globals(), "MakesNoise", object())
+    trainer = make_trainer(Counted, tmp_path)
+    assert trainer.computed_by == "C kernel"
     trainer.release()

@@ -648,7 +648,7 @@ class Unseen(HandMinGRU):
 @pytest.mark.parametrize(
     ("kind", "reason"),
     [
-        (Uncertain, "its step uses CHANGING, a Changes that may change"),
+        (Uncertain, "uses CHANGING, a Changes that may change"),
         (Writes, "never reads state['h'], which it replaces"),
         (Narrow, "something else than rows of 12 in state['h']"),
         (Whole, "has state['h'] of (12,) torch.float64, not of one or two sizes in float32"),

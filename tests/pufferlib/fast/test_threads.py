@@ -1,10 +1,5 @@
 """Torch's path on a CPU: threads share a minibatch only where one thread would find the same."""
 
-import copy
-import importlib
-import linecache
-import sys
-
 import pytest
 import torch
 import torch.nn.functional as F
@@ -14,7 +9,6 @@ from torch.distributions import Normal
 from trained import iterate, weights
 
 from pufferlib import models, pufferl, vector
-from pufferlib.fast.row_wise import RowWise
 from pufferlib.models import Continuous, Default, LSTMWrapper, MinGRUWrapper, recur
 from pufferlib.ppo.losses import PPOLoss, ppo_loss
 
@@ -86,8 +80,8 @@ class KeepingInAList(Own):
         self.kept = []
 
     def heads(self, hidden):
-        self.kept.append(hidden)
-        return self.mean(hidden), self.value(hidden)
+        self.kept.append(hidden.detach())
+        return super().heads(hidden)
 
 
 class OwnDropout(Own):
@@ -185,6 +179,7 @@ STATEFUL = {
     "backward hook": with_backward_hook,
     "gradient hook": with_gradient_hook,
     "hook after accumulation": with_accumulation_hook,
+    "list of what was seen": lambda env: KeepingInAList(),
     "noise": lambda env: Noisy(),
     "mean over rows": lambda env: Centred(),
     "counter": lambda env: Counting(),
@@ -213,7 +208,7 @@ def train(make_policy, **keywords):
     trainer = make_trainer(make_policy, fused=False, **SETTINGS, **keywords)
     before = weights(trainer.policy)
     iterate(trainer)
-    is_shared = trainer._learner.gradients._chunks.count > 1
+    is_shared = trainer._learner.gradients._are_rows_apart
     trainer.release()
     return weights(trainer.policy) - before, is_shared
 
@@ -271,158 +266,3 @@ def test_a_loss_may_read_what_the_policy_kept(threads):
     assert torch.equal(results[2], results[3])
     for found in results[1:]:
         torch.testing.assert_close(found, results[0], rtol=1e-3, atol=1e-5)
-
-
-@pytest.mark.parametrize(
-    ("policy", "reason"),
-    [
-        (Keeping(), "Keeping.heads has `self.last_hidden = hidden`"),
-        (KeepingInAList(), "KeepingInAList.heads has `self.kept.append(hidden)`"),
-        (OwnDropout(), "OwnDropout.heads has `F.dropout(hidden, 0.5, self.training)`"),
-        (Noisy(), "Noisy.forward has `torch.randn(3)`"),
-        (Centred(), "Centred.forward has `x.mean(0)`"),
-        (Counting(), "Counting.forward has `self.calls += 1`"),
-        (with_layer(lambda: nn.BatchNorm1d(16))(None), "BatchNorm1d is not known to compute each row alone"),
-        (with_layer(lambda: nn.Flatten(0))(None), "Flatten joins rows"),
-        (with_layer(lambda: nn.ReLU(inplace=True))(None), "ReLU works in place"),
-        (with_module_hook(None), "a part has hooks or methods of its own"),
-    ],
-    ids=lambda each: type(each).__name__ if isinstance(each, nn.Module) else "",
-)
-def test_why_all_rows_are_in_one_call_is_told(policy, reason):
-    assert RowWise(policy).reason == reason
-
-
-METHODS = {
-    "a global": "print(x)",
-    "a builtin": "float(x)",
-    "a recurrent layer that draws": "recur(nn.LSTM(3, 3), x, x, x)",
-    "a row": "x[0]",
-    "rows joined": "x.flatten(0)",
-    "another shape": "x.view(-1, 6)",
-    "matrix product": "x @ x.T",
-    "in place": "x.add_(1)",
-    "target of a function": "torch.add(x, x, out=self.scale)",
-    "a function in place": "F.relu(x, True)",
-    "cast of a module": "self.body.float()(x)",
-    "a module as a value": "self.heads(self.body)",
-    "random": "torch.rand_like(x)",
-    "a condition": "x if x else -x",
-    "a condition of a part": "x if self.body.training else -x",
-    "an assignment inside": "(y := x)",
-    "cat of rows": "torch.cat([x, x], 0)",
-    "stacked in front": "torch.stack([x, x])",
-    "turned": "x.permute(1, 0)",
-    "keywords of anything": "self.body(**x)",
-    "another's method": "nn.init.zeros_(x)",
-}
-
-
-TEXT = """
-import math
-
-import torch
-import torch.nn.functional as F
-from pufferlib.models import recur
-from torch import nn
-
-
-class Policy(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.body, self.scale = nn.Linear(3, 4), 2.0
-        self.weight, self.layers = nn.Parameter(torch.zeros(1)), nn.ModuleList([nn.Linear(3, 3)])
-
-    def forward(self, x):
-        return self.heads(self.body(EXPRESSION))
-
-    def heads(self, x):
-        return x, x[:, 0]
-"""
-
-
-@pytest.fixture
-def imported(tmp_path, monkeypatch):
-    """Imports a policy of TEXT from a file, which is where its methods are read."""
-
-    def make(expression):
-        (tmp_path / "policy_in_a_file.py").write_text(TEXT.replace("EXPRESSION", expression))
-        monkeypatch.syspath_prepend(tmp_path)
-        monkeypatch.delitem(sys.modules, "policy_in_a_file", raising=False)
-        return importlib.import_module("policy_in_a_file").Policy()
-
-    yield make
-    sys.modules.pop("policy_in_a_file", None)
-    linecache.clearcache()
-
-
-@pytest.mark.parametrize("case", METHODS)
-def test_what_cannot_be_read_is_in_one_call(case, imported):
-    assert RowWise(imported(METHODS[case])).reason is not None
-
-
-def test_a_method_is_read_from_its_file(imported):
-    assert RowWise(imported("x * self.scale")).reason is None
-
-
-APART = [
-    *("x.mean(dim=1)", "x.sum((1, 2), keepdim=True)", "torch.softmax(x, 1)", "x.max(1)[0]", "x.max(dim=1).values"),
-    *("x.transpose(1, 2)", "x.unflatten(1, (2, -1))", "F.one_hot(x.long(), 4)", "F.one_hot(x, num_classes=4)"),
-    *("x * (x > 0)", "~(x == 1)", "x.masked_fill(x < 0, float('-inf'))", "x.to(torch.float32) / math.sqrt(8)"),
-    *("[layer(x) for layer in self.layers]", "x.view(x.shape[0], x.shape[1] * 2, self.scale)"),
-]
-TOGETHER = [
-    *("x @ x", "torch.matmul(x, x)", "x.softmax(dim=-1)", "x.mean(-1)", "x[..., 1:]", "x.mT", "x.transpose(-2, -1)"),
-    *("x / x.shape[-1]", "F.scaled_dot_product_attention(x, x, x)", "F.linear(x, self.weight)"),
-]
-UNREAD = [
-    *("x.mean()", "x.mean(0)", "x.mean(dim=(0, 1))", "x.max()", "x.max(1)[1]", "x.softmax(0)", "F.one_hot(x)", "x[0]"),
-    *(
-        "x.transpose(0, 1)",
-        "x.sum(1) / x.shape[0]",
-        "x / x.shape[-2]",
-        "x.view(x.shape[1], -1)",
-        "[layer(x) for layer in x]",
-        "print[0]",
-    ),
-    *("x.flatten(0)", "x.unflatten(0, (2, -1))", "[y for y in self.layers if y(x)]", "x.max(1).indices"),
-]
-
-
-@pytest.mark.parametrize("expression", [*APART, *TOGETHER, *UNREAD])
-def test_what_may_mix_rows_is_in_one_call_and_may_be_traced(expression, imported):
-    found = RowWise(imported(expression))
-    assert (found.reason is None) == (expression in APART), found.reason
-    assert (found.unread is None) == (expression not in UNREAD), found.unread
-
-
-def test_a_file_that_was_edited_since_is_not_believed(imported, tmp_path):
-    policy = imported("print(x, 1)")
-    (tmp_path / "policy_in_a_file.py").write_text(TEXT.replace("EXPRESSION", "x"))
-    assert RowWise(policy).reason == "Policy.forward cannot be read"
-
-
-@pytest.mark.parametrize("name", ["__call__", "__getattr__", "train", "add_module"])
-def test_a_class_with_special_methods_is_in_one_call(name):
-    kind = type("Special", (Own,), {name: getattr(nn.Module, name)})
-    assert RowWise(kind()).reason == f"Special has its own {name}"
-
-
-def test_what_the_code_uses_is_watched(monkeypatch):
-    policy = Own()
-    found = RowWise(policy)
-    assert found.reason is None and not found.has_changed()
-    policy.scale = 30.0
-    assert found.has_changed()
-    found = RowWise(policy)
-    for change in (
-        lambda patch: patch.setattr(Own, "heads", Keeping.heads),
-        lambda patch: patch.setitem(globals(), "Normal", print),
-        lambda patch: patch.setattr(policy, "scale", "something"),
-        lambda patch: patch.setattr(policy, "heads", print),
-    ):
-        with monkeypatch.context() as patch:
-            change(patch)
-            assert found.has_changed()
-        assert not found.has_changed()
-    assert not RowWise(copy.deepcopy(policy)).reason

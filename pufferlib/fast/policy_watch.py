@@ -1,0 +1,288 @@
+"""Notices what changes of a policy: its parts, hooks and methods, and the code and numbers that it computes by."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import functools
+import operator
+import sys
+from argparse import Namespace
+from collections.abc import Hashable, Iterator
+from dataclasses import is_dataclass
+from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType, SimpleNamespace
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules import module as modules_of_torch
+from torch.overrides import _get_current_function_mode_stack
+from torch.utils._device import DeviceContext
+from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
+
+from pufferlib.policy import NormalizedObservations, OneHot, OneHotPlanes
+
+METHODS = (
+    *("forward", "forward_eval", "encode_observations", "decode_actions", "initial_state", "normalize"),
+    *("_with_deviations", "_conv_forward", "_slow_forward", "_call_impl", "_wrapped_call_impl"),
+    *("__call__", "__getattr__", "__getattribute__"),
+)
+"""The methods that a call of a module runs."""
+
+HOOKS = (
+    *("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks"),
+    "_post_accumulate_grad_hooks",
+)
+"""The attributes in which a module or a parameter keeps its hooks."""
+
+_ALIASES = {"__call__": "Module._wrapped_call_impl", "forward": "_forward_unimplemented"}
+_HOOKS_OF_ALL = tuple(
+    getattr(modules_of_torch, f"_global_{name}_hooks")
+    for name in ("forward", "forward_pre", "backward", "backward_pre")
+)
+_OF_MODULES = frozenset(vars(nn.Module()))
+_HAVE_BUFFERS = NormalizedObservations, OneHot, OneHotPlanes
+_PLAIN = bool, int, float, str, type(None)
+_STEADY = (
+    *(*_PLAIN, FunctionType, BuiltinFunctionType, type, ModuleType, tuple, list, dict, torch.dtype, torch.device),
+    *(Namespace, SimpleNamespace),
+)
+"""Types of global names of which every change is seen."""
+
+
+def is_altered(policy: nn.Module) -> bool:
+    """Whether a module has hooks or methods of its own, a parameter has hooks or is of another class, or torch has any.
+
+    The methods of a user's own classes are no change.
+    """
+    kinds = {kind for part in policy.modules() for kind in type(part).__mro__ if not _is_own(kind)}
+    are_as_written = all(_is_as_written(kind, name) for kind in kinds for name in METHODS)
+    parts = (*policy.modules(), *policy.parameters())
+    return not are_as_written or any(map(_is_altered, parts)) or bool(surroundings())
+
+
+def _is_altered(part: nn.Module | nn.Parameter) -> bool:
+    if any(getattr(part, name, None) for name in HOOKS) or not vars(part).keys().isdisjoint(METHODS):
+        return True
+    return isinstance(part, torch.Tensor) and type(part) is not nn.Parameter
+
+
+def _is_as_written(kind: type, name: str) -> bool:
+    owner = next((base for base in kind.__mro__ if name in vars(base)), object)
+    if owner is object:
+        return True
+    method = vars(owner)[name]
+    function = method.fget if isinstance(method, property) else method
+    return (
+        isinstance(function, FunctionType)
+        and function.__globals__ is vars(sys.modules[owner.__module__])  # even functools.wraps leaves these
+        and function.__qualname__ in (f"{owner.__qualname__}.{name}", _ALIASES.get(name))
+    )
+
+
+def surroundings() -> list[Hashable]:
+    """Returns torch's hooks for all modules, and the modes that see its operations; empty if there are none.
+
+    The mode of a default device is left out: it changes nothing that is computed.
+    """
+    found: list[Hashable] = [key for hooks in _HOOKS_OF_ALL for key in hooks]
+    if torch._C._len_torch_function_stack() or torch._C._len_torch_dispatch_stack():
+        modes = (*_get_current_function_mode_stack(), *_get_current_dispatch_mode_stack())
+        found += [mode for mode in modes if not isinstance(mode, DeviceContext)]
+    return found
+
+
+class PolicyWatch:
+    """Remembers the modules of a policy with their classes, methods, settings, hooks and parameters.
+
+    It remembers torch's hooks and modes for all modules as well, but no values of parameters or buffers. A look costs
+    some microseconds for each module.
+
+    Attributes:
+        policy: is watched.
+        by_kernel: whether a kernel computes it: then all of its buffers are watched, and what modules of a user's own
+            keep, and the code and the global names that they compute by. Others may change these at every call.
+    """
+
+    def __init__(self, policy: nn.Module, by_kernel: bool = False):
+        self.policy, self.by_kernel = policy, by_kernel
+        self._parts, self._facts = look(policy, by_kernel)
+
+    def has_changed(self) -> bool:
+        """Whether a module, a parameter or a method was replaced, added, removed, frozen, moved, or given a hook.
+
+        A hook or a mode of torch for all modules counts too.
+        """
+        parts, facts = look(self.policy, self.by_kernel)
+        are_same = len(parts) == len(self._parts) and all(map(operator.is_, parts, self._parts))
+        return not are_same or facts != self._facts
+
+
+def look(policy: nn.Module, by_kernel: bool) -> tuple[list[object], list[object]]:
+    """Returns objects that must stay the same ones, and facts that must stay equal; see PolicyWatch."""
+    # The objects are held, so that no other gets their address. It reads the dictionaries behind torch's properties,
+    # which are several times slower.
+    modules: list[nn.Module] = [policy]
+    parts: list[object] = []
+    facts: list[object] = surroundings()
+    kinds: dict[type, None] = {}
+    seen: set[int] = set()
+    for module in modules:  # which grows meanwhile
+        parts.append(module)
+        if module is None or id(module) in seen:
+            continue
+        seen.add(id(module))
+        own = vars(module)
+        kinds[type(module)] = None
+        modules += own["_modules"].values()
+        parts += [own[name] for name in METHODS if name in own]
+        facts += module.training, *[tuple(own[name]) for name in HOOKS if own.get(name)]
+        if by_kernel or not _own_bases(type(module)):
+            facts.append(_kept(module, with_tensors=by_kernel))
+        for parameter in own["_parameters"].values():
+            parts.append(parameter)
+            if parameter is not None:
+                facts += _facts(parameter)
+        if by_kernel or isinstance(module, _HAVE_BUFFERS):
+            parts += own["_buffers"].values()
+    facts += [getattr(kind, name, None) for kind in kinds for name in METHODS]
+    facts += OwnCode(policy).facts if by_kernel else []
+    return [*parts, *kinds], facts
+
+
+def _facts(parameter: nn.Parameter) -> tuple[object, ...]:
+    hooks = tuple(parameter._backward_hooks or ()), tuple(parameter._post_accumulate_grad_hooks or ())
+    facts = parameter.requires_grad, parameter.dtype, hooks
+    if type(parameter) is not nn.Parameter or parameter.layout is not torch.strided:
+        return facts  # which may lie in no one place
+    return *facts, parameter.shape, parameter.stride(), parameter.data_ptr()
+
+
+def _kept(module: nn.Module, with_tensors: bool = True) -> dict[str, object]:
+    # What a module keeps beside what every module has.
+    return {
+        name: value if type(value) in _PLAIN else _mark(value)
+        for name, value in vars(module).items()
+        if name not in _OF_MODULES and (with_tensors or not isinstance(value, Tensor))
+    }
+
+
+def find_kept(policy: nn.Module) -> dict[str, object]:
+    """What the modules keep, by name; equal to a later result while nothing changed."""
+    found = {f"{path}.{name}": mark for path, part in policy.named_modules() for name, mark in _kept(part).items()}
+    tensors = (*policy.named_parameters(), *policy.named_buffers())
+    return found | {name: (_Same(tensor), tensor._version) for name, tensor in tensors}
+
+
+def copy_structure(policy: nn.Module, copies_constants: bool) -> nn.Module:
+    """Copies the modules, lists and dicts of a policy; the parameters and all else that these hold are the policy's.
+
+    What a call of the copy keeps, the policy does not.
+
+    Args:
+        policy: is copied.
+        copies_constants: whether tensors without a gradient, such as running means, are copied too.
+    """
+    held = [value for part in policy.modules() for value in vars(part).values()]
+    held += [*policy.parameters(), *policy.buffers()]
+    shared = [value for value in held if not isinstance(value, (dict, list, set, nn.Module))]
+    if copies_constants:
+        shared = [value for value in shared if not isinstance(value, Tensor) or value.requires_grad]
+    copied = copy.deepcopy(policy, {id(value): value for value in shared})
+    for part in copied.modules():
+        if isinstance(part, NormalizedObservations):
+            part.find_forms()
+    return copied
+
+
+class OwnCode:
+    """What the calls of a policy reach of classes and functions that are neither torch's nor the library's.
+
+    Attributes:
+        facts: equal to later ones while nothing changed.
+        doubt: a global name that may change unseen, and its type; None where there is none.
+    """
+
+    def __init__(self, policy: nn.Module):
+        self.facts: list[object] = []
+        self.doubt: str | None = None
+        own = (kind for part in policy.modules() for kind in _own_bases(type(part)))
+        self._kinds, self._names = dict.fromkeys(own), dict.fromkeys(METHODS)
+        self._seen: set[object] = set()
+        self.facts += map(_Same, self._kinds)
+        while found := list(self._members()):
+            for kind, name in found:
+                self._seen.add((kind, name))
+                self._add(vars(kind)[name])
+
+    def _members(self) -> Iterator[tuple[type, str]]:
+        for kind in self._kinds:
+            for name in self._names:
+                if name in vars(kind) and (kind, name) not in self._seen:
+                    yield kind, name
+
+    def _add(self, value: object) -> None:
+        value = getattr(value, "__func__", getattr(value, "fget", value))
+        self.facts.append(_mark(value))
+        if isinstance(value, type) and _is_own(value):
+            self._kinds[value] = None
+        if not isinstance(value, FunctionType) or value in self._seen or not _is_own(value):
+            return
+        self._seen.add(value)
+        code, space = value.__code__, value.__globals__
+        self.facts.append(_mark((code, value.__defaults__, value.__kwdefaults__)))
+        names = list(_names(code))
+        self._names |= dict.fromkeys(names)
+        for name, cell in zip(code.co_freevars, value.__closure__ or (), strict=True):
+            with contextlib.suppress(ValueError):  # of an empty cell
+                self._add_named(name, cell.cell_contents, names)
+        for name in names:
+            if name in space:
+                self._add_named(name, space[name], names)
+
+    def _add_named(self, name: str, value: object, names: list[str]) -> None:
+        if isinstance(value, ModuleType) and _is_own(value):
+            for each in names:
+                if each in vars(value):  # no more than is imported
+                    self._add(vars(value)[each])
+        elif not isinstance(value, _STEADY):
+            self.doubt = f"uses {name}, a {type(value).__name__} that may change"
+        self._add(value)
+
+
+def _names(code: CodeType) -> Iterator[str]:
+    # Of globals and attributes that a function reads, and those inside it.
+    yield from code.co_names
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _names(constant)
+
+
+class _Same:
+    # Equal to another of the same object.
+    def __init__(self, value: object):
+        self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and self.value is other.value
+
+
+def _mark(value: object) -> object:
+    # Equal to a later one while nothing changed: numbers and containers by what they hold, others by identity.
+    if type(value) in _PLAIN:
+        return type(value), value
+    if isinstance(value, (tuple, list)):
+        return [type(value), *map(_mark, value)]
+    if isinstance(value, (Namespace, SimpleNamespace)) or (is_dataclass(value) and not isinstance(value, type)):
+        value = vars(value)
+    return {key: _mark(each) for key, each in value.items()} if isinstance(value, dict) else _Same(value)
+
+
+@functools.lru_cache
+def _own_bases(kind: type) -> tuple[type, ...]:
+    return tuple(base for base in kind.__mro__ if _is_own(base))
+
+
+def _is_own(each: object) -> bool:
+    name = getattr(each, "__name__" if isinstance(each, ModuleType) else "__module__", None)
+    root = (name or "torch").partition(".")[0]
+    return root not in ("torch", "pufferlib") and root not in sys.stdlib_module_names

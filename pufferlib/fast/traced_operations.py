@@ -1,0 +1,375 @@
+"""The operations of torch that a policy may have, each as layers or as another view of a value.
+
+A function, a method or an operator of torch is the method of Operations that is named for it, `_torch_add` for `x + y`,
+`torch.add(x, y)` and `x.add(y)`; its arguments are torch's. A call that it does not take, by its arguments or by what
+they hold, is in a form that the kernel does not know.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partialmethod
+from typing import Any
+
+import torch
+from torch import nn
+
+from pufferlib.extensions import Convolution
+from pufferlib.extensions.network_layers import Add, Compare, Multiply, Norm, Pool
+from pufferlib.fast.traced_entities import EntityLayers
+from pufferlib.fast.traced_values import Operand, Parameter, Scores, Value, numbers
+from pufferlib.models import ActionHead
+
+ACTIVATIONS: dict[str, dict[str, object]] = {
+    **{name: {} for name in ("relu", "tanh", "sigmoid", "silu")},
+    "gelu": {"approximate": "none"},
+    "elu": {"alpha": 1.0},
+    "leaky_relu": {"negative_slope": 0.01},
+    "softplus": {"beta": 1.0, "threshold": 20.0},
+}
+"""Activations with the settings that the kernel has; the other formula of GELU is `gelu_tanh` there."""
+
+SAME = {
+    **{"iadd": "add", "isub": "sub", "imul": "mul", "itruediv": "div", "truediv": "div"},
+    **{"concat": "cat", "bmm": "matmul", "reshape": "view", "swapaxes": "transpose", "int": "long"},
+    **{"invert": "logical_not", "expand": "expand_as", "nativize_tensor": "nativize"},
+}
+"""Operations that are another one by name."""
+
+_MODULES = {
+    **{nn.ReLU: "relu", nn.Tanh: "tanh", nn.Sigmoid: "sigmoid", nn.SiLU: "silu"},
+    **{nn.ELU: "elu", nn.LeakyReLU: "leaky_relu", nn.Softplus: "softplus", nn.GELU: "gelu"},
+}
+_COMPARISONS = {
+    **{"gt": "GREATER", "ge": "GREATER_EQUAL", "lt": "LESS", "le": "LESS_EQUAL", "eq": "EQUAL", "ne": "UNEQUAL"},
+}
+_CASTS = {torch.float32: "float", torch.int64: "long", torch.int32: "long", torch.bool: "bool"}
+
+
+class _Rows:
+    # The number of rows, wherever the policy asks for it.
+    def __repr__(self) -> str:
+        return "the number of rows"
+
+
+ROWS = _Rows()
+
+
+class Operations(EntityLayers):
+    """A list of layers that grows by operations of torch."""
+
+    def _call(self, what: str, name: str, arguments: Sequence[Any], keywords: dict[str, Any]) -> Any:
+        name = SAME.get(name, name)
+        if name in ACTIVATIONS:
+            return self._activation(name, *arguments, **keywords)
+        if name in _COMPARISONS:
+            return self._compare(name, *arguments, **keywords)
+        if not hasattr(self, f"_torch_{name}"):
+            self._refuse(f"the {what}, which the kernel does not know,")
+        return getattr(self, f"_torch_{name}")(*arguments, **keywords)
+
+    def _call_function(self, target: Callable, arguments: tuple, keywords: dict, module: nn.Module) -> Any:
+        if getattr(target, "__module__", None) in ("math", "_operator") and all(
+            type(each) in (int, float) for each in arguments
+        ):
+            return target(*arguments)
+        return self._call(f"function {target.__name__}", target.__name__, arguments, keywords)
+
+    def _call_method(self, target: str, arguments: tuple, keywords: dict, module: nn.Module) -> Any:
+        return self._call(f"method {target}", target, arguments, keywords)
+
+    def _get_attr(self, target: str, arguments: tuple, keywords: dict, module: nn.Module) -> Parameter:
+        return Parameter(operator.attrgetter(target)(module))
+
+    # ------------------------------------------------------------------------------------------------------ modules
+
+    def _call_module(self, target: str, arguments: tuple, keywords: dict, module: nn.Module) -> Any:
+        found = module.get_submodule(target)
+        kind = type(found)
+        if kind is nn.MultiheadAttention:
+            return self._attend_to_itself(found, *arguments, **keywords)
+        (value,) = (*arguments, *keywords.values())
+        if kind is nn.Identity or (kind is nn.Dropout and found.p == 0):
+            return value
+        if kind is nn.Linear:
+            return self._linear(numbers(value), found.weight, found.bias)
+        if kind is nn.Embedding:
+            if found.padding_idx is not None or found.scale_grad_by_freq or found.sparse or found.max_norm:
+                self._refuse("Embedding with other settings than its defaults")
+            return self._embed(value, found.weight)
+        if kind is ActionHead:
+            return self._decide(found, numbers(value))
+        if kind in _MODULES:
+            name = _MODULES[kind]
+            return self._activation(name, value, **{key: getattr(found, key) for key in ACTIVATIONS[name]})
+        if kind in (nn.LayerNorm, nn.RMSNorm) and tuple(found.normalized_shape) == numbers(value).shape[-1:]:
+            return self._normalize(found, value)
+        if kind is nn.Flatten:
+            return self._torch_flatten(value, found.start_dim, found.end_dim)
+        if kind is nn.Softmax:
+            return self._torch_softmax(value, found.dim)
+        if kind in (nn.Conv1d, nn.Conv2d):
+            return self._convolve(numbers(value), found)
+        if kind in (nn.MaxPool2d, nn.AvgPool2d):
+            return self._pool(numbers(value), found)
+        return self._refuse(f"{kind.__name__} as `{target}`, which the kernel does not know,")
+
+    def _decide(self, head: ActionHead, value: Value) -> tuple[Any, Value]:
+        if head.is_continuous and (head.is_joint or not all(head._are_numbers)):
+            self._refuse("ActionHead of numbers and choices")
+        output = self._linear(value, head.linear.weight, head.linear.bias)
+        *parts, last = self._torch_split(output, [*head.sizes, 1], -1)
+        last = replace(last, shape=last.shape[:-1])
+        if head.is_continuous:
+            return (parts[0], Parameter(head.log_std, True)), last
+        return tuple(parts) if head.is_joint else parts[0], last
+
+    def _normalize(self, module: nn.LayerNorm | nn.RMSNorm, value: Value) -> Value:
+        epsilon = torch.finfo(torch.float32).eps if module.eps is None else module.eps
+        settings = module.weight, getattr(module, "bias", None), epsilon, type(module) is nn.LayerNorm
+        return self._add(Norm((self._read_each(self._plain(value)),), *settings, len(value.shape) > 1), value.shape)
+
+    def _image(self, value: Value) -> Value:
+        shape = value.shape if len(value.shape) != 2 else (value.shape[0], 1, value.shape[1])
+        if len(shape) != 3:
+            self._refuse("a convolution or windows of something else than an image")
+        return self._arrange(value, shape)
+
+    def _convolve(self, value: Value, module: nn.Conv1d | nn.Conv2d) -> Value:
+        is_line = type(module) is nn.Conv1d
+        given = module.stride, module.dilation, module.kernel_size
+        stride, dilation, size = ((1,) * is_line + each for each in given)
+        around = [step * (each - 1) for step, each in zip(dilation, size, strict=True)]
+        padding = {"valid": (0, 0), "same": tuple(each // 2 for each in around)}.get(module.padding, module.padding)
+        padding = (0,) * (2 - len(padding)) + padding
+        is_centered = module.padding != "same" or all(each % 2 == 0 for each in around)
+        if module.padding_mode != "zeros" or not is_centered or len(value.shape) != 3 - is_line:
+            self._refuse("a convolution whose padding is not of as many zeros on both sides")
+        value = self._image(value)
+        observed = value.shape[0] if value.index == 0 else 0
+        settings = {"padding": padding, "dilation": dilation, "groups": module.groups, "is_rectified": False}
+        layer = Convolution((self._read(value),), module.weight, module.bias, stride, observed, **settings)
+        found = self._add(layer)
+        return replace(found, shape=(found.shape[0], found.shape[2])) if is_line else found
+
+    def _pool(self, value: Value, module: nn.MaxPool2d | nn.AvgPool2d) -> Value:
+        is_largest = type(module) is nn.MaxPool2d
+        if is_largest:
+            is_plain = module.dilation == 1 and not module.return_indices
+        else:
+            is_plain = module.count_include_pad and module.divisor_override is None
+        if not is_plain or module.ceil_mode or len(value.shape) != 3:
+            self._refuse(f"{type(module).__name__} that is not of plain windows of an image")
+        sizes = module.kernel_size, module.stride or module.kernel_size, module.padding
+        return self._add(Pool((self._read_each(self._image(value)),), *sizes, is_largest))
+
+    # --------------------------------------------------------------------------------------------- number by number
+
+    def _activation(self, name: str, value: Operand, *, inplace: bool = False, **settings: object) -> Value:
+        if name == "gelu" and settings == {"approximate": "tanh"}:
+            return self._activate(numbers(value), "gelu_tanh")
+        if {**ACTIVATIONS[name], **settings} != ACTIVATIONS[name]:
+            self._refuse(f"{name} with other settings than its defaults")
+        return self._activate(numbers(value), name)
+
+    def _compare(self, name: str, value: Value, number: float) -> Value:
+        if value.kind == "bool" and number == 0 and name in ("eq", "ne"):
+            return self._torch_logical_not(value) if name == "eq" else value
+        layer = Compare((self._read_each(numbers(value)),), _COMPARISONS[name], float(number))
+        return replace(self._add(layer, value.shape), kind="bool")
+
+    def _torch_logical_not(self, value: Value) -> Value:
+        if value.kind != "bool":
+            raise TypeError("no bools")
+        return replace(value, is_negated=not value.is_negated)
+
+    _torch_add = partialmethod(EntityLayers._combine, Add)
+    _torch_mul = partialmethod(EntityLayers._combine, Multiply)
+    _torch_sub = EntityLayers._subtract
+
+    def _torch_neg(self, value: Operand) -> Operand:
+        return self._combine(Multiply, value, -1)
+
+    def _torch_div(self, value: Operand, number: Operand) -> Operand:
+        if isinstance(value, Value) and isinstance(number, Parameter):
+            return self._scale(numbers(value), number.tensor, None, power=-1.0)
+        if type(number) not in (int, float) or number == 0:
+            self._refuse("a division by something that is no number")
+        is_seen = isinstance(value, Value) and value.index == 0 and not value.divided
+        if is_seen and number == 255 and self.dtype == torch.uint8 and not self.is_normalized:
+            return replace(numbers(value), kind="float", divided=True)
+        return self._combine(Multiply, value, 1.0 / number)
+
+    def _torch_exp(self, parameter: Parameter) -> Parameter:
+        return replace(parameter, is_exponential=True)
+
+    def _torch_to(self, value: Value, dtype: torch.dtype) -> Value:
+        return self._call("method to", _CASTS[dtype], (value,), {})
+
+    def _torch_long(self, value: Value) -> Value:
+        return value if value.kind == "integer" else replace(numbers(value), kind="integer")
+
+    def _torch_bool(self, value: Value) -> Value:
+        return self._compare("ne", value, 0)
+
+    def _torch_contiguous(self, value: Operand) -> Operand:
+        return value
+
+    # ---------------------------------------------------------------------------------------- over several numbers
+
+    def _torch_linear(self, value: Value, weight: Parameter, bias: Parameter | None = None) -> Value:
+        return self._linear(numbers(value), weight.tensor, None if bias is None else bias.tensor)
+
+    def _torch_one_hot(self, value: Value, num_classes: int) -> Value:
+        return replace(self._embed(value, torch.eye(num_classes)), kind="integer")
+
+    def _torch_matmul(self, left: Operand, right: Operand) -> Operand:
+        return self._attend(left, right) if isinstance(left, Scores) else self._score(left, right)
+
+    def _torch_softmax(self, scores: Scores, dim: int, _stacklevel: int = 3, dtype: None = None) -> Scores:
+        if dim not in (-1, len(scores.shape)):
+            raise ValueError("not over keys")
+        return replace(scores, is_softmax=True)
+
+    _torch_masked_fill = EntityLayers._hide
+
+    def _reduce(self, name: str, value: Value, dim: int | Sequence[int], keepdim: bool = False) -> Value:
+        # Over entities, or over the pixels of an image.
+        shape = numbers(value).shape
+        dimensions = {each % (len(shape) + 1) for each in ([dim] if isinstance(dim, int) else dim)}
+        if len(shape) == 3 and dimensions == {2, 3}:
+            value, kept, left, window = self._image(value), (shape[0], 1, 1), shape[:1], shape[1:]
+        elif len(shape) == 2 and dimensions == {1}:
+            value, kept, left, window = self._entities(value), (1, shape[1]), shape[1:], (shape[0], 1)
+        else:
+            self._refuse(f"{name} over something else than entities or pixels")
+        return self._add(Pool((self._read_each(value),), window, 1, 0, name == "max"), kept if keepdim else left)
+
+    _torch_mean, _torch_amax = partialmethod(_reduce, "mean"), partialmethod(_reduce, "max")
+
+    def _torch_max(self, value: Value, dim: int, keepdim: bool = False) -> tuple[Value, None]:
+        return self._torch_amax(value, dim, keepdim), None
+
+    def _torch_sum(self, value: Value, dim: int | Sequence[int], keepdim: bool = False) -> Value:
+        found = self._reduce("sum", value, dim, keepdim)
+        return self._combine(Multiply, found, float(math.prod(value.shape) // math.prod(found.shape)))
+
+    def _torch_cat(self, tensors: Sequence[Operand], dim: int = 0) -> Value:
+        return self._joined(list(map(numbers, tensors)), dim)
+
+    # ------------------------------------------------------------------------------------------------ other views
+
+    def _torch_getattr(self, value: Any, name: str) -> Any:
+        if name == "mT":
+            return self._torch_transpose(value, -2, -1)
+        return {"shape": self._torch_size, "values": lambda value: value[0]}[name](value)
+
+    def _torch_size(self, value: Value, dim: int | None = None) -> Any:
+        sizes = ROWS, *value.shape
+        return sizes if dim is None else sizes[dim]
+
+    def _torch_flatten(self, value: Value, start_dim: int = 0, end_dim: int = -1) -> Value:
+        sizes = self._torch_size(value)
+        first, last = start_dim % len(sizes), end_dim % len(sizes)
+        return self._torch_view(value, [*sizes[:first], math.prod(sizes[first : last + 1]), *sizes[last + 1 :]])
+
+    def _torch_unflatten(self, value: Value, dim: int, shape: Sequence[int]) -> Value:
+        sizes = self._torch_size(value)
+        place = dim % len(sizes)
+        return self._torch_view(value, [*sizes[:place], *shape, *sizes[place + 1 :]])
+
+    def _torch_squeeze(self, value: Value, dim: int) -> Value:
+        size = self._torch_size(value, dim)
+        return value if size != 1 else self._torch_unflatten(value, dim, [])
+
+    def _torch_unsqueeze(self, value: Value, dim: int) -> Value:
+        sizes = self._torch_size(value)
+        place = dim % (len(sizes) + 1)
+        return self._torch_view(value, [*sizes[:place], 1, *sizes[place:]])
+
+    def _torch_view(self, value: Value, *shape: Any) -> Value:
+        sizes = list(shape[0] if len(shape) == 1 and isinstance(shape[0], (tuple, list)) else shape)
+        if sizes == [-1] and value.shape in ((), (1,)):
+            return replace(value, shape=())
+        rows, *sizes = sizes
+        known, whole = math.prod(size for size in sizes if size != -1), math.prod(value.shape)
+        if -1 in sizes and rows is ROWS:
+            sizes[sizes.index(-1)] = whole // known
+        if not (rows is ROWS or rows == -1) or min(sizes, default=1) < 0 or math.prod(sizes) != whole:
+            raise ValueError("a shape of other rows")
+        is_first = value.index == 0 and not any(0 in layer.inputs for layer in self.layers)
+        if is_first and len(sizes) == 3 and self.packed is None:
+            self.shapes[0] = tuple(sizes)
+        return replace(value, shape=tuple(sizes))
+
+    def _torch_transpose(self, value: Operand, dim0: int, dim1: int) -> Operand:
+        order = list(range(len(value.shape if isinstance(value, Value) else value.order) + 1))
+        order[dim0], order[dim1] = order[dim1], order[dim0]
+        return self._torch_permute(value, order)
+
+    def _torch_permute(self, value: Operand, *dims: Any) -> Operand:
+        rows, *order = dims[0] if len(dims) == 1 else dims
+        if rows != 0:
+            raise ValueError("rows in another place")
+        return self._turn(value, [each % (len(order) + 1) - 1 for each in order])
+
+    def _torch_split(self, value: Value, sizes: int | Sequence[int], dim: int = 0) -> list[Value]:
+        place = dim % (len(value.shape) + 1) - 1
+        if place < 0:
+            self._refuse("a split of rows")
+        count = value.shape[place]
+        if isinstance(sizes, int):
+            sizes = [min(sizes, count - first) for first in range(0, count, sizes)]
+        firsts = [sum(sizes[:index]) for index in range(len(sizes))]
+        return [self._select(numbers(value), place, part) for part in zip(firsts, sizes, strict=True)]
+
+    def _torch_chunk(self, value: Value, chunks: int, dim: int = 0) -> list[Value]:
+        return self._torch_split(value, -(-value.shape[dim % (len(value.shape) + 1) - 1] // chunks), dim)
+
+    def _torch_getitem(self, value: Any, key: Any) -> Any:
+        if not isinstance(value, Value):
+            return value[key]
+        # Of all rows: new dimensions of 1, and a part of one dimension.
+        keys, count = list(key) if isinstance(key, tuple) else [key], len(value.shape) + 1
+        if Ellipsis in keys:
+            place = keys.index(Ellipsis)
+            keys[place : place + 1] = [slice(None)] * (count - sum(each is not None for each in keys) + 1)
+        if keys[:1] != [slice(None)] or len(keys) - keys.count(None) > count:
+            self._refuse("an index that is not of columns")
+        dimension = 0
+        for each in keys[1:]:
+            if each is None:
+                value = self._torch_unsqueeze(value, dimension + 1)
+            elif each != slice(None):
+                size = value.shape[dimension]
+                part = each if isinstance(each, slice) else slice(each % size, each % size + 1)
+                first, end, step = part.indices(size)
+                if step != 1 or first >= end:
+                    self._refuse("an index that is not of columns")
+                value = self._select(value, dimension, (first, end - first))
+                if part is not each:
+                    value = self._torch_squeeze(value, dimension + 1)
+                    dimension -= 1
+            dimension += 1
+        return value
+
+    # ------------------------------------------------------------------------------------------------ distributions
+
+    def _torch_Normal(self, mean: Value, deviation: Parameter) -> tuple[Value, Parameter]:
+        if len(numbers(mean).shape) != 1 or not isinstance(deviation, Parameter):
+            raise TypeError("no row of means with deviations of all rows")
+        return mean, deviation
+
+    def _torch_expand_as(self, parameter: Parameter, *others: Any) -> Parameter:
+        if not isinstance(parameter, Parameter):
+            raise TypeError("no deviations of all rows")
+        return parameter
+
+    def _torch_broadcast_tensors(self, *tensors: Operand) -> tuple[Operand, ...]:
+        return tensors
+
+    def _torch__assert_is_none(self, *others: Any) -> None:
+        """Of an argument that is left out."""
