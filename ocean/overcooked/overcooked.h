@@ -8,15 +8,19 @@
 // way, also where there is no way. Two who would be in one place, or change places, stay where they are. 400 steps.
 //
 // With `partner` "self" both cooks are agents. With "bot" one is, and the other does what is most needed by the
-// shortest way; `bot_random` percent of its steps are random. Which cook an agent is is drawn for each episode, and
-// with `layout` "all" so is the kitchen.
+// shortest way; `bot_random` percent of its steps are random. Each episode draws which of the cooks an agent is, and
+// with `layout` "all" the kitchen.
 //
 // Observation uint8[270], each 0 or 1; places are those of a grid of 9 x 5:
-//   0-44 where the cook is; 45-48 whether it looks up, down, right, left; 49-51 whether it holds an onion, a dish, a
-//   soup; 52-61 what is ahead: the other cook, floor, an empty counter, one with an onion, dish or soup, onions,
-//   dishes, a pot, the window where soups are served; 62-113 place, direction and hands of the other cook; 114-248
-//   counters with an onion, with a dish, with a soup, 45 places each; 249-264 for each of two pots, from the top left:
-//   at least one, two, three onions; ready; more than 0, 5, 10 and 15 steps from it; 265-269 which kitchen it is.
+//   0-44 where the cook is; 45-48 whether it looks up, down, right, left;
+//   49-51 whether it holds an onion, a dish, a soup;
+//   52-61 what is ahead: the other cook, floor, an empty counter, one with an onion, a dish, a soup, where onions are,
+//   where dishes are, a pot, the window where soups are served;
+//   62-113 place, direction and hands of the other cook;
+//   114-248 counters with an onion, with a dish, with a soup, 45 places each;
+//   249-264 for each of two pots, from the top left: at least one, two, three onions; ready; more than 0, 5, 10 and
+//   15 steps from it;
+//   265-269 which kitchen it is.
 // Action: 0 up, 1 down, 2 right, 3 left, 5 interacts; 4 or any other number stays.
 // Reward: `soup_reward` for both cooks for each soup served; `onion_reward` for the cook that puts an onion into a pot,
 // `dish_reward` for taking a dish from where they are dispensed if more pots were begun before the step than dishes are
