@@ -6,9 +6,10 @@ it is not installed.
 
 from __future__ import annotations
 
+import itertools
 import json
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -30,8 +31,6 @@ GAMES = 2  # of each kitchen in the file
 HELD, AHEAD, NUM_AHEADS, FULL = 49, 52, 10, 251
 _, _, COUNTER, _, _, _, ONIONS, DISHES, POT, WINDOW = range(NUM_AHEADS)
 SEAT, COOKS = 88, 92  # bytes of the struct before the first agent's cook, as a number, and before both cooks
-COOK = np.dtype([("cell", "i1"), ("facing", "i1"), ("held", "i1")])
-POTS = np.dtype([("onions", "i1"), ("left", "i1")])
 
 
 def gridworld() -> ModuleType:
@@ -84,17 +83,17 @@ class TheirKitchen:
         return facts_from(cooks, [pots[cell] for cell in sorted(pots)], things)
 
 
-def facts_from(cooks: list[int], pots: list[tuple[int, int]], things: list[tuple[int, int]]) -> bytes:
-    return bytes([*cooks, *np.ravel(pots).tolist(), 255, *np.ravel(sorted(things)).astype(int).tolist()])
+def facts_from(cooks: list[int], pots: Sequence[Sequence[int]], things: list[tuple[int, int]]) -> bytes:
+    return bytes([*cooks, *itertools.chain(*pots), 255, *itertools.chain(*sorted(things))])
 
 
 def facts_of(struct: np.ndarray, num_pots: int) -> bytes:
     """What is in one of our kitchens: Overcooked in overcooked.h, from its cooks on."""
-    cooks = struct[COOKS : COOKS + 6].view(COOK)
-    pots = struct[COOKS + 6 : COOKS + 10].view(POTS)[:num_pots]
-    sets = struct[COOKS + 20 : COOKS + 44].view("u8")
-    cells = [(cell, 1 + i) for i, bits in enumerate(sets) for cell in range(45) if int(bits) >> cell & 1]
-    return facts_from([int(n) for cook in cooks for n in cook], [(int(a), int(b)) for a, b in pots], cells)
+    cooks, pots = struct[COOKS : COOKS + 6].tolist(), struct[COOKS + 6 : COOKS + 6 + 2 * num_pots].tolist()
+    cells = []
+    for thing, bits in enumerate(struct[COOKS + 20 : COOKS + 44].view("u8").tolist(), 1):
+        cells += [(cell, thing) for cell in range(45) if bits >> cell & 1] if bits else []
+    return facts_from(cooks, [pots[:2], pots[2:]][:num_pots], cells)
 
 
 def places() -> dict[tuple[str, int], np.ndarray]:
