@@ -8,9 +8,10 @@ A wrapper takes any PufferEnv, native or emulated, of one agent or of thousands:
 A creator of wrapped environments may pass `buf` on to the environment inside where the shape of its observations stays
 the same, which saves a copy, and leaves it alone otherwise.
 
-What Gymnasium wraps as well before emulation, such as images, is left to it. Some things need no wrapper: emulation
-clips actions to their space, and the trainer follows the episodes, clips rewards (`reward_clip`) and normalizes by
-itself, so that its statistics are those of the true rewards.
+What Gymnasium wraps as well before emulation, and in every detail, is left to it: `AtariPreprocessing`, images with
+colours last (`ResizeObservation`, `GrayscaleObservation`), `TransformReward` and the like. And some things need no
+wrapper here: emulation clips actions to their space, and the trainer follows the episodes, clips rewards
+(`reward_clip`) and normalizes by itself, so that its statistics are those of the true rewards.
 """
 
 from __future__ import annotations
@@ -186,15 +187,7 @@ class FrameStack(PufferWrapper):
         Raises:
             APIUsageError: if the observations are no Box or have no such dimension, or `num_frames` is below 1.
         """
-        check_env(env)
-        space = env.single_observation_space
-        is_packed = getattr(env, "emulated", None) is not None
-        if is_packed or not isinstance(space, Box):
-            found = "packed structures" if is_packed else repr(space)
-            raise APIUsageError(
-                f"FrameStack takes an environment whose observations are one Box, got {found}; "
-                "use Gymnasium's wrappers before emulation for others"
-            )
+        space = _box_of(env, "FrameStack")
         if num_frames < 1:
             raise APIUsageError(f"num_frames must be at least 1, got {num_frames}")
         dimensions = len(space.shape)
@@ -250,6 +243,73 @@ class FrameStack(PufferWrapper):
         return np.moveaxis(frames, 0, self._axis).reshape(shape)
 
 
+class ResizeObservation(ObservationWrapper):
+    """Shows images in another size: each new pixel is the mean of the area that it covers.
+
+    Images are `(height, width)` or `(channels, height, width)`; for colours last there is
+    `gymnasium.wrappers.ResizeObservation`, before emulation.
+    """
+
+    def __init__(self, env: PufferEnv, height: int, width: int):
+        """Takes the environment to wrap.
+
+        Args:
+            env: shows a Box of two dimensions or more, of which the last two are the image's.
+            height: pixels, at least 1.
+            width: pixels, at least 1.
+
+        Raises:
+            APIUsageError: if the observations are no such images, or a size is below 1.
+        """
+        space = _box_of(env, "ResizeObservation")
+        if len(space.shape) < 2 or (len(space.shape) > 2 and space.shape[-1] <= 4 < space.shape[0]):
+            raise APIUsageError(
+                "ResizeObservation takes images (channels, height, width) or (height, width), got shape "
+                f"{space.shape}; use gymnasium.wrappers.ResizeObservation before emulation where colours are last"
+            )
+        if height < 1 or width < 1:
+            raise APIUsageError(f"height and width must be at least 1, got {height} and {width}")
+        shape = (*space.shape[:-2], height, width)
+        super().__init__(env, Box(space.low.min(), space.high.max(), shape, space.dtype))
+        self._from_rows = _area_weights(space.shape[-2], height)
+        self._from_columns = _area_weights(space.shape[-1], width).T
+
+    @override
+    def transform(self, observations: np.ndarray) -> np.ndarray:
+        resized = np.empty((len(observations), *self.single_observation_space.shape), self.observations.dtype)
+        for image, target in zip(observations, resized, strict=True):  # one by one: the float images stay in the cache
+            mean = self._from_rows @ (image.astype(np.float32) @ self._from_columns)
+            target[...] = mean if target.dtype.kind == "f" else np.rint(mean)
+        return resized
+
+
+def _area_weights(size: int, new_size: int) -> np.ndarray:
+    # `(new_size, size)` float32: the share of each new pixel that every old one covers; rows sum to 1.
+    edges = np.arange(new_size + 1) * (size / new_size)
+    pixels = np.arange(size)
+    covered = np.minimum(edges[1:, None], pixels + 1) - np.maximum(edges[:-1, None], pixels)
+    return (covered.clip(0.0) * (new_size / size)).astype(np.float32)
+
+
+class ClipReward(PufferWrapper):
+    """Pays rewards between two limits.
+
+    For training see `reward_clip` of the trainer first, which leaves the episodes' returns as they are.
+    """
+
+    def __init__(self, env: PufferEnv, low: float = -1.0, high: float = 1.0):
+        if not low <= high:
+            raise APIUsageError(f"low must be at most high, got {low} and {high}")
+        super().__init__(env)
+        self._low, self._high = np.float32(low), np.float32(high)
+
+    @override
+    def step(self, actions: np.ndarray) -> StepResult:
+        observations, rewards, terminals, truncations, infos = super().step(actions)
+        clipped = np.minimum(np.maximum(rewards, self._low), self._high)
+        return observations, clipped, terminals, truncations, infos
+
+
 class EpisodeStatistics(PufferWrapper):
     """Reports every finished episode in an info: `{"episode_return": ..., "episode_length": ...}` of one agent.
 
@@ -279,3 +339,15 @@ class EpisodeStatistics(PufferWrapper):
             pairs = zip(returns.tolist(), lengths.tolist(), strict=True)
             infos = [*infos, *({"episode_return": total, "episode_length": length} for total, length in pairs)]
         return observations, rewards, terminals, truncations, infos
+
+
+def _box_of(env: PufferEnv, wrapper: str) -> Box:
+    check_env(env)
+    space = env.single_observation_space
+    if isinstance(space, Box) and getattr(env, "emulated", None) is None:
+        return space
+    found = "packed structures" if getattr(env, "emulated", None) is not None else repr(space)
+    raise APIUsageError(
+        f"{wrapper} takes an environment whose observations are one Box, got {found}; "
+        "use Gymnasium's wrappers before emulation for others"
+    )

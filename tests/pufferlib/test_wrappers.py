@@ -10,15 +10,16 @@ from pufferlib import PuffeRL, vector
 from pufferlib.environment import PufferEnv
 from pufferlib.errors import APIUsageError
 from pufferlib.runs.making import environment_name
-from pufferlib.wrappers import EpisodeStatistics, FrameStack, ObservationWrapper, PufferWrapper
+from pufferlib.wrappers import (
+    ClipReward,
+    EpisodeStatistics,
+    FrameStack,
+    ObservationWrapper,
+    PufferWrapper,
+    ResizeObservation,
+)
 
 AGENTS = 3
-
-
-class Halved(PufferWrapper):
-    def step(self, actions):
-        observations, rewards, terminals, truncations, infos = super().step(actions)
-        return observations, rewards / 2, terminals, truncations, infos
 
 
 class Clock(PufferEnv):
@@ -104,7 +105,7 @@ def test_a_wrapper_is_the_environment_inside():
 
 
 def test_options_of_a_reset_pass_through():
-    env = EpisodeStatistics(Halved(FrameStack(Clock(), 2)))
+    env = EpisodeStatistics(ClipReward(FrameStack(Clock(), 2)))
     env.reset(options={"level": 3})
     assert env.env.env.env.options == env.options == {"level": 3}
 
@@ -113,7 +114,7 @@ def test_closing_closes_what_is_inside():
     closed = []
     env = Clock()
     env.close = lambda: closed.append(1)
-    Halved(EpisodeStatistics(env)).close()
+    ClipReward(EpisodeStatistics(env)).close()
     assert closed == [1]
 
 
@@ -121,20 +122,20 @@ def test_a_structure_is_still_described_where_it_is_still_shown():
     class Packed(Clock):
         emulated = "a structure"
 
-    assert Halved(Packed()).emulated == "a structure"
+    assert ClipReward(Packed()).emulated == "a structure"
     with pytest.raises(APIUsageError, match="FrameStack takes .* one Box, got packed structures; use Gymnasium's"):
         FrameStack(Packed(), 2)
 
 
 @pytest.mark.parametrize("env", [gymnasium.Env(), 3, Clock])
-@pytest.mark.parametrize("wrap", [Halved, lambda env: FrameStack(env, 2)])
+@pytest.mark.parametrize("wrap", [ClipReward, lambda env: FrameStack(env, 2)])
 def test_only_puffer_environments_are_wrapped(env, wrap):
     with pytest.raises(APIUsageError, match="env must be a PufferEnv"):
         wrap(env)
 
 
 def test_a_run_is_named_after_the_environment_inside():
-    env = Halved(FrameStack(pufferlib.make("puffer_squared", num_envs=2), 2))
+    env = ClipReward(FrameStack(pufferlib.make("puffer_squared", num_envs=2), 2))
     assert environment_name(env) == "puffer_squared"
     env.close()
 
@@ -215,7 +216,57 @@ def test_impossible_stacks_are_refused(arguments, message):
         FrameStack(Clock(), *arguments)
 
 
+class Image(Clock):
+    def __init__(self, image):
+        super().__init__(image.shape, high=255, dtype=image.dtype)
+        self.image = image
+
+    def show(self):
+        super().show()
+        self.observations[:] = self.image
+
+
+@pytest.mark.parametrize("size", [(2, 3), (5, 7), (9, 4), (1, 1), (6, 8)])
+def test_every_new_pixel_is_the_mean_of_its_area(size):
+    image = np.random.default_rng(0).integers(0, 256, (2, 6, 8)).astype(np.float32)
+    env = ResizeObservation(Image(image), *size)
+    observations, _ = env.reset()
+    fine = np.repeat(np.repeat(image, size[0], 1), size[1], 2)  # every new pixel is a block of 6 x 8 of these
+    expected = fine.reshape(2, size[0], 6, size[1], 8).mean((2, 4))
+    np.testing.assert_allclose(observations[0], expected, rtol=1e-5)
+    assert observations in env.observation_space
+
+
+def test_bytes_are_rounded_to_the_nearest():
+    env = ResizeObservation(Image(np.array([[0, 1, 255], [0, 2, 255]], np.uint8)), 1, 3)
+    observations, _ = env.reset()
+    assert observations.dtype == np.uint8 and observations[0].tolist() == [[0, 2, 255]]
+
+
+@pytest.mark.parametrize(
+    ("env", "size", "message"),
+    [
+        (Clock((2,)), (1, 1), r"takes images .*, got shape \(2,\)"),
+        (Clock((21, 16, 3)), (8, 8), r"got shape \(21, 16, 3\); use gymnasium.wrappers.ResizeObservation before emu"),
+        (Clock((5, 5)), (0, 8), "height and width must be at least 1, got 0 and 8"),
+    ],
+)
+def test_what_is_no_image_is_not_resized(env, size, message):
+    with pytest.raises(APIUsageError, match=message):
+        ResizeObservation(env, *size)
+
+
 # --- rewards and episodes
+
+
+def test_rewards_are_clipped_and_those_inside_are_not():
+    env, inside = ClipReward(Clock(), -1, 11.5), walk(Clock(), 5)
+    for results, plain in zip(walk(env, 5)[1:], inside[1:], strict=True):
+        assert results[1].dtype == np.float32 and np.array_equal(results[1], plain[1].clip(-1, 11.5))
+        assert np.array_equal(results[0], plain[0])
+    assert env.env.rewards.max() > 11.5
+    with pytest.raises(APIUsageError, match="low must be at most high, got 1 and 0"):
+        ClipReward(Clock(), 1, 0)
 
 
 def test_every_finished_episode_is_reported():
@@ -237,7 +288,7 @@ def test_a_reset_begins_new_episodes():
 
 
 def creator(buf=None, seed=0):
-    return EpisodeStatistics(FrameStack(Halved(Clock(seed=seed, has_absent=True)), 3))
+    return EpisodeStatistics(FrameStack(ClipReward(Clock(seed=seed, has_absent=True)), 3))
 
 
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")  # the start method that is quick to test
@@ -254,13 +305,13 @@ def test_a_vector_of_wrapped_environments_steps_like_the_wrapper_itself(backend)
 
 
 def test_arrays_may_be_passed_on_to_the_environment_inside():
-    passed = vector.make(lambda buf, seed: Halved(Clock(buf=buf, seed=seed)), backend="Serial")
-    kept = vector.make(lambda buf, seed: Halved(Clock(seed=seed)), backend="Serial")
+    passed = vector.make(lambda buf, seed: ClipReward(Clock(buf=buf, seed=seed)), backend="Serial")
+    kept = vector.make(lambda buf, seed: ClipReward(Clock(seed=seed)), backend="Serial")
     for vecenv in (passed, kept):
         vecenv.reset()
     for _ in range(7):
         pair = [vecenv.step(ACTIONS) for vecenv in (passed, kept)]
-        assert same(*[[results] for results in pair]) and pair[0][1].max() < 20
+        assert same(*[[results] for results in pair]) and pair[0][1].max() <= 1
     for vecenv in (passed, kept):
         vecenv.close()
 
