@@ -22,7 +22,7 @@ from typing_extensions import override
 from pufferlib import ocean
 from pufferlib.emulation import PettingZooPufferEnv
 from pufferlib.environment import Buffers, PufferEnv
-from pufferlib.errors import APIUsageError, MissingExtraError, import_quietly, is_installed
+from pufferlib.errors import APIUsageError, MissingExtraError, PufferWarning, import_quietly, is_installed
 from pufferlib.families.atari import ATARI
 from pufferlib.families.entry import Entry, Family, callable_entry, nearest_names
 from pufferlib.families.gymnasium_families import (
@@ -174,12 +174,19 @@ class AnyGymnasium(GymnasiumFamily):
         """The environment of an id, of `module:id`, or of `module:MyEnv`.
 
         Importing the module registers the id, or defines a class or function MyEnv that makes environments. Where it
-        does both, the id counts.
+        does both, the id counts, with a warning.
         """
         module, _, env_id = name.rpartition(":")
         found = _attribute(_import(module, name), env_id) if module else None
         spec = registry.get(env_id)
         if spec is not None:
+            if found is not None:
+                warnings.warn(
+                    f"{name} is both an environment registered with Gymnasium and a name in the module {module}; the "
+                    "registered environment is used",
+                    PufferWarning,
+                    stacklevel=2,
+                )
             return self.entry(name, spec, spec)
         if found is None:
             return None
