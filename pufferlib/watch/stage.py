@@ -16,8 +16,6 @@ from pufferlib.ocean.screen import BACKGROUND, CYAN, PANEL, RED, WHITE, Screen
 from pufferlib.play.player import Decision
 from pufferlib.watch.scene import Scene, Texture
 
-__all__ = ["BACKGROUND", "CYAN", "DIM_CYAN", "EDGE", "GREY", "PANEL", "RED", "SHADE", "VEIL", "WHITE"]
-
 EDGE = (28, 80, 80)
 DIM_CYAN = (0, 96, 96)
 GREY = (140, 165, 165)
