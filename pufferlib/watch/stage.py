@@ -97,8 +97,7 @@ def _array(tensor: torch.Tensor) -> np.ndarray:
     return tensor.detach().float().cpu().numpy().copy()
 
 
-MAX_TRACES = 200
-"""Steps that are kept."""
+MAX_TRACES = 200  # steps that are kept
 
 
 PANEL_WIDTH = 300  # pixels
@@ -334,8 +333,7 @@ class Place:
     last: float | None = None  # return of the episode before, the mean over the agents that ended last
 
 
-LIMIT = (1920, 1080)
-"""Pixels that everything may cover together, however large a display is."""
+LIMIT = (1920, 1080)  # pixels that everything may cover together, however large a display is
 
 _CAPTION_HEIGHT, _CAPTION_TEXT = 28, 18
 
