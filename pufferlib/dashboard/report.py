@@ -142,8 +142,6 @@ class Report:
             self._start, self._begin = self._start + seconds, self._begin + seconds
             self.phases.leave_out(seconds)
 
-    # ----------------------------------------------------------------------------------------------- what a person sees
-
     def show(self, title: str, facts: Callable[[], Mapping[str, str]], counts: Counts) -> None:
         """Shows the metrics: a panel on a terminal or in a notebook, refreshed now and then; else a line per log."""
         if self._dashboard is None:
@@ -169,8 +167,6 @@ class Report:
         if self._dashboard is not None:
             self._dashboard.close()
             self._dashboard = None
-
-    # ------------------------------------------------------------------------------------------------ what outlives it
 
     def resume(self, uptime: float, logged_epoch: int, logged_step: int, losses: Mapping[str, float]) -> None:
         """Continues after a checkpoint was loaded, without the metrics of before."""

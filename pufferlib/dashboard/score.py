@@ -9,11 +9,9 @@ from dataclasses import dataclass
 
 from pufferlib.dashboard.panel import number_text
 
-GROUPS = ("environment", "episode", "eval")
-"""Groups in which a name alone is looked for, in this order."""
+GROUPS = ("environment", "episode", "eval")  # groups in which a name alone is looked for, in this order
 
-FINAL = "final"
-"""The group of what the final policy of a run scored: `final/score`, `final/return_mean`, `final/n`."""
+FINAL = "final"  # the group of what the final policy of a run scored: `final/score`, `final/return_mean`, `final/n`
 
 _OWN_RETURN = "episode/return_mean"
 _ALIASES = {

@@ -15,11 +15,9 @@ from torch import Tensor
 from pufferlib.environment import EpisodeTracker
 from pufferlib.errors import ConfigError
 
-EPSILON = 1e-8
-"""Added to variances before their root divides."""
+EPSILON = 1e-8  # added to variances before their root divides
 
-CHUNK = 1 << 20
-"""Numbers that are summed up in double precision at once; a rollout of images is gigabytes of them."""
+CHUNK = 1 << 20  # numbers that are summed up in double precision at once; a rollout of images is gigabytes of them
 
 
 @dataclass(frozen=True)

@@ -216,11 +216,13 @@ def _fraction(value: float) -> float:
 
 
 def _gpu_use(device: torch.device) -> dict[str, float]:
-    # Of the whole GPU, other processes included; torch asks for its use by the package nvidia-ml-py.
-    if device.type != "cuda":
-        return {}
-    free, total = torch.cuda.mem_get_info(device)
-    found: dict[str, float] = {"gpu_memory": 1.0 - free / total, "gpu_memory_bytes": total - free}
-    with contextlib.suppress(Exception):  # without that package, or of a slice of a GPU, which does not tell
-        found["gpu"] = torch.cuda.utilization(device) / 100
+    # Of the whole GPU, other processes included. What the driver does not answer is no reason to stop: torch asks for
+    # the use by the package nvidia-ml-py, and a slice of a GPU does not tell it.
+    found: dict[str, float] = {}
+    if device.type == "cuda":
+        with contextlib.suppress(Exception):
+            free, total = torch.cuda.mem_get_info(device)
+            found |= {"gpu_memory": 1.0 - free / total, "gpu_memory_bytes": total - free}
+        with contextlib.suppress(Exception):
+            found["gpu"] = torch.cuda.utilization(device) / 100
     return found

@@ -1,15 +1,7 @@
 """An agent: a trained policy in your own code, from the observations of an environment to its actions.
 
-    agent = pufferlib.load_agent("puffer_breakout")        # or the path of a run's folder, or of weights
-    observation, info = env.reset()
-    while True:
-        observation, reward, terminated, truncated, info = env.step(agent.act(observation))
-        if terminated or truncated:
-            observation, info = env.reset()
-            agent.reset()
-
-With a vector of environments, `agent.act(observations)` takes all rows at once and
-`agent.reset(terminated | truncated)` resets those whose episode ended.
+`agent.act(observations)` takes one observation or a row for each of many environments, and `agent.reset(rows)` resets
+those whose episode ended: see docs/tutorials/agents_in_your_code.md.
 """
 
 from __future__ import annotations

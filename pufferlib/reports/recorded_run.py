@@ -321,8 +321,7 @@ def _readable(folders: Iterable[Path]) -> Iterator[RecordedRun]:
 STEPS, SECONDS = "agent_steps", "uptime"
 X_AXES = {STEPS: "agent steps", SECONDS: "time"}
 
-TIME_SPLIT = "performance"
-"""The name for `--metric` of the shares of time of all phases together."""
+TIME_SPLIT = "performance"  # the name for `--metric` of the shares of time of all phases together
 
 _BESIDE_SCORE = (RETURN, "episode/length_mean", "eval/return_mean", "sps")
 _LOSSES = ("policy_loss", "value_loss", "entropy", "approx_kl", "clipfrac", "explained_variance")

@@ -8,8 +8,9 @@ from types import ModuleType
 
 import numpy as np
 
+from pufferlib.ocean.screen import CYAN, PANEL, WHITE
 from pufferlib.watch.keyboard import Keyboard, held_keys
-from pufferlib.watch.stage import CYAN, EDGE, PANEL, SHADE, VEIL, WHITE, Brush
+from pufferlib.watch.stage import EDGE, SHADE, VEIL, Brush
 
 SLOWEST, FASTEST = 1 / 8, 64.0
 PATIENCE_SECONDS = 0.1  # for which steps may hold up the next picture of a window: what they then lack goes slower

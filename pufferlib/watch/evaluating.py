@@ -55,10 +55,8 @@ def record(
 
     Args:
         policy: a torch module that `PuffeRL` would train, or a `pufferlib.Agent`; it may be recurrent.
-        env: a name, which has the settings of its configuration; a class or a function; an environment, or a trainer's
-            `vecenv`, that was made by a name: another one like it is made for the video. Or a ready environment of
-            Gymnasium or PettingZoo that was made with `render_mode="rgb_array"`: it is played in from a reset on, and
-            left open.
+        env: as for `pufferlib.evaluate`. A ready environment of Gymnasium or PettingZoo was made with
+            `render_mode="rgb_array"`; a vector was made by a name, as a trainer's `vecenv` may be.
         path: of the video, which ends in `.mp4` or `.gif`.
         episodes: at least 1.
         sample: draw actions from the policy instead of taking the likeliest.

@@ -72,8 +72,7 @@ def _fits(keys: Keys, space: gymnasium.Space) -> bool:
     return not isinstance(next(iter(keys.actions.values())), int) and widths == {*space.shape}
 
 
-ARROWS = {"w": "up", "a": "left", "s": "down", "d": "right"}
-"""The arrows of letters without another meaning."""
+ARROWS = {"w": "up", "a": "left", "s": "down", "d": "right"}  # the arrows of letters without another meaning
 
 OPPOSITES = (("left", "right"), ("up", "down"))
 
@@ -176,8 +175,7 @@ def key_code(name: str, raylib: ModuleType) -> int:
     return code
 
 
-COMMANDS = ("enter", "space", "p", "pause", "r", "f5")
-"""Keys around a game."""
+COMMANDS = ("enter", "space", "p", "pause", "r", "f5")  # keys around a game
 
 
 class KeyState:

@@ -22,14 +22,14 @@ from pufferlib.dashboard.output import printable
 from pufferlib.environment import PufferEnv
 from pufferlib.errors import APIUsageError, DisplayError, StorageError
 from pufferlib.families.catalog import find, slug
-from pufferlib.ocean.screen import Screen, display_trouble, has_display, open_window, raylib
+from pufferlib.ocean.screen import CYAN, PANEL, WHITE, Screen, display_trouble, has_display, open_window, raylib
 from pufferlib.play.agent import Agent
 from pufferlib.play.matches import against, load_rival
 from pufferlib.runs.folder import write_atomically
 from pufferlib.watch.controls import PATIENCE_SECONDS, Mode, Playback
 from pufferlib.watch.keyboard import Keyboard, KeyState, keyboard_for
 from pufferlib.watch.scene import Scene, array_settings, make_scene
-from pufferlib.watch.stage import CYAN, EDGE, GREY, PANEL, SHADE, WHITE
+from pufferlib.watch.stage import EDGE, GREY, SHADE
 
 KEPT = 5  # scores, all of which are shown
 
@@ -223,8 +223,7 @@ class Game:
         self._high_scores = high_scores
         self._best = high_scores.best()
         self._place: int | None = None
-        self._playback = Playback(self._scene.steps_per_second)
-        self._playback.speed = speed
+        self._playback = Playback(self._scene.steps_per_second, speed=speed)
         self._turns: deque[set[str]] = deque()  # keys of turns that are not played yet, where the game waits for keys
         self.lay_out(LIMIT)
 

@@ -47,11 +47,9 @@ class Texture:
             self._texture = None
 
 
-FRAME_RATE = 30.0
-"""Steps a second of an environment that does not tell."""
+FRAME_RATE = 30.0  # steps a second of an environment that does not tell
 
-COMFORTABLE = (800, 640)
-"""Pixels wide and high up to which small pictures are enlarged."""
+COMFORTABLE = (800, 640)  # pixels wide and high up to which small pictures are enlarged
 
 
 def array_settings(entry: Entry) -> Mapping[str, Any]:

@@ -162,8 +162,6 @@ class Show:
         if stop.requested:
             raise KeyboardInterrupt
 
-    # ------------------------------------------------------------------------------------------------- the screen
-
     def _open(self, picture: tuple[int, int], title: str) -> None:
         panel = self._panel if self._has_panel else None
 
@@ -194,8 +192,6 @@ class Show:
         scene = self._play.places[0].scene
         self._close()
         self._open(scene.size, scene.title)
-
-    # --------------------------------------------------------------------------------------------------- the loop
 
     def _loop(self, stop: StopRequest) -> None:
         before = self._due = time.perf_counter()
@@ -247,8 +243,6 @@ class Show:
         if self._in_window and self._controls.is_awaited:
             return False
         return self._playback.advance(seconds)
-
-    # ------------------------------------------------------------------------------------------------- the person
 
     def _obey(self, command: ViewerCommand) -> None:
         playback, overlay = self._playback, self._overlay

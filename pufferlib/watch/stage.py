@@ -16,8 +16,6 @@ from pufferlib.ocean.screen import BACKGROUND, CYAN, PANEL, RED, WHITE, Screen
 from pufferlib.play.player import Decision
 from pufferlib.watch.scene import Scene, Texture
 
-__all__ = ["BACKGROUND", "CYAN", "DIM_CYAN", "EDGE", "GREY", "PANEL", "RED", "SHADE", "VEIL", "WHITE"]
-
 EDGE = (28, 80, 80)
 DIM_CYAN = (0, 96, 96)
 GREY = (140, 165, 165)
@@ -99,8 +97,7 @@ def _array(tensor: torch.Tensor) -> np.ndarray:
     return tensor.detach().float().cpu().numpy().copy()
 
 
-MAX_TRACES = 200
-"""Steps that are kept."""
+MAX_TRACES = 200  # steps that are kept
 
 
 PANEL_WIDTH = 300  # pixels
@@ -336,8 +333,7 @@ class Place:
     last: float | None = None  # return of the episode before, the mean over the agents that ended last
 
 
-LIMIT = (1920, 1080)
-"""Pixels that everything may cover together, however large a display is."""
+LIMIT = (1920, 1080)  # pixels that everything may cover together, however large a display is
 
 _CAPTION_HEIGHT, _CAPTION_TEXT = 28, 18
 
