@@ -68,7 +68,7 @@ class Operations(EntityLayers):
         if name in _COMPARISONS:
             return self._compare(name, *arguments, **keywords)
         if not hasattr(self, f"_torch_{name}"):
-            self._refuse(f"the {what}, which the kernel does not know,")
+            self._refuse(f"the {what}, which the kernel does not know in this form,")
         return getattr(self, f"_torch_{name}")(*arguments, **keywords)
 
     def _call_function(self, target: Callable, arguments: tuple, keywords: dict, module: nn.Module) -> Any:
