@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
@@ -143,7 +144,9 @@ class _Program:
         return f"policy->{name}"
 
     def _call(self, function: str, *arguments: object) -> None:
-        self.lines.append(f"{self.indent}puffernet_{function}({', '.join(map(str, arguments))});")
+        text, further = f"puffernet_{function}({', '.join(map(str, arguments))});", " " * len(f"puffernet_{function}(")
+        wrapper = textwrap.TextWrapper(120, self.indent, self.indent + further, break_on_hyphens=False)
+        self.lines += wrapper.wrap(text)
 
     # ----------------------------------------------------------------------------------------------------- tables
 

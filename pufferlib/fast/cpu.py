@@ -107,8 +107,8 @@ class ThreadedGradients(Gradients):
         parts = minibatch.split(self.config.max_minibatch_size // self.rollout.horizon)
         return sum(self._differentiate_part(part, len(minibatch)) for part in parts)
 
-    def _computes_rows_apart(self, minibatch: Minibatch) -> bool:
-        # By a copy of the policy; what this writes into the rollout is written again.
+    def _computes_rows_apart(self, minibatch: Minibatch) -> bool | None:
+        # By a copy of the policy; what this writes into the rollout is written again. None where no row counts.
         with torch.random.fork_rng([]):
             try:
                 policy = copy_structure(self.policy, copies_constants=True)
@@ -119,7 +119,10 @@ class ThreadedGradients(Gradients):
             except Exception:  # noqa: BLE001 - whatever a user's code raises: one call raises it again
                 return False
             is_steady = find_kept(policy) == kept and torch.equal(torch.get_rng_state(), drawn)
-        return is_steady and bool((together - apart).abs().max() <= _TOLERANCE * together.abs().max())
+        largest = together.abs().max()
+        if largest == 0:
+            return None
+        return is_steady and bool((together - apart).abs().max() <= _TOLERANCE * largest)
 
     def _gradient(self, gradients: Gradients, parts: list[Minibatch]) -> Tensor:
         gradients.clear()

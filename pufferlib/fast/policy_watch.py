@@ -167,10 +167,11 @@ def _kept(module: nn.Module, with_tensors: bool = True) -> dict[str, object]:
 
 
 def find_kept(policy: nn.Module) -> dict[str, object]:
-    """What the modules keep, by name; equal to a later result while nothing changed."""
+    """What the modules and their code keep, by name; equal to a later result while nothing changed."""
     found = {f"{path}.{name}": mark for path, part in policy.named_modules() for name, mark in _kept(part).items()}
     tensors = (*policy.named_parameters(), *policy.named_buffers())
-    return found | {name: (_Same(tensor), tensor._version) for name, tensor in tensors}
+    found |= {name: (_Same(tensor), tensor._version) for name, tensor in tensors}
+    return found | {"a class or a global name": OwnCode(policy).facts}
 
 
 def copy_structure(policy: nn.Module, copies_constants: bool) -> nn.Module:

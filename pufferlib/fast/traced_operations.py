@@ -44,7 +44,12 @@ _MODULES = {
     **{nn.ELU: "elu", nn.LeakyReLU: "leaky_relu", nn.Softplus: "softplus", nn.GELU: "gelu"},
 }
 _COMPARISONS = {
-    **{"gt": "GREATER", "ge": "GREATER_EQUAL", "lt": "LESS", "le": "LESS_EQUAL", "eq": "EQUAL", "ne": "UNEQUAL"},
+    "gt": "GREATER",
+    "ge": "GREATER_EQUAL",
+    "lt": "LESS",
+    "le": "LESS_EQUAL",
+    "eq": "EQUAL",
+    "ne": "UNEQUAL",
 }
 _CASTS = {torch.float32: "float", torch.int64: "long", torch.int32: "long", torch.bool: "bool"}
 
@@ -68,7 +73,7 @@ class Operations(EntityLayers):
         if name in _COMPARISONS:
             return self._compare(name, *arguments, **keywords)
         if not hasattr(self, f"_torch_{name}"):
-            self._refuse(f"the {what}, which the kernel does not know,")
+            self._refuse(f"the {what}, which the kernel does not know in this form,")
         return getattr(self, f"_torch_{name}")(*arguments, **keywords)
 
     def _call_function(self, target: Callable, arguments: tuple, keywords: dict, module: nn.Module) -> Any:

@@ -107,7 +107,7 @@ class Gradients:
     def gather_observations(self, rows: Tensor) -> Tensor:
         """Returns `(rows, horizon, *observation_shape)` on the policy's device, valid until the thread's next call."""
         stored, memory = self.rollout.observations, getattr(self._memory, "observations", ())
-        if stored.is_cuda:
+        if stored.device.type != "cpu":
             return self.rollout.gather_observations(rows)
         if len(memory) < len(rows):  # a fresh tensor costs a page fault for every 4 KB of it
             memory = stored.new_empty((len(rows), *stored.shape[1:]), pin_memory=stored.is_pinned())

@@ -84,6 +84,15 @@ class KeepingInAList(Own):
         return super().heads(hidden)
 
 
+CALLS = []
+
+
+class KeepingInAGlobal(Own):
+    def heads(self, hidden):
+        CALLS.append(hidden.shape)
+        return super().heads(hidden)
+
+
 class OwnDropout(Own):
     def heads(self, hidden):
         return super().heads(F.dropout(hidden, 0.5, self.training))
@@ -180,6 +189,7 @@ STATEFUL = {
     "gradient hook": with_gradient_hook,
     "hook after accumulation": with_accumulation_hook,
     "list of what was seen": lambda env: KeepingInAList(),
+    "list of the module": lambda env: KeepingInAGlobal(),
     "noise": lambda env: Noisy(),
     "mean over rows": lambda env: Centred(),
     "counter": lambda env: Counting(),

@@ -622,6 +622,16 @@ class KeepsInAList(Base):
         return self.body(observations)
 
 
+CALLS = 0
+
+
+class CountsInAGlobal(Base):
+    def hidden(self, observations):
+        global CALLS
+        CALLS += 1
+        return self.body(observations)
+
+
 class MakesNoise(Base):
     def hidden(self, observations):
         return self.body(observations + torch.randn(7))
@@ -748,6 +758,7 @@ class Scales(Cell):
         (Counts, "keeps something in a call: calls"),
         (Scales, "differs from what the kernel makes of it"),
         (KeepsInAList, "keeps something in a call: seen"),
+        (CountsInAGlobal, "keeps something in a call: a class or a global name"),
         (MakesNoise, "a tensor that it makes in a call (test_traced_layers.py, line"),
         (Hooked, "has hooks or replaced methods"),
         (Uncopied, "cannot be traced: cannot pickle '_thread.lock' object"),
