@@ -36,6 +36,8 @@ def index_of(name: str, value: str, words: tuple[str, ...]) -> int:
 class Overcooked(OceanEnv):
     """Kitchens in which two cooks make onion soup; see overcooked.h for the rules.
 
+    With `partner="bot"` it is a game for one person.
+
     Args:
         num_envs: kitchens stepped together, at least 1.
         layout: `cramped_room`, `asymmetric_advantages`, `coordination_ring`, `forced_coordination`, `counter_circuit`,
