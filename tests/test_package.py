@@ -164,6 +164,7 @@ def test_a_wheel_holds_all_that_is_read_at_run_time(built, tree):
         ".fish",
         ".html",
         ".js",
+        ".jinja",
     }
     for folder in ("pufferlib", *MAPPED):
         for path in (tree / folder).rglob("*"):
