@@ -48,6 +48,7 @@ def test_every_place_is_filled(page):
     assert page.count("*Measured on ") == len(speed.PARTS)
 
 
+@pytest.mark.slow
 def test_stepping_is_what_the_newest_rows_say(page):
     last = {}
     with (rows.RESULTS / "env.csv").open(newline="") as file:

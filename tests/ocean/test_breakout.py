@@ -159,6 +159,7 @@ def test_five_lost_balls_end_the_episode_and_the_rest_of_the_step_is_not_played(
     assert len(lengths) >= 3 and min(lengths) > 40
 
 
+@pytest.mark.slow
 def test_c_agrees_with_the_reference_frame_by_frame():
     """Every frame starts from what C shows, so that errors do not pile up; every kind of event must occur."""
     num_envs, checked = 8, (0, 7)  # one that catches everything, one that plays at random

@@ -88,6 +88,7 @@ def rows_of(slimes, ball):
     ]
 
 
+@pytest.mark.slow
 def test_bodies_move_by_the_rules():
     """Every step is foretold from the one before, in doubles."""
     env, generator = Slimevolley(64, "self"), np.random.default_rng(0)

@@ -183,6 +183,7 @@ def careful_actions(observations, generator):
     return np.argmax(wish + generator.random(wish.shape) * 1.2, axis=1).astype(np.int32)
 
 
+@pytest.mark.slow
 def test_every_step_agrees_with_the_reference():
     env = Snake(1, num_snakes=40, width=64, height=32)
     env.reset(2)

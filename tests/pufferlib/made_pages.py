@@ -11,7 +11,6 @@ from pathlib import Path
 import golden
 import pytest
 import torch
-from checked_headers import quick_params
 
 from pufferlib import ocean
 from pufferlib.config import load_config
@@ -23,7 +22,10 @@ from pufferlib.runs.loaders import load_policy
 
 IN_NODE = Path(__file__).parent / "export" / "page_in_node.js"
 DRAWN = [name for name in golden.compiled_names() if [*ocean.config_path(name).parent.glob("*_render.h")]]
-every_drawn = pytest.mark.parametrize("name", quick_params(DRAWN))
+QUICK = ("puffer_breakout", "puffer_target")
+every_drawn = pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in DRAWN]
+)
 
 
 def has_compiler():

@@ -246,6 +246,7 @@ def train_a_little(policy_name, settings):
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("policy", "settings", "messages"),
     [
@@ -620,6 +621,7 @@ def leave_before_the_decision():
         return str(error)
 
 
+@pytest.mark.slow
 def test_a_process_that_waits_for_a_decision_says_what_ended_the_first():
     first, second = ranks.call(leave_before_the_decision)
     assert first == "first" and second.startswith("rank 0 failed with ValueError: the ball is gone; ")
@@ -821,6 +823,7 @@ def train_continuously(target_kl):
     return int(trainer.policy.count), scales, {name: losses[name] for name in ("policy_loss", "approx_kl")}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target_kl", [None, 1e-9])
 def test_normalisers_and_early_stops_are_those_of_all_ranks(target_kl):
     first, second = ranks.call(train_continuously, target_kl)

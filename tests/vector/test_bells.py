@@ -131,6 +131,7 @@ def run_bells(folder, header, flags, num_steps):
     return subprocess.run([str(program), str(num_steps)], capture_output=True, text=True, timeout=600)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("flags", "num_steps"),
     [

@@ -155,6 +155,7 @@ def test_every_start_method_gives_the_same_rollout(context):
     assert digest(rollout(make_processes(num_workers=1, context=context), steps=8)) == reference
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("batch_size", [2, 4])
 def test_no_wake_up_is_lost_between_those_who_are_about_to_sleep(batch_size):
     """Pauses around the moment for which workers stay awake, of steps with infos and without, against a hang."""

@@ -69,6 +69,7 @@ def test_any_value_is_taken_or_one_sentence(one, value):
         assert str(error).startswith(f"{one.label} must be ") and len(str(error)) < 700
 
 
+@pytest.mark.slow
 @given(
     tokens=st.lists(
         st.one_of(

@@ -30,7 +30,7 @@ from pufferlib.spaces import Layout, action_parts
 
 pytestmark = pytest.mark.skipif(c_format.compiler() is None, reason="needs a C compiler")
 every_case = pytest.mark.parametrize("name", CASES)
-QUICK = ("mingru", "mixed", "images", "few categories")
+QUICK = ("mingru", "mixed")
 every_kind = pytest.mark.parametrize(
     "name", [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in CASES]
 )

@@ -25,7 +25,7 @@ from pufferlib.policy import acting_forward
 from pufferlib.spaces import Layout
 
 onnxruntime = pytest.importorskip("onnxruntime", reason="pip install -e '.[test]'")
-QUICK = ["mingru", "continuous"]
+QUICK = ["mingru"]
 EVERY_FORMAT = [pytest.param("onnx", marks=pytest.mark.slow), "torchscript", "c"]
 every_case = pytest.mark.parametrize(
     "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in CASES]

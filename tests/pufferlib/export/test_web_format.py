@@ -80,6 +80,7 @@ def check_actions(actions, results, network):
             np.testing.assert_allclose(actions[:, part.columns], logits, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.slow
 @needs_compiler
 @needs_node
 @pytest.mark.parametrize("name", quick_params([name for name in DRAWN if name in pretrained_names()]))

@@ -75,6 +75,7 @@ def clipped(actions, space):
     return actions + getattr(space, "start", 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "kind", "sample"),
     [

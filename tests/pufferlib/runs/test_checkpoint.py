@@ -131,6 +131,7 @@ def test_a_kill_while_saving_leaves_a_whole_file(path, delay):
 # --- damage
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bit", [0, 3])
 def test_a_flipped_bit_is_noticed_or_harmless(tmp_path, saved_bytes, bit):
     path = tmp_path / "damaged.pt"

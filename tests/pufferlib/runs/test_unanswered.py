@@ -71,6 +71,7 @@ def test_a_loop_that_comes_after_the_first_signal_is_ended_too(start):
     assert process.wait(timeout=60) == 130
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("debounce_seconds", [0.0, 60.0])
 def test_one_signal_ends_nothing_nor_do_several_that_are_one(start, debounce_seconds):
     process = start("at once", debounce_seconds)
@@ -79,6 +80,7 @@ def test_one_signal_ends_nothing_nor_do_several_that_are_one(start, debounce_sec
     assert process.poll() is None
 
 
+@pytest.mark.slow
 def test_who_answers_may_take_longer(start):
     process = start("answering")
     interrupt(process, 2)

@@ -37,6 +37,7 @@ def test_every_trouble_is_named_and_the_sweep_goes_on(tmp_path):
     assert trial_processes() == []
 
 
+@pytest.mark.slow
 def test_a_metric_that_is_not_there_ends_the_sweep_in_its_first_trial(tmp_path):
     args = trouble_args(tmp_path, "--sweep.metric", "gols")
     try:

@@ -159,6 +159,7 @@ def test_a_video_shows_every_moment_at_its_time(played, tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.mp4", "models"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sample", [False, True])
 def test_episodes_are_the_same_however_they_are_shown(played, sample):
     given = {"episodes": 4, "sample": sample, "seed": 7}

@@ -61,6 +61,7 @@ def test_it_starts_at_the_centre_and_around_it():
     assert len({tuple(values.values()) for values in made}) == 8
 
 
+@pytest.mark.slow
 def test_every_kind_of_dimension_is_searched():
     def loss(values):
         rate, gamma = np.log10(values["train.learning_rate"]), np.log10(1 - values["train.gamma"])
@@ -77,6 +78,7 @@ def test_every_kind_of_dimension_is_searched():
     assert best["train.optimizer"] == "muon" and loss(best) < 0.15
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_it_converges_whichever_way_is_better(seed):
     lower, higher = new_study(PLANE, "minimize", seed), new_study(PLANE, "maximize", seed)

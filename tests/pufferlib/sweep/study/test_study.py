@@ -58,6 +58,7 @@ def test_the_first_driver_of_a_study_proposes_the_same_every_time(tmp_path):
         assert claim_study(open_study(place, "maximize"), ENV, SPACE) == 0
 
 
+@pytest.mark.slow
 def test_a_storage_that_cannot_be_opened_is_named(tmp_path):
     (tmp_path / "notes.txt").write_text("no journal\n\n")
     for storage, message in (
