@@ -47,15 +47,21 @@ def player(name: str, env: PufferEnv) -> Play:
         agent = load_agent(name, seed=SEED)
     except CheckpointError:  # no trained agent comes with it
         env.single_action_space.seed(SEED)
-        return lambda observations: np.array([env.single_action_space.sample() for _ in observations])
+        return lambda observations: np.array([draw(env, row) for row in range(len(observations))])
 
     def play(observations: np.ndarray) -> np.ndarray:
         has_ended = (env.terminals | env.truncations).astype(bool)
         if has_ended.any():  # what it remembers is of the episodes before
             agent.reset(has_ended)
-        return agent.act(observations, sample=True)
+        return agent.act(observations, sample=True, action_masks=env.action_masks)
 
     return play
+
+
+def draw(env: PufferEnv, row: int) -> np.ndarray:
+    """An action of one agent by chance, a legal one where the environment says which are."""
+    mask = None if env.action_masks is None else env.action_masks[row].astype(np.int8)
+    return env.single_action_space.sample(mask)
 
 
 def middle_of_an_episode(name: str, env: PufferEnv) -> int:

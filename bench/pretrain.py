@@ -60,6 +60,7 @@ class Recipe:
 
 
 RECIPES = {
+    "puffer_backgammon": Recipe(0.7),
     "puffer_bandit": Recipe(0.95),
     "puffer_breakout": Recipe(860, config=_SWEPT / "breakout.ini"),
     "puffer_cartpole": Recipe(0.999),
@@ -77,6 +78,7 @@ RECIPES = {
     "puffer_pacman": Recipe(0.8),
     "puffer_password": Recipe(0.98),
     "puffer_pendulum": Recipe(0.91),
+    "puffer_poker": Recipe(0.4),
     "puffer_pong": Recipe(20.9, config=_SWEPT / "pong.ini"),
     "puffer_rware": Recipe(66),
     "puffer_slimevolley": Recipe(0.95),
