@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import contextlib
 import copy
 import functools
@@ -286,4 +287,6 @@ def _own_bases(kind: type) -> tuple[type, ...]:
 def _is_own(each: object) -> bool:
     name = getattr(each, "__name__" if isinstance(each, ModuleType) else "__module__", None)
     root = (name or "torch").partition(".")[0]
+    if root == "builtins":  # or code that was run without a name of its module
+        return getattr(builtins, getattr(each, "__name__", ""), None) is not each
     return root not in ("torch", "pufferlib") and root not in sys.stdlib_module_names

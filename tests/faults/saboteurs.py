@@ -260,8 +260,4 @@ def tensorboard_not_made_again() -> None:
 
 def output_trusted() -> None:
     """Text that cannot be written ends the run."""
-
-    def give_up(self: Any, error: Exception) -> None:
-        raise error
-
-    _instead("pufferlib.dashboard.output.Output._give_up", give_up)
+    _instead("pufferlib.dashboard.output.Output._attempt", lambda self, call: call())

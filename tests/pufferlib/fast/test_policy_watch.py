@@ -17,7 +17,7 @@ from trained import iterate, weights
 
 from pufferlib.errors import APIUsageError
 from pufferlib.fast.cpu import NetworkActor, NetworkGradients, ThreadedGradients
-from pufferlib.fast.policy_watch import PolicyWatch
+from pufferlib.fast.policy_watch import PolicyWatch, is_altered
 from pufferlib.models import ActionHead, Continuous, Default, LSTMWrapper, MinGRUWrapper
 from pufferlib.policy import NormalizedObservations, normalized
 from pufferlib.ppo.actor import Actor
@@ -540,3 +540,9 @@ def test_another_module_in_place_of_the_policy_is_an_error(start):
     trainer.policy = copy.deepcopy(trainer.policy)
     with pytest.raises(APIUsageError, match="make a new PuffeRL"):
         trainer.evaluate()
+
+
+def test_a_class_of_code_that_was_run_without_a_name_is_the_users_own():
+    space = {"nn": nn}
+    exec("class Small(nn.Linear):\n    def forward(self, rows):\n        return super().forward(rows)", space)
+    assert not is_altered(space["Small"](2, 1))
