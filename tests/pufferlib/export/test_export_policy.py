@@ -208,6 +208,16 @@ def test_what_was_written_is_compared_with_the_policy():
         one_step.check_agreement(step, lambda *arrays: [each[:1] for each in run(*arrays)], "it")
 
 
+@pytest.mark.parametrize(("error", "is_refused"), [(2e-4, False), (1e-3, True)])
+def test_small_values_round_by_the_large_ones_of_their_row_and_no_more(error, is_refused):
+    expected = np.array([[600.0, 0.8], [3.0, 0.8]], np.float32)
+    found = expected + np.array([[0.0, error], [0.0, 0.0]], np.float32)
+    assert (one_step._difference(expected, found) > one_step.TOLERANCE) == is_refused
+    assert one_step._difference(expected[::-1], found[::-1]) == one_step._difference(expected, found)
+    alone = expected + np.array([[0.0, 0.0], [0.0, error]], np.float32)
+    assert one_step._difference(expected, alone) > one_step.TOLERANCE
+
+
 @pytest.mark.parametrize("format", EVERY_FORMAT)
 @pytest.mark.parametrize("name", ["dropout", "unbiased"])
 def test_layers_without_biases_and_with_dropout_are_in_every_format(name, format, tmp_path):
