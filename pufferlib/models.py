@@ -199,7 +199,7 @@ class Continuous(RecordsInitArgs):
         actor_sizes: widths of the actor's layers, at least one.
         critic_sizes: those of the critic.
         activation: after each layer: gelu, relu or tanh.
-        log_std: where the logarithm of the deviation begins.
+        log_std: where the logarithm of the deviation begins, in half ranges of an action; without bounds as it is.
     """
 
     def __init__(
@@ -225,7 +225,9 @@ class Continuous(RecordsInitArgs):
             raise APIUsageError(f"Continuous acts in one-dimensional float Box spaces, got {space}; use Default")
         num_actions = int(space.shape[0])
         self.mean = orthogonal_linear(actor_sizes[-1], num_actions, 0.01)
-        self.log_std = nn.Parameter(torch.full((num_actions,), float(log_std)))
+        ranges = space.high.astype(np.float64) - space.low
+        scales = np.where(np.isfinite(ranges) & (ranges > 0), 0.5 * ranges, 1.0)
+        self.log_std = nn.Parameter(torch.from_numpy(float(log_std) + np.log(scales)).float())
         self.value = orthogonal_linear(critic_sizes[-1], 1)
 
     def forward(self, observations: Tensor, state: State | None = None) -> tuple[Logits, Tensor]:

@@ -255,8 +255,8 @@ LINES = (
     Line(
         "numbers as actions, and no pictures",
         lambda facts: not facts.is_full_vector and facts.acts_by_numbers and not facts.sees_images,
-        {"base.policy_name": "Continuous"},
-        "in the same runs",
+        {"base.policy_name": "Continuous", "policy.log_std": -1.0},
+        "HalfCheetah-v5 2,350 and 3,520 after 500 k from two seeds, 1,360 if deviations begin at a half range",
     ),
     Line(
         "pictures as observations",

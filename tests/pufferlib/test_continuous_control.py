@@ -1,10 +1,12 @@
 """Continuous control through the trainer: the recipe of the published PPO results."""
 
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
+from gymnasium.spaces import Box
 from torch.distributions import Normal
 from tracking_env import LIMIT, RECIPE, TrackingEnv
 from trained import iterate
@@ -25,6 +27,14 @@ def make_trainer(policy=None, seed=0, num_envs=4, env=None, **settings):
     torch.manual_seed(seed)
     policy = Continuous(vecenv, [16], [16]) if policy is None else policy
     return PuffeRL({**RECIPE, "seed": seed, **settings}, vecenv, policy)
+
+
+def test_a_deviation_begins_in_half_ranges_of_an_action():
+    inf = np.inf
+    box = Box(np.array([-2, 0, -inf, 3], np.float32), np.array([2, 0.5, 1, 3], np.float32))
+    env = SimpleNamespace(single_observation_space=Box(-1, 1, (3,), np.float32), single_action_space=box)
+    deviations = Continuous(env, log_std=-1.0).log_std.exp()
+    assert deviations.tolist() == pytest.approx([2 / math.e, 0.25 / math.e, 1 / math.e, 1 / math.e])
 
 
 def weights(trainer):
