@@ -41,6 +41,7 @@ class CNetwork:
     layers: Layers  # with weights in float32
     names: tuple[str, ...]  # of the layers in C; empty for those without weights
     states: tuple[str, ...]  # names of the recurrent state in C, in the order of the layers
+    state_places: tuple[tuple[int, int], ...]  # of each the entry of the policy's state, and the first number there
     observation: gymnasium.spaces.Box  # of one agent: the shape and dtype of a row
     parts: tuple[spaces.ActionPart, ...]  # of the action
     has_masks: bool = False  # whether the environment says what is allowed
@@ -83,19 +84,23 @@ def network_of(policy: nn.Module, env: PufferEnv) -> CNetwork:
             f"{_REMEDY}"
         )
     layers = dataclasses.replace(layers, layers=list(map(_squared, layers.layers)))
-    if layers.state_places not in (None, [(index, 0) for index in range(len(states))]):
-        raise ExportError(
-            "C has an entry of the state for each that a layer keeps, in the order of the layers, got others: "
-            f"{', '.join(states)}; {_REMEDY}"
-        )
     names = tuple(_layer_names(policy, layers))
-    state_names = tuple(
-        name if re.fullmatch(rf"(?!({_MEMBERS})$)[A-Za-z]\w*", name, re.ASCII) else f"state_{index}"
-        for index, name in enumerate(states)
-    )
+    places = tuple(layers.state_places or ((index, 0) for index in range(len(states))))
+    state_names = tuple(_state_names(list(states), places))
     parts = spaces.action_parts(env.single_action_space)
     has_masks = getattr(env, "has_action_masks", False)
-    return CNetwork(layers, names, state_names, env.single_observation_space, parts, has_masks)
+    return CNetwork(layers, names, state_names, places, env.single_observation_space, parts, has_masks)
+
+
+def _state_names(entries: list[str], places: tuple[tuple[int, int], ...]) -> Iterator[str]:
+    # Those of the entries, numbered where an entry holds the states of several layers.
+    sharing, firsts = collections.Counter(entry for entry, _ in places), sorted(places)
+    for entry, first in places:
+        name = entries[entry]
+        if not re.fullmatch(rf"(?!({_MEMBERS})$)[A-Za-z]\w*", name, re.ASCII):
+            name = f"state_{entry}"
+        number = firsts.index((entry, first)) - [each for each, _ in firsts].index(entry)
+        yield f"{name}_{number}" if sharing[entry] > 1 else name
 
 
 def _acting(policy: nn.Module) -> nn.Module:

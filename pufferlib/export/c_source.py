@@ -115,6 +115,8 @@ class _Program:
         self.shapes: list[Shape] = self.layers.shapes()
         self.rows = [row_of(shape) for shape in self.shapes]
         self.last = {value: index for index, layer in enumerate(self.layers.layers) for value in layer.inputs}
+        self.left = [index for index, layer in enumerate(self.layers.layers) if layer.kind == "STATE"]
+        self.last |= {value: len(self.rows) for index in self.left for value in self.layers.layers[index].inputs}
         self.kept = {self.layers.value: "policy->critic", self.layers.decision: "policy->logits[first]"}
         self.places: dict[int, tuple[str, int | str]] = {}  # of values: a pointer, and floats from row to row
         self.buffers: dict[str, int | str] = {}  # members that are scratch, and their numbers
@@ -308,6 +310,10 @@ class _Program:
         self._call(layer.kind.lower(), *arguments)
         self.places[index + 1] = states[0], row
 
+    def _state(self, index: int, layer: Layer) -> None:  # what the step before has left
+        (state,), row = self.states[index], self.rows[index + 1]
+        self._call("copy", f"policy->{state}[first]", row, self._target(index + 1), row, layer.units, self.count)
+
     def _norm(self, index: int, layer: Layer) -> None:
         tables = []
         for name, tensor in zip(("weights", "bias"), layer.parameters(), strict=True):
@@ -352,6 +358,10 @@ class _Program:
         for value, target in self.kept.items():
             if self.places[value][0] != target:
                 self._call("copy", *self.places[value], target, self.rows[value], self.shapes[value][0], "rows")
+        for index in self.left:
+            (value,), (state,), row = self.layers.layers[index].inputs, self.states[index], self.rows[index + 1]
+            target = f"policy->{state}[first]", row, self.layers.layers[index].units
+            self._call("copy", *self.places[value], *target, "rows")
         value, place = self.layers.value, self.layers.value_place
         result = f"policy->critic[row * {self.rows[value]}{f' + {place}' if place else ''}]"
         if value == self.layers.decision:

@@ -11,6 +11,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import test_traced_states as cases
 import torch
 from gymnasium.spaces import Box, Dict, Discrete
 from policies_to_export import CASES, CHOICE, OWN, VECTOR, Gated, flat_results, spaces_of, spread, wrapped
@@ -163,7 +164,7 @@ def test_channels_of_images_side_by_side():
     expected = torch.cat([images[0][:, 11:15], images[1][:, 1:4]], 1).flatten(1) @ head.T
     names = "convolution_0", "convolution_1", "", "head"
     network = CNetwork(
-        Layers(layers, (2, 4, 5), [3], 4, 4, 3), names, (), env.single_observation_space, action_parts(CHOICE)
+        Layers(layers, (2, 4, 5), [3], 4, 4, 3), names, (), (), env.single_observation_space, action_parts(CHOICE)
     )
     with running_network(network, 5) as probe:
         logits, values = probe.run(observations)
@@ -363,14 +364,24 @@ class Ordered(Gated):
         return output[..., :3], output[..., 3]
 
 
-@pytest.mark.parametrize("order", ["ab", "ba", "a"])
-def test_a_state_whose_entries_are_not_those_of_the_layers_is_refused(order):
-    policy, env = Ordered(tuple(order)), spaces_of(VECTOR, CHOICE)
-    if order == "ab":
-        assert network_of(policy, env).states == ("a", "b")
-        return
-    with pytest.raises(ExportError, match=f"in the order of the layers, got others: {', '.join(order)}; use --format"):
-        network_of(policy, env)
+@pytest.mark.parametrize(("order", "names"), [("ab", "ab"), ("ba", "ab"), ("a", ("a_0", "a_1"))])
+def test_states_lie_where_the_layers_have_them(order, names):
+    policy, env = spread(Ordered(tuple(order))), spaces_of(VECTOR, CHOICE)
+    assert network_of(policy, env).states == tuple(names)
+    assert_agrees(policy, env, drawn(env, steps=4, rows=7))
+
+
+RECURRENT = [cases.GRU, cases.TimeFirstLSTM, cases.PackedState, cases.Remembers]
+MORE_RECURRENT = [
+    *(cases.StackedLSTM, cases.SeenGRU, cases.SeenCell, cases.SeenGRUCell, cases.HandGRU, cases.HandLSTM),
+    *(cases.GateLSTM, cases.HandMinGRU, cases.TwoHands, cases.Shifts, cases.Numbers, cases.Shares, cases.LeavesALayer),
+]
+
+
+@pytest.mark.parametrize("kind", [*RECURRENT, *(pytest.param(kind, marks=pytest.mark.slow) for kind in MORE_RECURRENT)])
+def test_stacked_cells_and_those_by_hand_leave_what_torch_leaves(kind):
+    policy, env = spread(kind()), spaces_of(*kind.spaces)
+    assert_agrees(policy, env, drawn(env, steps=4, rows=7))
 
 
 @pytest.mark.parametrize(
