@@ -351,6 +351,33 @@ PUFFERNET_FN void puffernet_pool(const float* image, int height, int width, int 
     }
 }
 
+// The largest number, or the mean, of the entities [rows, entities, width], into [rows, width].
+PUFFERNET_FN void puffernet_pool_entities(const float* input, int entities, int width, bool is_largest, float* output,
+                                          int rows) {
+    for (int row = 0; row < rows; row++, output += width) {
+        for (int i = 0; i < width; i++) output[i] = is_largest ? -3.40282347e38f : 0.0f;
+        for (int entity = 0; entity < entities; entity++, input += width) {
+            for (int i = 0; i < width; i++) {
+                float larger = input[i] > output[i] ? input[i] : output[i];
+                output[i] = is_largest ? larger : output[i] + input[i] / (float)entities;
+            }
+        }
+    }
+}
+
+// A row of numbers becomes entities of `count` numbers each, or the other way round: rows and entities lie `..._row`
+// and
+// `..._entity` floats apart.
+PUFFERNET_FN void puffernet_arrange(const float* input, int input_row, int input_entity, float* output, int output_row,
+                                    int output_entity, int count, int entities, int rows) {
+    for (int row = 0; row < rows; row++) {
+        for (int entity = 0; entity < entities; entity++) {
+            const float* source = input + row * input_row + entity * input_entity;
+            memcpy(output + row * output_row + entity * output_entity, source, (size_t)count * sizeof(float));
+        }
+    }
+}
+
 // What follows reads and writes the first `count` numbers of rows that lie `..._row` floats apart.
 
 PUFFERNET_FN void puffernet_copy(const float* input, int input_row, float* output, int output_row, int count,

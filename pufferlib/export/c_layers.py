@@ -78,12 +78,15 @@ def network_of(policy: nn.Module, env: PufferEnv) -> CNetwork:
     layers = find_layers(policy)
     if layers is None or None in layers.shapes():
         layers = _traced(policy, env, states)
-    if any(isinstance(layer, Arrange) for layer in layers.layers):
+    shapes = layers.shapes()
+    read = [(layer, shapes[layer.inputs[0]]) for layer in layers.layers]
+    if any(isinstance(layer, Arrange) and 3 in (len(shape), len(layer.shape)) for layer, shape in read):
         raise ExportError(
-            f"C has no entities, and images become rows for linear layers alone, got another {type(policy).__name__}; "
-            f"{_REMEDY}"
+            f"in C images become rows for linear layers alone, got another {type(policy).__name__}; {_REMEDY}"
         )
-    layers = dataclasses.replace(layers, layers=list(map(_squared, layers.layers)))
+    layers = dataclasses.replace(
+        layers, layers=[layer if len(shape) == 2 else _squared(layer) for layer, shape in read]
+    )
     names = tuple(_layer_names(policy, layers))
     places = tuple(layers.state_places or ((index, 0) for index in range(len(states))))
     state_names = tuple(_state_names(list(states), places))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -274,8 +275,9 @@ class _Program:
         self.places |= {value: (pointer, self.rows[value]) for value, pointer in self.features.items()}
 
     def _linear(self, index: int, layer: Layer) -> None:
-        place = self.places[layer.inputs[0]][: 1 if layer.kind == "ONE_HOT" else 2]
-        self._call(layer.kind.lower(), *self._products(index), *place, self._target(index + 1), self.count)
+        (value,), count = layer.inputs, self._count(index + 1)
+        place = self.places[value][:1] if layer.kind == "ONE_HOT" else self._each_place(value)
+        self._call(layer.kind.lower(), *self._products(index), *place, self._target(index + 1), count)
 
     def _convolution(self, index: int, layer: Layer) -> None:
         (value,), padding = layer.inputs, layer.padding
@@ -288,7 +290,12 @@ class _Program:
         self._call("convolution", *self._products(index), source, self._target(index + 1))
 
     def _pool(self, index: int, layer: Layer) -> None:
-        channels, height, width = self.shapes[layer.inputs[0]]
+        channels, height, *edge = self.shapes[layer.inputs[0]]
+        if not edge:
+            source, sizes = self.places[layer.inputs[0]][0], (height, row_of((channels,)))
+            flag = str(layer.is_largest).lower()
+            return self._call("pool_entities", source, *sizes, flag, self._target(index + 1), self.count)
+        (width,) = edge
         sizes = height, width, row_of((channels,)), layer.size, layer.stride, layer.padding
         flag, source = str(layer.is_largest).lower(), self.places[layer.inputs[0]][0]
         self._call("pool", source, *sizes, flag, self._target(index + 1))
@@ -319,8 +326,9 @@ class _Program:
         for name, tensor in zip(("weights", "bias"), layer.parameters(), strict=True):
             tables.append("NULL" if tensor is None else f"{self.name}_{self.network.names[index]}_{name}")
             self.tables += [] if tensor is None else _table(tables[-1], floats(tensor))
-        flags = _number(layer.epsilon), str(layer.is_centered).lower()
-        self._call("norm", *tables, *flags, *self._each(index, layer), self.count)
+        flags, (units, *_) = (_number(layer.epsilon), str(layer.is_centered).lower()), self.shapes[index + 1]
+        places = *self._each_place(layer.inputs[0]), self._target(index + 1), row_of((units,)), units
+        self._call("norm", *tables, *flags, *places, self._count(index + 1))
 
     def _activation(self, index: int, layer: Layer) -> None:
         self._call("copy", *self._each(index, layer), self.count)
@@ -343,16 +351,33 @@ class _Program:
             (source, row), moved = self.places[value], f"{target} + {first}" if first else target
             row = row_of(self.shapes[value][:1]) if edges else row  # then its pixels are the rows
             source = f"{source} + {begin}" if begin else source
-            rows = edges[0] * edges[1] if edges else self.count
-            self._call("copy", source, row, moved, row_of((channels,)), count, rows)
+            self._call("copy", source, row, moved, row_of((channels,)), count, self._count(index + 1))
             first += count
+
+    def _arrange(self, index: int, layer: Layer) -> None:
+        (value,), sizes = layer.inputs, (self.shapes[layer.inputs[0]], layer.shape)
+        (units, entities), _ = sorted(sizes, key=len, reverse=True)
+        inside, outside = (row_of((units,)) if len(shape) == 2 else units for shape in sizes)
+        target = self._target(index + 1), self.rows[index + 1], outside
+        self._call("arrange", *self.places[value], inside, *target, units, entities, self.count)
+
+    def _count(self, value: int) -> str:
+        # The rows of a value that has entities or pixels, each of which is a row.
+        _, *edges = self.shapes[value]
+        number = math.prod(edges)
+        return self.count if number == 1 else str(number) if self.count == "1" else f"{self.count} * {number}"
+
+    def _each_place(self, value: int) -> tuple[str, int | str]:
+        # Of a value with entities the place of the first, and the floats from one to the next.
+        place, row = self.places[value]
+        return place, row_of(self.shapes[value][:1]) if len(self.shapes[value]) == 2 else row
 
     _one_hot, _gru, _multiply = _linear, _lstm, _add
 
     def _each(self, index: int, layer: Layer) -> tuple[str, int | str, str, int, int]:
         # Source and target with their rows, and how many numbers of a row are computed one by one.
         shape, row = self.shapes[index + 1], self.rows[index + 1]
-        return *self.places[layer.inputs[0]], self._target(index + 1), row, row if len(shape) == 3 else shape[0]
+        return *self.places[layer.inputs[0]], self._target(index + 1), row, row if len(shape) > 1 else shape[0]
 
     def _results(self) -> None:
         for value, target in self.kept.items():

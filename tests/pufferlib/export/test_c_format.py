@@ -330,10 +330,30 @@ class Crowd(nn.Module):
         return self.head(hidden), self.value(hidden)
 
 
-@pytest.mark.parametrize(("kind", "shape"), [(Picturesque, (1, 3, 3)), (Crowd, (2, 3))])
-def test_logits_that_are_an_image_and_entities_are_refused(kind, shape):
-    with pytest.raises(ExportError, match=f"C has no entities, and images .*, got another {kind.__name__}; use --form"):
-        network_of(kind(), spaces_of(Box(-1.0, 1.0, shape), CHOICE))
+class Crowded(Crowd):
+    """With a norm of each, the largest and the mean of all, parts, sums and a row of all of them."""
+
+    def __init__(self):
+        super().__init__()
+        self.norm, self.inner, self.all = nn.LayerNorm(4), nn.Linear(3, 4), nn.Linear(8, 4)
+
+    def forward(self, observations):
+        each = torch.relu(self.norm(self.body(observations)))
+        each = each + self.inner(torch.tanh(each[..., 1:])) * 0.5
+        hidden = each.amax(dim=1) + each.mean(dim=1) + self.all(each.flatten(1))
+        return self.head(hidden), self.value(hidden)
+
+
+@pytest.mark.parametrize("kind", [Crowd, Crowded])
+def test_layers_over_entities_are_those_of_torch(kind):
+    policy, env = spread(kind()), spaces_of(Box(-1.0, 1.0, (2, 3)), CHOICE)
+    assert_agrees(policy, env, drawn(env, steps=2, rows=53))
+
+
+def test_logits_that_are_an_image_are_refused():
+    expected = "in C images become rows for linear layers alone, got another Picturesque; use --form"
+    with pytest.raises(ExportError, match=expected):
+        network_of(Picturesque(), spaces_of(Box(-1.0, 1.0, (1, 3, 3)), CHOICE))
 
 
 class Ordered(Gated):
