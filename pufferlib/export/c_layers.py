@@ -30,7 +30,9 @@ from pufferlib.ppo.rollout import Rollout
 
 _DROPOUT = (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.AlphaDropout, nn.FeatureAlphaDropout)  # nothing in acting
 _TAKEN = {"begin", "forget", "block", "forward", "act", "lowest", "first_planes", "deviations"}  # after the prefix
-_MEMBERS = r"logits|values|masks|random|seen|inputs|critic|gates|(features|image|padded|value)_\d+"  # of the struct
+_MEMBERS = (
+    r"logits|values|masks|random|seen|inputs|critic|gates|shares|(features|image|padded|value)_\d+"  # of the struct
+)
 _REMEDY = "use --format onnx or torchscript"
 
 
@@ -164,7 +166,8 @@ def _layer_names(policy: nn.Module, layers: Layers) -> Iterator[str]:
     paths = {id(parameter): path.split(".")[:-1] for path, parameter in policy.named_parameters()}
     counts, taken, shapes = collections.Counter(), set(_TAKEN), layers.shapes()
     for layer in layers.layers:
-        path = next((paths[id(tensor)] for tensor in layer.parameters() if tensor is not None), None)
+        tensors = [tensor for tensor in layer.parameters() if tensor is not None]
+        path = next((paths.get(id(tensor), ["constant"]) for tensor in tensors), None)
         if path is None:
             yield ""
             continue

@@ -121,7 +121,7 @@ class _Program:
         self.kept = {self.layers.value: "policy->critic", self.layers.decision: "policy->logits[first]"}
         self.places: dict[int, tuple[str, int | str]] = {}  # of values: a pointer, and floats from row to row
         self.buffers: dict[str, int | str] = {}  # members that are scratch, and their numbers
-        self.gates = 0  # the most of a row
+        self.gates = self.most_keys = 0  # the most of a row
         if self.layers.value != self.layers.decision:
             self._buffer("critic", self.rows[self.layers.value])
         images = [index for index in range(len(self.layers.layers)) if len(self.shapes[index + 1]) == 3]
@@ -233,7 +233,7 @@ class _Program:
                 *("        }", "    }"),
             ]
         elif self.layers.categories is None and (self.writer.observation_type != "float" or normalizer is not None):
-            pointer, scale = self._buffer("seen", size), self._scale(len(self.shapes[0]) == 1)
+            pointer, scale = self._buffer("seen", size), self._divided(len(self.shapes[0]) == 1)
             number = f"(float)observations[i]{scale}"
             self.lines.append(f"    for (int i = 0; i < rows * {size}; i++) policy->seen[i] = {number};")
         if normalizer is not None:
@@ -241,7 +241,7 @@ class _Program:
             self._call("normalize", *tables, _number(normalizer.clip), pointer, size, "rows")
         self.places[0] = pointer, size
 
-    def _scale(self, is_here: bool) -> str:
+    def _divided(self, is_here: bool) -> str:
         return f" / {_number(self.network.image_scale)}" if is_here and self.network.image_scale != 1.0 else ""
 
     def _images(self, images: Iterable[int]) -> None:
@@ -250,7 +250,7 @@ class _Program:
         pixel_type = f"{self.writer.type_name}Observation" if are_planes else "float"
         pixel, table = f"pixels[channel * {area} + pixel]", self.name
         image = self._image("image_0", planes * area)
-        lines = [f"{image}[pixel * {channels} + channel] = {pixel}{self._scale(True)};"]
+        lines = [f"{image}[pixel * {channels} + channel] = {pixel}{self._divided(True)};"]
         if are_planes:
             lines = [
                 f"int64_t first = {table}_first_planes[channel], last = {table}_first_planes[channel + 1] - 1;",
@@ -360,6 +360,18 @@ class _Program:
         inside, outside = (row_of((units,)) if len(shape) == 2 else units for shape in sizes)
         target = self._target(index + 1), self.rows[index + 1], outside
         self._call("arrange", *self.places[value], inside, *target, units, entities, self.count)
+
+    def _attention(self, index: int, layer: Layer) -> None:
+        if len(layer.inputs) > 3:
+            raise ExportError("C has no layer for Attention with a mask; use --format onnx or torchscript")
+        heads, key_size, value_size, queries, keys, *_ = layer.sizes([self.shapes[value] for value in layer.inputs])
+        name, scale = f"{self.name}_attention_{index}", _number(layer.scale)
+        numbers = f"{heads}, {key_size}, {value_size}, {queries}, {keys}, {scale}"
+        self.tables += [f"static const PuffernetAttention {name} = {{{numbers}}};", ""]
+        self.most_keys = max(self.most_keys, keys)
+        self.buffers["shares"] = self.most_keys
+        sources = (self.places[value][0] for value in layer.inputs)
+        self._call("attention", f"&{name}", *sources, "policy->shares", self._target(index + 1), self.count)
 
     def _count(self, value: int) -> str:
         # The rows of a value that has entities or pixels, each of which is a row.

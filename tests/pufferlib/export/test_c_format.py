@@ -344,10 +344,33 @@ class Crowded(Crowd):
         return self.head(hidden), self.value(hidden)
 
 
-@pytest.mark.parametrize("kind", [Crowd, Crowded])
+class Attentive(Crowd):
+    """Two heads of attention, whose queries are fewer than the keys in the second round."""
+
+    def __init__(self):
+        super().__init__()
+        self.parts, self.query, self.keys = nn.Linear(4, 12), nn.Linear(4, 6), nn.Linear(4, 10)
+
+    def forward(self, observations):
+        body = self.body(observations)
+        q, k, v = self.parts(body).chunk(3, -1)
+        q, k, v = (each.unflatten(-1, (2, 2)).transpose(1, 2) for each in (q, k, v))
+        body = body + nn.functional.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2)
+        q, (k, v) = self.query(body.mean(dim=1, keepdim=True)), self.keys(body).split([6, 4], -1)
+        hidden = nn.functional.scaled_dot_product_attention(q, k, v).squeeze(1)
+        return self.head(hidden), self.value(hidden)
+
+
+@pytest.mark.parametrize("kind", [Crowd, Crowded, Attentive])
 def test_layers_over_entities_are_those_of_torch(kind):
     policy, env = spread(kind()), spaces_of(Box(-1.0, 1.0, (2, 3)), CHOICE)
     assert_agrees(policy, env, drawn(env, steps=2, rows=53))
+
+
+def test_products_with_constants_are_refused_by_name():
+    policy, env = cases.Slots(), spaces_of(*cases.Slots.spaces)
+    with pytest.raises(ExportError, match="C has no layer for Scale; use --format onnx"):
+        HeaderWriter("own", network_of(policy, env))
 
 
 def test_logits_that_are_an_image_are_refused():
