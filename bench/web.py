@@ -22,7 +22,7 @@ from pathlib import Path
 
 import numpy as np
 from calibrate import calibration
-from env import NUM_AGENTS
+from env import NUM_AGENTS, random_actions
 from record import tell
 
 from pufferlib import ocean
@@ -33,7 +33,7 @@ sys.path.insert(0, str(TESTS))
 import browser  # noqa: E402  from the tests
 
 GAMES = 16  # of a page, at most
-SETS, STEPS, ROUNDS = 64, 1 << 16, 3
+STEPS, ROUNDS = 1 << 20, 3  # of all agents in a round, of which the best counts
 FRAMES = """new Promise((done) => {
     const advance = puffer.advance.bind(puffer);
     let frames = -1, begin = 0;  // from a frame on
@@ -61,30 +61,25 @@ def made(name: str, folder: str) -> tuple[Path, float]:
     return page, time.perf_counter() - begin
 
 
-def native_rate(name: str, num_envs: int, actions: np.ndarray | None = None) -> tuple[float, np.ndarray]:
-    """Steps a second of `env.step` on this thread, and the actions; None draws them."""
+def native_rate(name: str, num_envs: int) -> tuple[float, list[np.ndarray]]:
+    """Steps a second of `env.step` on this thread, by random actions in turn, and the actions."""
     env = ocean.env_class(name)(num_envs=num_envs, report_interval=10**9)
     env.reset(seed=1)
-    if actions is None:
-        env.single_action_space.seed(0)
-        drawn = [[env.single_action_space.sample() for _ in range(env.num_agents)] for _ in range(SETS)]
-        actions = np.asarray(drawn, env.actions.dtype).reshape(SETS, *env.actions.shape)
-    seconds = []
+    actions, seconds = random_actions(env.single_action_space, env.actions.shape, env.actions.dtype), []
     for _ in range(ROUNDS + 1):
         begin = time.perf_counter()
-        for step in range(STEPS * GAMES // num_envs):
-            env.step(actions[step % SETS])
+        for step in range(STEPS // env.num_agents):
+            env.step(actions[step % len(actions)])
         seconds.append(time.perf_counter() - begin)
-    rate = STEPS * GAMES * env.agents_per_env / min(seconds[1:])
     env.close()
-    return rate, actions
+    return STEPS // env.num_agents * env.num_agents / min(seconds[1:]), actions
 
 
-def in_node(page: Path, actions: np.ndarray, folder: str) -> dict[str, float]:
+def in_node(page: Path, actions: list[np.ndarray], folder: str) -> dict[str, float]:
     """Steps and decisions a second of the page's module."""
     file = Path(folder, "actions")
-    actions.tofile(file)
-    request = {"does": "speeds", "steps": STEPS, "actions": str(file)}
+    np.stack(actions).tofile(file)
+    request = {"does": "speeds", "steps": STEPS // len(actions[0]), "actions": str(file)}
     command = ["node", str(TESTS / "export" / "page_in_node.js"), str(page), json.dumps(request)]
     return json.loads(subprocess.check_output(command))
 
@@ -132,5 +127,6 @@ if __name__ == "__main__":
     if unknown:
         parser.error(f"expected environments that come with an agent, got {unknown[0]}")
     os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
-    before = calibration()
-    tell("web", [row for name in options.names for row in measured(name)], before, not options.no_record)
+    for name in options.names:
+        before = calibration()
+        tell("web", measured(name), before, not options.no_record)
