@@ -290,14 +290,11 @@ class _Program:
         self._call("convolution", *self._products(index), source, self._target(index + 1))
 
     def _pool(self, index: int, layer: Layer) -> None:
-        channels, height, *edge = self.shapes[layer.inputs[0]]
+        (channels, height, *edge), (source, _) = self.shapes[layer.inputs[0]], self.places[layer.inputs[0]]
+        width, flag = row_of((channels,)), str(layer.is_largest).lower()
         if not edge:
-            source, sizes = self.places[layer.inputs[0]][0], (height, row_of((channels,)))
-            flag = str(layer.is_largest).lower()
-            return self._call("pool_entities", source, *sizes, flag, self._target(index + 1), self.count)
-        (width,) = edge
-        sizes = height, width, row_of((channels,)), layer.size, layer.stride, layer.padding
-        flag, source = str(layer.is_largest).lower(), self.places[layer.inputs[0]][0]
+            return self._call("pool_entities", source, height, width, flag, self._target(index + 1), self.count)
+        sizes = height, *edge, width, layer.size, layer.stride, layer.padding
         self._call("pool", source, *sizes, flag, self._target(index + 1))
 
     def _mingru(self, index: int, layer: Layer) -> None:
