@@ -166,8 +166,7 @@ def _layer_names(policy: nn.Module, layers: Layers) -> Iterator[str]:
     paths = {id(parameter): path.split(".")[:-1] for path, parameter in policy.named_parameters()}
     counts, taken, shapes = collections.Counter(), set(_TAKEN), layers.shapes()
     for layer in layers.layers:
-        tensors = [tensor for tensor in layer.parameters() if tensor is not None]
-        path = next((paths.get(id(tensor), ["constant"]) for tensor in tensors), None)
+        path = next((paths.get(id(each), ["constant"]) for each in layer.parameters() if each is not None), None)
         if path is None:
             yield ""
             continue

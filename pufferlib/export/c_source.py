@@ -365,8 +365,7 @@ class _Program:
         name, scale = f"{self.name}_attention_{index}", _number(layer.scale)
         numbers = f"{heads}, {key_size}, {value_size}, {queries}, {keys}, {scale}"
         self.tables += [f"static const PuffernetAttention {name} = {{{numbers}}};", ""]
-        self.most_keys = max(self.most_keys, keys)
-        self.buffers["shares"] = self.most_keys
+        self.buffers["shares"] = self.most_keys = max(self.most_keys, keys)
         sources = (self.places[value][0] for value in layer.inputs)
         self._call("attention", f"&{name}", *sources, "policy->shares", self._target(index + 1), self.count)
 

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -176,12 +177,13 @@ def compiled(
 def _facts(env: Any) -> dict[str, Any]:
     # What the page knows of spaces and keys.
     observation, action = env.single_observation_space, env.single_action_space
+    has_bot = {"opponent", "partner"} & signature(type(env)).parameters.keys()
     facts: dict[str, Any] = {
         "observation": {"type": str(observation.dtype), "shape": list(observation.shape)},
         "parts": [],
         "is_box": isinstance(action, Box),
         "keys": None,
-        "players": env.arguments.get("agents"),  # of a game that has a bot as well
+        "players": env.arguments.get("agents") if has_bot else None,
     }
     if isinstance(action, Box):
         facts["low"], facts["high"] = (np.nan_to_num(bound).ravel().tolist() for bound in (action.low, action.high))

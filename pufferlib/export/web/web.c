@@ -141,11 +141,11 @@ static void remember(int game) {
 #endif
 }
 
-// Makes all environments, those of a game for several players with 1 agent against its bot, or with 2 or more agents;
-// returns 0, or -1 where they are not those of the policy.
+// Makes all environments: those of a game for several players with 1 agent against its bot, or with 2 or more agents;
+// for others, `players` is 0. Returns 0, or -1 where they are not those of the policy.
 int EXPORT(open)(int players) {
     for (PyObject* setting = settings; setting->name != NULL; setting++) {
-        if (strcmp(setting->name, "agents") == 0) setting->value = players;
+        if (players > 0 && strcmp(setting->name, "agents") == 0) setting->value = players;
     }
 #ifdef MY_SHARED
     if (my_shared(&shared, NULL, settings) < 0) return -1;
