@@ -351,6 +351,78 @@ PUFFERNET_FN void puffernet_pool(const float* image, int height, int width, int 
     }
 }
 
+// The largest number, or the mean, of the entities [rows, entities, width], into [rows, width].
+PUFFERNET_FN void puffernet_pool_entities(const float* input, int entities, int width, bool is_largest, float* output,
+                                          int rows) {
+    for (int row = 0; row < rows; row++, output += width) {
+        for (int i = 0; i < width; i++) output[i] = is_largest ? -3.40282347e38f : 0.0f;
+        for (int entity = 0; entity < entities; entity++, input += width) {
+            for (int i = 0; i < width; i++) {
+                float larger = input[i] > output[i] ? input[i] : output[i];
+                output[i] = is_largest ? larger : output[i] + input[i] / (float)entities;
+            }
+        }
+    }
+}
+
+// A row of numbers becomes entities of `count` numbers each, or the other way round: rows and entities lie `..._row`
+// and
+// `..._entity` floats apart.
+PUFFERNET_FN void puffernet_arrange(const float* input, int input_row, int input_entity, float* output, int output_row,
+                                    int output_entity, int count, int entities, int rows) {
+    for (int row = 0; row < rows; row++) {
+        for (int entity = 0; entity < entities; entity++) {
+            const float* source = input + row * input_row + entity * input_entity;
+            memcpy(output + row * output_row + entity * output_entity, source, (size_t)count * sizeof(float));
+        }
+    }
+}
+
+typedef struct {
+    int heads, key_size, value_size;  // numbers of a head, which lie side by side in an entity
+    int queries, keys;                // entities of a row
+    float scale;
+} PuffernetAttention;
+
+PUFFERNET_FN int puffernet_padded(int count) {
+    return (count + PUFFERNET_LANES - 1) / PUFFERNET_LANES * PUFFERNET_LANES;
+}
+
+// One query of one head: shares [keys] become softmax(scale q k^T), and their sum of v is added to the output.
+PUFFERNET_FN void puffernet_attend(const PuffernetAttention* layer, const float* q, const float* k, const float* v,
+                                   float* shares, float* output) {
+    int key_width = puffernet_padded(layer->heads * layer->key_size);
+    int value_width = puffernet_padded(layer->heads * layer->value_size);
+    float largest = -3.40282347e38f, total = 0.0f;
+    for (int key = 0; key < layer->keys; key++) {
+        float sum = 0.0f;
+        for (int i = 0; i < layer->key_size; i++) sum += q[i] * k[key * key_width + i];
+        shares[key] = layer->scale * sum;
+        largest = shares[key] > largest ? shares[key] : largest;
+    }
+    for (int key = 0; key < layer->keys; key++) total += shares[key] = puffernet_exp(shares[key] - largest);
+    for (int key = 0; key < layer->keys; key++) {
+        for (int i = 0; i < layer->value_size; i++) output[i] += shares[key] / total * v[key * value_width + i];
+    }
+}
+
+// softmax(scale q k^T) v (Vaswani et al. 2017): q and the output are [rows, queries, width], k and v [rows, keys,
+// width].
+PUFFERNET_FN void puffernet_attention(const PuffernetAttention* layer, const float* q, const float* k, const float* v,
+                                      float* shares, float* output, int rows) {
+    int key_width = puffernet_padded(layer->heads * layer->key_size);
+    int value_width = puffernet_padded(layer->heads * layer->value_size);
+    memset(output, 0, (size_t)(rows * layer->queries * value_width) * sizeof(float));
+    for (int row = 0; row < rows; row++, k += layer->keys * key_width, v += layer->keys * value_width) {
+        for (int query = 0; query < layer->queries; query++, q += key_width, output += value_width) {
+            for (int head = 0; head < layer->heads; head++) {
+                int key_part = head * layer->key_size, value_part = head * layer->value_size;
+                puffernet_attend(layer, q + key_part, k + key_part, v + value_part, shares, output + value_part);
+            }
+        }
+    }
+}
+
 // What follows reads and writes the first `count` numbers of rows that lie `..._row` floats apart.
 
 PUFFERNET_FN void puffernet_copy(const float* input, int input_row, float* output, int output_row, int count,

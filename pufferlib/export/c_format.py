@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import ctypes
 import os
@@ -135,9 +136,11 @@ def running(files: Mapping[str, str], writer: HeaderWriter, agents: int, *flags:
 
 def _probe_source(writer: HeaderWriter) -> str:
     loop = "for (int i = 0; i < agents; i++) memcpy({}, {}, {} * sizeof(float));"
-    load, store = [], []
-    for index, (state, (_, size)) in enumerate(writer.states.items()):
-        inside, outside = f"policy.{state}[i]", f"states[{index}] + i * {size}"
+    load, store, wholes = [], [], collections.Counter()
+    for (entry, _), (_, size) in zip(writer.network.state_places, writer.states.values(), strict=True):
+        wholes[entry] += size
+    for (entry, first), (state, (_, size)) in zip(writer.network.state_places, writer.states.items(), strict=True):
+        inside, outside = f"policy.{state}[i]", f"states[{entry}] + i * {wholes[entry]} + {first}"
         load.append(loop.format(inside, outside, size))
         store.append(loop.format(outside, inside, size))
     return _PROBE.format(

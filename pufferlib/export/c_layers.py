@@ -30,7 +30,9 @@ from pufferlib.ppo.rollout import Rollout
 
 _DROPOUT = (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.AlphaDropout, nn.FeatureAlphaDropout)  # nothing in acting
 _TAKEN = {"begin", "forget", "block", "forward", "act", "lowest", "first_planes", "deviations"}  # after the prefix
-_MEMBERS = r"logits|values|masks|random|seen|inputs|critic|gates|(features|image|padded|value)_\d+"  # of the struct
+_MEMBERS = (
+    r"logits|values|masks|random|seen|inputs|critic|gates|shares|(features|image|padded|value)_\d+"  # of the struct
+)
 _REMEDY = "use --format onnx or torchscript"
 
 
@@ -41,6 +43,7 @@ class CNetwork:
     layers: Layers  # with weights in float32
     names: tuple[str, ...]  # of the layers in C; empty for those without weights
     states: tuple[str, ...]  # names of the recurrent state in C, in the order of the layers
+    state_places: tuple[tuple[int, int], ...]  # of each the entry of the policy's state, and the first number there
     observation: gymnasium.spaces.Box  # of one agent: the shape and dtype of a row
     parts: tuple[spaces.ActionPart, ...]  # of the action
     has_masks: bool = False  # whether the environment says what is allowed
@@ -77,25 +80,32 @@ def network_of(policy: nn.Module, env: PufferEnv) -> CNetwork:
     layers = find_layers(policy)
     if layers is None or None in layers.shapes():
         layers = _traced(policy, env, states)
-    if any(isinstance(layer, Arrange) for layer in layers.layers):
+    shapes = layers.shapes()
+    read = [(layer, shapes[layer.inputs[0]]) for layer in layers.layers]
+    if any(isinstance(layer, Arrange) and 3 in (len(shape), len(layer.shape)) for layer, shape in read):
         raise ExportError(
-            f"C has no entities, and images become rows for linear layers alone, got another {type(policy).__name__}; "
-            f"{_REMEDY}"
+            f"in C images become rows for linear layers alone, got another {type(policy).__name__}; {_REMEDY}"
         )
-    layers = dataclasses.replace(layers, layers=list(map(_squared, layers.layers)))
-    if layers.state_places not in (None, [(index, 0) for index in range(len(states))]):
-        raise ExportError(
-            "C has an entry of the state for each that a layer keeps, in the order of the layers, got others: "
-            f"{', '.join(states)}; {_REMEDY}"
-        )
-    names = tuple(_layer_names(policy, layers))
-    state_names = tuple(
-        name if re.fullmatch(rf"(?!({_MEMBERS})$)[A-Za-z]\w*", name, re.ASCII) else f"state_{index}"
-        for index, name in enumerate(states)
+    layers = dataclasses.replace(
+        layers, layers=[layer if len(shape) == 2 else _squared(layer) for layer, shape in read]
     )
+    names = tuple(_layer_names(policy, layers))
+    places = tuple(layers.state_places or ((index, 0) for index in range(len(states))))
+    state_names = tuple(_state_names(list(states), places))
     parts = spaces.action_parts(env.single_action_space)
     has_masks = getattr(env, "has_action_masks", False)
-    return CNetwork(layers, names, state_names, env.single_observation_space, parts, has_masks)
+    return CNetwork(layers, names, state_names, places, env.single_observation_space, parts, has_masks)
+
+
+def _state_names(entries: list[str], places: tuple[tuple[int, int], ...]) -> Iterator[str]:
+    # Those of the entries, numbered where an entry holds the states of several layers.
+    sharing, firsts = collections.Counter(entry for entry, _ in places), sorted(places)
+    for entry, first in places:
+        name = entries[entry]
+        if not re.fullmatch(rf"(?!({_MEMBERS})$)[A-Za-z]\w*", name, re.ASCII):
+            name = f"state_{entry}"
+        number = firsts.index((entry, first)) - [each for each, _ in firsts].index(entry)
+        yield f"{name}_{number}" if sharing[entry] > 1 else name
 
 
 def _acting(policy: nn.Module) -> nn.Module:
@@ -156,7 +166,7 @@ def _layer_names(policy: nn.Module, layers: Layers) -> Iterator[str]:
     paths = {id(parameter): path.split(".")[:-1] for path, parameter in policy.named_parameters()}
     counts, taken, shapes = collections.Counter(), set(_TAKEN), layers.shapes()
     for layer in layers.layers:
-        path = next((paths[id(tensor)] for tensor in layer.parameters() if tensor is not None), None)
+        path = next((paths.get(id(each), ["constant"]) for each in layer.parameters() if each is not None), None)
         if path is None:
             yield ""
             continue

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -115,10 +116,12 @@ class _Program:
         self.shapes: list[Shape] = self.layers.shapes()
         self.rows = [row_of(shape) for shape in self.shapes]
         self.last = {value: index for index, layer in enumerate(self.layers.layers) for value in layer.inputs}
+        self.left = [index for index, layer in enumerate(self.layers.layers) if layer.kind == "STATE"]
+        self.last |= {value: len(self.rows) for index in self.left for value in self.layers.layers[index].inputs}
         self.kept = {self.layers.value: "policy->critic", self.layers.decision: "policy->logits[first]"}
         self.places: dict[int, tuple[str, int | str]] = {}  # of values: a pointer, and floats from row to row
         self.buffers: dict[str, int | str] = {}  # members that are scratch, and their numbers
-        self.gates = 0  # the most of a row
+        self.gates = self.most_keys = 0  # the most of a row
         if self.layers.value != self.layers.decision:
             self._buffer("critic", self.rows[self.layers.value])
         images = [index for index in range(len(self.layers.layers)) if len(self.shapes[index + 1]) == 3]
@@ -230,7 +233,7 @@ class _Program:
                 *("        }", "    }"),
             ]
         elif self.layers.categories is None and (self.writer.observation_type != "float" or normalizer is not None):
-            pointer, scale = self._buffer("seen", size), self._scale(len(self.shapes[0]) == 1)
+            pointer, scale = self._buffer("seen", size), self._divided(len(self.shapes[0]) == 1)
             number = f"(float)observations[i]{scale}"
             self.lines.append(f"    for (int i = 0; i < rows * {size}; i++) policy->seen[i] = {number};")
         if normalizer is not None:
@@ -238,7 +241,7 @@ class _Program:
             self._call("normalize", *tables, _number(normalizer.clip), pointer, size, "rows")
         self.places[0] = pointer, size
 
-    def _scale(self, is_here: bool) -> str:
+    def _divided(self, is_here: bool) -> str:
         return f" / {_number(self.network.image_scale)}" if is_here and self.network.image_scale != 1.0 else ""
 
     def _images(self, images: Iterable[int]) -> None:
@@ -247,7 +250,7 @@ class _Program:
         pixel_type = f"{self.writer.type_name}Observation" if are_planes else "float"
         pixel, table = f"pixels[channel * {area} + pixel]", self.name
         image = self._image("image_0", planes * area)
-        lines = [f"{image}[pixel * {channels} + channel] = {pixel}{self._scale(True)};"]
+        lines = [f"{image}[pixel * {channels} + channel] = {pixel}{self._divided(True)};"]
         if are_planes:
             lines = [
                 f"int64_t first = {table}_first_planes[channel], last = {table}_first_planes[channel + 1] - 1;",
@@ -272,8 +275,9 @@ class _Program:
         self.places |= {value: (pointer, self.rows[value]) for value, pointer in self.features.items()}
 
     def _linear(self, index: int, layer: Layer) -> None:
-        place = self.places[layer.inputs[0]][: 1 if layer.kind == "ONE_HOT" else 2]
-        self._call(layer.kind.lower(), *self._products(index), *place, self._target(index + 1), self.count)
+        (value,), count = layer.inputs, self._count(index + 1)
+        place = self.places[value][:1] if layer.kind == "ONE_HOT" else self._each_place(value)
+        self._call(layer.kind.lower(), *self._products(index), *place, self._target(index + 1), count)
 
     def _convolution(self, index: int, layer: Layer) -> None:
         (value,), padding = layer.inputs, layer.padding
@@ -286,9 +290,11 @@ class _Program:
         self._call("convolution", *self._products(index), source, self._target(index + 1))
 
     def _pool(self, index: int, layer: Layer) -> None:
-        channels, height, width = self.shapes[layer.inputs[0]]
-        sizes = height, width, row_of((channels,)), layer.size, layer.stride, layer.padding
-        flag, source = str(layer.is_largest).lower(), self.places[layer.inputs[0]][0]
+        (channels, height, *edge), (source, _) = self.shapes[layer.inputs[0]], self.places[layer.inputs[0]]
+        width, flag = row_of((channels,)), str(layer.is_largest).lower()
+        if not edge:
+            return self._call("pool_entities", source, height, width, flag, self._target(index + 1), self.count)
+        sizes = height, *edge, width, layer.size, layer.stride, layer.padding
         self._call("pool", source, *sizes, flag, self._target(index + 1))
 
     def _mingru(self, index: int, layer: Layer) -> None:
@@ -308,13 +314,18 @@ class _Program:
         self._call(layer.kind.lower(), *arguments)
         self.places[index + 1] = states[0], row
 
+    def _state(self, index: int, layer: Layer) -> None:  # what the step before has left
+        (state,), row = self.states[index], self.rows[index + 1]
+        self._call("copy", f"policy->{state}[first]", row, self._target(index + 1), row, layer.units, self.count)
+
     def _norm(self, index: int, layer: Layer) -> None:
         tables = []
         for name, tensor in zip(("weights", "bias"), layer.parameters(), strict=True):
             tables.append("NULL" if tensor is None else f"{self.name}_{self.network.names[index]}_{name}")
             self.tables += [] if tensor is None else _table(tables[-1], floats(tensor))
-        flags = _number(layer.epsilon), str(layer.is_centered).lower()
-        self._call("norm", *tables, *flags, *self._each(index, layer), self.count)
+        flags, (units, *_) = (_number(layer.epsilon), str(layer.is_centered).lower()), self.shapes[index + 1]
+        places = *self._each_place(layer.inputs[0]), self._target(index + 1), row_of((units,)), units
+        self._call("norm", *tables, *flags, *places, self._count(index + 1))
 
     def _activation(self, index: int, layer: Layer) -> None:
         self._call("copy", *self._each(index, layer), self.count)
@@ -337,21 +348,53 @@ class _Program:
             (source, row), moved = self.places[value], f"{target} + {first}" if first else target
             row = row_of(self.shapes[value][:1]) if edges else row  # then its pixels are the rows
             source = f"{source} + {begin}" if begin else source
-            rows = edges[0] * edges[1] if edges else self.count
-            self._call("copy", source, row, moved, row_of((channels,)), count, rows)
+            self._call("copy", source, row, moved, row_of((channels,)), count, self._count(index + 1))
             first += count
+
+    def _arrange(self, index: int, layer: Layer) -> None:
+        (value,), sizes = layer.inputs, (self.shapes[layer.inputs[0]], layer.shape)
+        (units, entities), _ = sorted(sizes, key=len, reverse=True)
+        inside, outside = (row_of((units,)) if len(shape) == 2 else units for shape in sizes)
+        target = self._target(index + 1), self.rows[index + 1], outside
+        self._call("arrange", *self.places[value], inside, *target, units, entities, self.count)
+
+    def _attention(self, index: int, layer: Layer) -> None:
+        if len(layer.inputs) > 3:
+            raise ExportError("C has no layer for Attention with a mask; use --format onnx or torchscript")
+        heads, key_size, value_size, queries, keys, *_ = layer.sizes([self.shapes[value] for value in layer.inputs])
+        name, scale = f"{self.name}_attention_{index}", _number(layer.scale)
+        numbers = f"{heads}, {key_size}, {value_size}, {queries}, {keys}, {scale}"
+        self.tables += [f"static const PuffernetAttention {name} = {{{numbers}}};", ""]
+        self.buffers["shares"] = self.most_keys = max(self.most_keys, keys)
+        sources = (self.places[value][0] for value in layer.inputs)
+        self._call("attention", f"&{name}", *sources, "policy->shares", self._target(index + 1), self.count)
+
+    def _count(self, value: int) -> str:
+        # The rows of a value that has entities or pixels, each of which is a row.
+        _, *edges = self.shapes[value]
+        number = math.prod(edges)
+        return self.count if number == 1 else str(number) if self.count == "1" else f"{self.count} * {number}"
+
+    def _each_place(self, value: int) -> tuple[str, int | str]:
+        # Of a value with entities the place of the first, and the floats from one to the next.
+        place, row = self.places[value]
+        return place, row_of(self.shapes[value][:1]) if len(self.shapes[value]) == 2 else row
 
     _one_hot, _gru, _multiply = _linear, _lstm, _add
 
     def _each(self, index: int, layer: Layer) -> tuple[str, int | str, str, int, int]:
         # Source and target with their rows, and how many numbers of a row are computed one by one.
         shape, row = self.shapes[index + 1], self.rows[index + 1]
-        return *self.places[layer.inputs[0]], self._target(index + 1), row, row if len(shape) == 3 else shape[0]
+        return *self.places[layer.inputs[0]], self._target(index + 1), row, row if len(shape) > 1 else shape[0]
 
     def _results(self) -> None:
         for value, target in self.kept.items():
             if self.places[value][0] != target:
                 self._call("copy", *self.places[value], target, self.rows[value], self.shapes[value][0], "rows")
+        for index in self.left:
+            (value,), (state,), row = self.layers.layers[index].inputs, self.states[index], self.rows[index + 1]
+            target = f"policy->{state}[first]", row, self.layers.layers[index].units
+            self._call("copy", *self.places[value], *target, "rows")
         value, place = self.layers.value, self.layers.value_place
         result = f"policy->critic[row * {self.rows[value]}{f' + {place}' if place else ''}]"
         if value == self.layers.decision:

@@ -24,6 +24,7 @@ from pufferlib.export.c_format import c_files, compile_command, compiler, write_
 from pufferlib.export.one_step import OneStep, check_agreement, first_sentence, space_text, unchecked_distributions
 from pufferlib.export.web_format import web_page
 from pufferlib.families import catalog
+from pufferlib.fast.cpu import one_thread
 from pufferlib.policy import acting_forward
 from pufferlib.ppo.sampling import sample_logits
 from pufferlib.runs.folder import write_atomically
@@ -223,7 +224,8 @@ def export_command(env_name: str, args: dict[str, Any], format: str = "onnx", ou
     try:
         policy = load_policy({**args, "train": {**args["train"], "device": "cpu"}}, vecenv, env_name).eval()
         notes = {"model": str(args["load_model_path"]), "settings": json.dumps(args, default=str)}
-        export_policy(policy, vecenv, path, format, notes, _observations_of_play(vecenv, policy))
+        with one_thread():
+            export_policy(policy, vecenv, path, format, notes, _observations_of_play(vecenv, policy))
         print(f"wrote {printable(str(path))}, {_use(path, format, OneStep(policy, vecenv.driver_env))}")
     finally:
         vecenv.close()

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,7 @@ FLAGS = (
 )
 SHORT_TOLERANCE = 0.05  # of results with weights of 16 bits, relative to 1: a twentieth of a probability
 LARGEST = np.iinfo(np.int16).max
+MOST_PLAYERS = 8  # agents of a game that has a bot as well, by its argument `agents` in C
 UNKNOWN = re.compile(  # in the words of older and newer versions of clang
     r"^(?:.*/)?([^/\n:]+):(\d+):\d+: error: .*(?:implicit|undeclared).* function '(\w+)'", re.MULTILINE
 )
@@ -154,7 +156,8 @@ def compiled(
     with tempfile.TemporaryDirectory(prefix="pufferlib_web_") as made:
         for name, text in files.items():
             Path(made, name).write_text(text)
-        defines = (f"-DAGENTS={agents}", f'-DRENDER_HEADER="{folder.name}_render.h"', f'-DBINDING="{folder}/binding.c"')
+        most = max(agents, MOST_PLAYERS) if "agents" in arguments else agents
+        defines = (f"-DAGENTS={most}", f'-DRENDER_HEADER="{folder.name}_render.h"', f'-DBINDING="{folder}/binding.c"')
         includes = (f"-I{path}" for path in (made, WEB, folder, INCLUDE, c_format.PUFFERNET.parent))
         module = Path(made, "web.wasm")
         words = [*command, *FLAGS, *defines, *includes, "-include", "settings.h", str(WEB / "web.c")]
@@ -174,18 +177,20 @@ def compiled(
 def _facts(env: Any) -> dict[str, Any]:
     # What the page knows of spaces and keys.
     observation, action = env.single_observation_space, env.single_action_space
+    has_bot = {"opponent", "partner"} & signature(type(env)).parameters.keys()
     facts: dict[str, Any] = {
         "observation": {"type": str(observation.dtype), "shape": list(observation.shape)},
         "parts": [],
         "is_box": isinstance(action, Box),
         "keys": None,
+        "players": env.arguments.get("agents") if has_bot else None,
     }
     if isinstance(action, Box):
         facts["low"], facts["high"] = (np.nan_to_num(bound).ravel().tolist() for bound in (action.low, action.high))
     else:
         facts["parts"] = [int(action.n)] if isinstance(action, Discrete) else [int(n) for n in np.ravel(action.nvec)]
     keys = getattr(env, "keys", None)
-    if isinstance(keys, Keys) and env.agents_per_env == 1:
+    if isinstance(keys, Keys) and (env.agents_per_env == 1 or facts["players"] is not None):
         idle = keys.idle if isinstance(keys.idle, list) and isinstance(action, Discrete) else [keys.idle]
         facts["keys"] = {
             "actions": [[chord.split("+"), np.ravel(row).tolist()] for chord, row in keys.actions.items()],

@@ -1,7 +1,7 @@
 // web.c - an environment, its picture and its policy as one WebAssembly module, for a page or for Node.
 //
 // web.js is the only caller. There are GAMES environments side by side, each with the rows of its agents, and one
-// policy for all of them. The compiler is told RENDER_HEADER and BINDING, the file names, and AGENTS, of one
+// policy for all of them. The compiler is told RENDER_HEADER and BINDING, the file names, and AGENTS, the most of one
 // environment; settings.h has its keyword arguments, and the policy is web_policy.h.
 #define PUFFERNET_BLOCK 16
 #define WEB_POLICY_AGENTS (GAMES * AGENTS)
@@ -20,6 +20,7 @@ enum { GAMES = 16 };
 
 static PyObject settings[] = {SETTINGS{NULL, 0}};  // keyword arguments of the environment in Python
 
+static int num_agents;                   // of one environment, now
 static Env envs[GAMES], befores[GAMES];  // as they are, and as they were before the last step
 static Client clients[GAMES];
 static bool has_moved[GAMES];  // from what is kept
@@ -103,7 +104,7 @@ int snprintf(char* text, size_t size, const char* format, ...) {
 // ---------------------------------------------------------------------------------------------------- environments
 
 static void attach(Env* env, struct Arrays* rows, int game) {
-    int agent = game * AGENTS;
+    int agent = game * num_agents;
     env->observations = (void*)(rows->observations + agent * WEB_POLICY_OBSERVATION);
     env->actions = (void*)(rows->actions + agent * WEB_POLICY_ACTION);
     env->rewards = rows->rewards + agent;
@@ -118,7 +119,7 @@ static void attach(Env* env, struct Arrays* rows, int game) {
 }
 
 static void keep_rows(void* kept, const void* rows, size_t size, int game) {
-    size_t part = size / GAMES, begin = part * (size_t)game;
+    size_t part = size / ROWS * (size_t)num_agents, begin = part * (size_t)game;
     memcpy((char*)kept + begin, (const char*)rows + begin, part);
 }
 
@@ -140,11 +141,16 @@ static void remember(int game) {
 #endif
 }
 
-// Makes all environments; returns 0, or -1 where they are not those of the policy.
-int EXPORT(open)(void) {
+// Makes all environments: those of a game for several players with 1 agent against its bot, or with 2 or more agents;
+// for others, `players` is 0. Returns 0, or -1 where they are not those of the policy.
+int EXPORT(open)(int players) {
+    for (PyObject* setting = settings; setting->name != NULL; setting++) {
+        if (players > 0 && strcmp(setting->name, "agents") == 0) setting->value = players;
+    }
 #ifdef MY_SHARED
     if (my_shared(&shared, NULL, settings) < 0) return -1;
 #endif
+    memset(envs, 0, sizeof(envs));
     for (int game = 0; game < GAMES; game++) {
         Env* env = &envs[game];
 #ifdef MY_SHARED
@@ -152,7 +158,8 @@ int EXPORT(open)(void) {
 #endif
         if (my_init(env, NULL, settings) < 0) return -1;
         PufferLayout layout = c_layout(env);
-        if (layout.num_agents != AGENTS || layout.observation_size != WEB_POLICY_OBSERVATION) return -1;
+        if (layout.num_agents > AGENTS || layout.observation_size != WEB_POLICY_OBSERVATION) return -1;
+        num_agents = layout.num_agents;
         attach(env, &arrays, game);
     }
     return 0;
@@ -163,7 +170,7 @@ void EXPORT(reset)(int game, uint64_t seed, uint64_t index) {
     Env* env = &envs[game];
     env->rng = rng_seed(seed, index);
     memset(&env->log, 0, sizeof(env->log));
-    for (int agent = game * AGENTS; agent < (game + 1) * AGENTS; agent++) {
+    for (int agent = game * num_agents; agent < (game + 1) * num_agents; agent++) {
         arrays.rewards[agent] = 0.0f;
         arrays.terminals[agent] = arrays.truncations[agent] = 0;
         web_policy_forget(&policy, agent);
@@ -181,7 +188,7 @@ void EXPORT(step)(int games, int is_kept) {
         c_step(&envs[game]);
         has_moved[game] = is_kept != 0;
     }
-    for (int agent = 0; agent < games * AGENTS; agent++) {
+    for (int agent = 0; agent < games * num_agents; agent++) {
         if (arrays.terminals[agent] | arrays.truncations[agent]) web_policy_forget(&policy, agent);
     }
 }
@@ -196,7 +203,7 @@ void EXPORT(act)(int games, int is_sampled) {
 #ifdef ENV_ACTION_MASKS
     policy.masks = arrays.action_masks;
 #endif
-    web_policy_act(&policy, arrays.observations, games * AGENTS, arrays.actions, is_sampled != 0);
+    web_policy_act(&policy, arrays.observations, games * num_agents, arrays.actions, is_sampled != 0);
 }
 
 // ---------------------------------------------------------------------------------------------------------- picture
@@ -248,15 +255,20 @@ enum { NUM_LOGGED = LOG_FIELDS(COUNT) };
 
 // What the page reads, by number.
 const void* EXPORT(address)(int which) {
+#ifdef ENV_TURNS
+    const void* turns = arrays.masks;
+#else
+    const void* turns = NULL;
+#endif
     const void* addresses[] = {arrays.observations, arrays.actions,      arrays.rewards, arrays.terminals,
                                arrays.truncations,  screen.pixels,       policy.logits,  policy.values,
-                               picture.title,       LOG_FIELDS(NAME) "", web_weights};
+                               picture.title,       LOG_FIELDS(NAME) "", web_weights,    turns};
     return addresses[which];
 }
 
 int EXPORT(number)(int which) {
     int numbers[] = {GAMES,
-                     AGENTS,
+                     num_agents,
                      WEB_POLICY_OBSERVATION,
                      WEB_POLICY_ACTION,
                      WEB_POLICY_LOGITS,

@@ -3,7 +3,7 @@
 "use strict";
 
 const ARRAYS = {float32: Float32Array, uint8: Uint8Array, int8: Int8Array, int32: Int32Array, int16: Int16Array};
-const ADDRESSES = ["observations", "actions", "rewards", "terminals", "truncations", "pixels", "logits", "values", "title", "logged", "weights"];
+const ADDRESSES = ["observations", "actions", "rewards", "terminals", "truncations", "pixels", "logits", "values", "title", "logged", "weights", "turns"];
 const NUMBERS = ["games", "agents", "observation", "action", "logits", "logitsRow", "maxPixels", "width", "height", "numLogged"];
 const ASCENT = 1900, LINE = 2400, EM = 2048;  // of the font; raylib's sizes are from line to line
 const LETTERS = [...Array.from({length: 95}, (_, i) => 32 + i), 0xB0, 0xB1, 0xB7, 0xD7, 0x2013, 0x2026];
@@ -89,10 +89,7 @@ class Games {
         games.call = made.instance.exports;
         games.memory = games.call.memory;
         games.facts = facts;
-        NUMBERS.forEach((name, i) => games[name] = games.call.number(i));
-        if (games.call.open() !== 0) throw new Error("the environment is not that of the policy");
-        games.reset(0, 0n, 0n);
-        NUMBERS.forEach((name, i) => games[name] = games.call.number(i));  // its picture has a size now
+        games.open(facts.players);
         games.at = Object.fromEntries(ADDRESSES.map((name, i) => [name, games.call.address(i)]));
         games.title = textAt(games.memory, games.at.title);
         games.logged = textAt(games.memory, games.at.logged).trim().split(" ");
@@ -100,6 +97,13 @@ class Games {
         games.setWeights(parts, facts.tables);
         games.call.begin(0n);
         return games;
+    }
+
+    // Makes the games anew. Those for several players have 1 agent, who plays against the bot, or 2 and more.
+    open(players) {
+        if (this.call.open(players ?? 0) !== 0) throw new Error("the environment is not that of the policy");
+        this.reset(0, 0n, 0n);
+        NUMBERS.forEach((name, i) => this[name] = this.call.number(i));
     }
 
     setWeights({low, high, whole}, tables) {
@@ -137,6 +141,7 @@ class Games {
     logitsOf(agent) { return this.rows("logits", agent, this.logitsRow, "float32").subarray(0, this.logits); }
     valueOf(agent) { return this.rows("values", agent, 1, "float32")[0]; }
     rewardOf(agent) { return this.rows("rewards", agent, 1, "float32")[0]; }
+    hasTurn(agent) { return this.at.turns === 0 || this.rows("turns", agent, 1, "uint8")[0] === 1; }
     hasEnded(agent) { return this.rows("terminals", agent, 1, "uint8")[0] + this.rows("truncations", agent, 1, "uint8")[0] > 0; }
 
     // A game begins with the random numbers of environment `index` of a vector with that seed.
@@ -235,8 +240,34 @@ function letterMaker() {
     };
 }
 
+// Where an observation is a picture, as the window has it: its size, and how far apart its numbers lie; else null.
+function pictureOf({type, shape}) {
+    const [first, second, third] = shape;
+    let picture = null;
+    if (shape.length === 2) picture = {rows: first, columns: second, row: second, column: 1, channel: 0, begin: 0};
+    else if (shape.length === 3 && (third === 1 || third === 3)) {
+        picture = {rows: first, columns: second, row: second * third, column: third, channel: third === 3 ? 1 : 0, begin: 0};
+    } else if (shape.length === 3 && first <= 4) {  // colours before each other, or the newest of several pictures
+        const size = second * third, isColored = first === 3;
+        picture = {rows: second, columns: third, row: third, column: 1, channel: isColored ? size : 0, begin: isColored ? 0 : (first - 1) * size};
+    }
+    return type === "uint8" && picture !== null && Math.min(picture.rows, picture.columns) >= 16 ? picture : null;
+}
+
+function drawPicture(canvas, seen, {rows, columns, row, column, channel, begin}) {
+    const image = new ImageData(columns, rows);
+    for (let i = 0; i < rows * columns; i++) {
+        const at = begin + Math.floor(i / columns) * row + i % columns * column;
+        image.data.set([seen[at], seen[at + channel], seen[at + 2 * channel], 255], 4 * i);
+    }
+    Object.assign(canvas, {width: columns, height: rows});
+    canvas.getContext("2d").putImageData(image, 0, 0);
+}
+
 function softmax(logits) {
-    const most = Math.max(...logits), shares = Array.from(logits, (logit) => Math.exp(logit - most));
+    const most = Math.max(...logits);
+    if (most === -Infinity) return Array.from(logits, () => 0);  // of an agent that waits
+    const shares = Array.from(logits, (logit) => Math.exp(logit - most));
     const sum = shares.reduce((total, share) => total + share, 0);
     return shares.map((share) => share / sum);
 }
@@ -250,7 +281,8 @@ class Page {
         this.held = new Set();
         this.touched = new Set();
         this.pressed = [];  // in a game of turns: keys that are still to be played, a step each
-        Object.assign(this, {count: 1, speed: 1, isRunning: true, isPlaying: false, isSampled: true, last: null});
+        this.people = new Set();  // the agents of the first game whose actions are a person's
+        Object.assign(this, {count: 1, speed: 1, isRunning: true, isSampled: true, last: null, players: facts.players});
         this.name = `pufferlib ${games.title}`;
         this.metric = games.logged.includes("score") ? "score" : games.logged[0];
         this.controls();
@@ -286,7 +318,17 @@ class Page {
         this.element("count").value = String(this.count);
     }
 
-    get waits() { return this.isPlaying && this.keys.waits && !this.pressed.length; }
+    get isPlaying() { return this.people.size > 0; }
+    get waits() { return this.isPlaying && this.keys.waits && !this.pressed.length && this.movers().length > 0; }
+
+    // Whether agents play against each other, so that all their rewards together say nothing.
+    get isMatch() { return this.games.agents > 1 && this.games.at.turns !== 0; }
+
+    // The agent that the panel tells of.
+    get shown() { return this.games.agents > 1 && this.people.has(0) && !this.people.has(1) ? 1 : 0; }
+
+    // The people whose turn it is.
+    movers() { return [...this.people].filter((agent) => this.games.hasTurn(agent)); }
 
     // Lets time pass: makes the steps that are due, and draws the moment.
     advance(seconds) {
@@ -309,22 +351,33 @@ class Page {
         const {games} = this;
         games.act(this.count, this.isSampled);
         this.trace();
-        if (this.isPlaying) {
-            const keys = this.keys.waits ? [this.pressed.shift()] : this.held.size ? this.held : this.touched;
-            const action = this.keys.action(keys, this.last);
-            this.touched = new Set();
-            if (action !== null) games.actionOf(0).set(this.last = action);
-        }
+        this.actByKeys();
         games.step(this.count);
         this.steps += 1;
-        for (let game = 0; game < this.count; game++) {
-            for (let agent = game * games.agents; agent < (game + 1) * games.agents; agent++) this.running[game] += games.rewardOf(agent);
-            const finished = games.finished(game);
-            if (finished === null) continue;
-            this.ended.push(finished[this.metric]);
-            if (game === 0 && this.isPlaying) this.keepHigh(finished[this.metric]);
-            this.running[game] = 0;
-        }
+        for (let game = 0; game < this.count; game++) this.score(game);
+    }
+
+    // Puts a person's action in the place of the agent's.
+    actByKeys() {
+        const movers = this.movers();
+        if (!movers.length) return;
+        const keys = this.keys.waits ? [this.pressed.shift()] : this.held.size ? this.held : this.touched;
+        const action = this.keys.action(keys, this.last);
+        this.touched = new Set();
+        if (action === null) return;
+        this.last = action;
+        for (const agent of movers) this.games.actionOf(agent).set(action);
+    }
+
+    score(game) {
+        const {games, isMatch} = this, first = game * games.agents, counted = isMatch ? 1 : games.agents;
+        for (let agent = first; agent < first + counted; agent++) this.running[game] += games.rewardOf(agent);
+        const finished = games.finished(game);
+        if (finished === null) return;
+        const score = isMatch ? this.running[game] : finished[this.metric];
+        this.ended.push(score);
+        if (game === 0 && this.isPlaying && !isMatch) this.keepHigh(score);
+        this.running[game] = 0;
     }
 
     keepHigh(score) {
@@ -380,7 +433,7 @@ class Page {
     // -------------------------------------------------------------------------------------------------------- words
 
     trace() {
-        this.traces.push(this.games.valueOf(0));
+        this.traces.push(this.games.valueOf(this.shown));
         if (this.traces.length > TRACES) this.traces.shift();
     }
 
@@ -397,13 +450,24 @@ class Page {
         element("play").textContent = this.isPlaying ? "Let the agent play" : "Play yourself";
         element("play").setAttribute("aria-pressed", String(this.isPlaying));
         document.body.classList.toggle("playing", this.isPlaying);
-        const told = `${games.title}, ${this.isPlaying ? "you play" : "the agent plays"}; ${this.ended.length} episodes ended`;
+        const turn = this.facts.players === null ? "" : this.tellPlayers();
+        const told = `${games.title}, ${this.isPlaying ? "you play" : "the agent plays"}${turn}; ${this.ended.length} episodes ended`;
         if (element("told").textContent !== told) element("told").textContent = told;
         if (this.traces.length && element("panel").open) this.panel();
     }
 
+    // Shows who plays, and whose turn it is, which it returns in words.
+    tellPlayers() {
+        const {element, games} = this, turn = this.isMatch && this.keys.waits ? [0, 1].findIndex((agent) => games.hasTurn(agent)) : -1;
+        ["first", "second"].forEach((name, agent) => {
+            element(name).value = this.people.has(agent) ? "person" : agent > 0 && this.players === 1 ? "bot" : "agent";
+            element(name).parentElement.classList.toggle("moves", agent === turn);
+        });
+        return turn < 0 ? "" : `, player ${turn + 1} is to move`;
+    }
+
     panel() {
-        const {games, element, facts} = this;
+        const {games, element, facts, shown} = this;
         const brush = (name) => {
             const canvas = element(name), dense = devicePixelRatio || 1, style = getComputedStyle(canvas);
             Object.assign(canvas, {width: canvas.clientWidth * dense, height: canvas.clientHeight * dense});
@@ -420,13 +484,11 @@ class Page {
                 context.fillRect(i * wide, number < 0 ? zero : zero - tall, Math.max(wide - (wide > 3 ? 1 : 0), 0.5), Math.max(tall, 0.5));
             });
         };
-        const seen = Array.from(games.observationOf(0)), most = 256;
-        const share = Math.ceil(seen.length / most), pooled = [];
-        for (let i = 0; i < seen.length; i += share) {
-            pooled.push(seen.slice(i, i + share).reduce((far, x) => Math.abs(x) > Math.abs(far) ? x : far, 0));
-        }
-        bars(brush("seen"), pooled);
-        const logits = games.logitsOf(0), action = games.actionOf(0), lines = [];
+        const seen = games.observationOf(shown), picture = pictureOf(facts.observation);
+        element("seen").classList.toggle("picture", picture !== null);
+        if (picture === null) bars(brush("seen"), this.pooled(seen, 256));
+        else drawPicture(element("seen"), seen, picture);
+        const logits = games.logitsOf(shown), action = games.actionOf(shown), lines = [];
         let place = 0;
         facts.parts.forEach((choices, part) => {
             const shares = softmax(logits.subarray(place, place += choices));
@@ -453,6 +515,19 @@ class Page {
             values.context.lineTo(i / (TRACES - 1) * values.width, y);
         });
         values.context.stroke();
+    }
+
+    // At most so many numbers: of neighbours that share a place the furthest from 0, beside the largest that it was so far.
+    pooled(seen, most) {
+        const share = Math.ceil(seen.length / most), heights = [];
+        this.largest ??= new Float64Array(seen.length);
+        seen.forEach((x, i) => {
+            const size = Math.abs(x), place = Math.floor(i / share);
+            if (size > this.largest[i]) this.largest[i] = size;
+            const height = size > 0 && isFinite(size) ? x / this.largest[i] : 0;
+            if (!(Math.abs(height) <= Math.abs(heights[place]))) heights[place] = height;
+        });
+        return heights;
     }
 
     actionName(part, choice) {
@@ -491,6 +566,7 @@ class Page {
             else event.target.value = String(this.seed);
         });
         element("sampled").addEventListener("change", (event) => this.isSampled = event.target.checked);
+        for (const name of ["first", "second"]) element(name).addEventListener("change", () => this.seat(name));
         element("panel").addEventListener("toggle", () => this.tell());
         addEventListener("hashchange", () => {
             const asked = new URLSearchParams(location.hash.slice(1)).get("seed");
@@ -510,12 +586,28 @@ class Page {
             } else if (this.shortcuts[event.key.toLowerCase()] && !event.repeat) run(this.shortcuts[event.key.toLowerCase()]);
         });
         element("play").hidden = this.keys === null;
+        element("players").hidden = this.facts.players === null || this.keys === null;
         element("lacking").hidden = this.keys !== null;
         if (this.keys !== null) this.touchKeys();
     }
 
+    // Has those play whom the page names. Where nobody waits for a turn, the keys are one person's.
+    seat(chosen) {
+        const [first, second] = ["first", "second"].map((name) => this.element(name).value);
+        const isPerson = (name, who) => who === "person" && (this.keys.waits || name === chosen || (first === "person") !== (second === "person"));
+        this.take(false);
+        if (isPerson("first", first)) this.people.add(0);
+        if (isPerson("second", second)) this.people.add(1);
+        const players = second === "bot" ? 1 : 2;
+        if (players !== this.players) {
+            this.games.open(this.players = players);
+            this.restart(this.seed);
+        }
+        this.tell();
+    }
+
     take(isPlaying) {
-        this.isPlaying = isPlaying && this.keys !== null;
+        this.people = new Set(isPlaying && this.keys !== null ? [0] : []);
         this.pressed = [];
         this.last = null;
     }
@@ -527,7 +619,8 @@ class Page {
         }
         if (!isRepeated) this.touched.add(name);
         this.held.add(name);
-        if (this.keys.waits && this.pressed.length < 2 && this.keys.action([name], null) !== null) this.pressed.push(name);
+        const isTurn = this.keys.waits && this.movers().length > 0;
+        if (isTurn && this.pressed.length < 2 && this.keys.action([name], null) !== null) this.pressed.push(name);
     }
 
     touchKeys() {
@@ -595,10 +688,11 @@ async function start() {
         element("trouble").hidden = true;
         element("game").hidden = false;
         globalThis.puffer = new Page(games, facts, element);
+        performance.mark("first picture");
     } catch (error) {
         complain(`The game cannot run in this browser (${error.message}); open the page in one of 2023 or later, which has WebAssembly with SIMD.`);
     }
 }
 
-globalThis.Puffer = {unpack, Games, Keys, formatted};
+globalThis.Puffer = {unpack, Games, Keys, formatted, pictureOf};
 if (typeof document !== "undefined") start();

@@ -46,7 +46,8 @@ function rollout(games, {seeds, steps, actions}) {
 }
 
 // What the likeliest actions of the agent lead to: a file with the observations and the actions of every step.
-function play(games, {seed, count, steps, output}) {
+function play(games, {seed, count, steps, output, players}) {
+    if (players) games.open(players);
     for (let game = 0; game < count; game++) games.reset(game, BigInt(seed), BigInt(game));
     const file = fs.openSync(output, "w"), rows = count * games.agents;
     for (let step = 0; step < steps; step++) {
@@ -85,21 +86,27 @@ function scores(games, {seed, episodes, isSampled, mostSteps}) {
     return {logged, returns};
 }
 
-// Steps a second of environments alone, and decisions of the policy.
-function speeds(games, {steps}) {
+// Steps a second of environments alone, by sets of actions from a file in turn, and decisions of the policy.
+function speeds(games, {steps, actions}) {
     for (let game = 0; game < games.games; game++) games.reset(game, 1n, BigInt(game));
-    const timed = (work) => {
+    const given = new Uint8Array(fs.readFileSync(actions)), rows = games.games * games.agents;
+    const place = bytesOf(games.rows("actions", 0, rows * games.action, games.actionType)), {length} = place;
+    const sets = Array.from({length: given.length / length}, (_, i) => given.slice(i * length, (i + 1) * length));
+    const once = (work) => {
         const begin = process.hrtime.bigint();
-        work();
+        for (let step = 0; step < steps; step++) work(step);
         return Number(process.hrtime.bigint() - begin) / 1e9;
     };
-    const once = (work) => timed(() => {
-        for (let step = 0; step < steps; step++) work();
-    });
-    const work = {steps: () => games.step(games.games, false), decisions: () => games.act(games.games, true)};
+    const work = {
+        steps: (step) => {
+            place.set(sets[step % sets.length]);
+            games.step(games.games, false);
+        },
+        decisions: () => games.act(games.games, true),
+    };
     return Object.fromEntries(Object.entries(work).map(([name, each]) => {
         once(each);
-        return [name, steps * games.games * games.agents / Math.min(once(each), once(each), once(each))];
+        return [name, steps * rows / Math.min(once(each), once(each), once(each))];
     }));
 }
 
@@ -121,9 +128,11 @@ const keyActions = (games, {cases}) => {
     return cases.map(([held, last]) => keys.action(held, last));
 };
 
+const pictures = (games, {cases}) => cases.map((observation) => globalThis.Puffer.pictureOf(observation));
+
 (async () => {
     const {facts, payload} = partsOf(process.argv[2]), request = JSON.parse(process.argv[3]);
     const games = await globalThis.Puffer.Games.make(await globalThis.Puffer.unpack(payload, facts), facts);
-    const does = {rollout, play, scores, speeds, formats, keyActions}[request.does];
+    const does = {rollout, play, scores, speeds, formats, keyActions, pictures}[request.does];
     console.log(JSON.stringify(does(games, request) ?? null));
 })();

@@ -11,6 +11,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import test_traced_states as cases
 import torch
 from gymnasium.spaces import Box, Dict, Discrete
 from policies_to_export import CASES, CHOICE, OWN, VECTOR, Gated, flat_results, spaces_of, spread, wrapped
@@ -163,7 +164,7 @@ def test_channels_of_images_side_by_side():
     expected = torch.cat([images[0][:, 11:15], images[1][:, 1:4]], 1).flatten(1) @ head.T
     names = "convolution_0", "convolution_1", "", "head"
     network = CNetwork(
-        Layers(layers, (2, 4, 5), [3], 4, 4, 3), names, (), env.single_observation_space, action_parts(CHOICE)
+        Layers(layers, (2, 4, 5), [3], 4, 4, 3), names, (), (), env.single_observation_space, action_parts(CHOICE)
     )
     with running_network(network, 5) as probe:
         logits, values = probe.run(observations)
@@ -329,10 +330,53 @@ class Crowd(nn.Module):
         return self.head(hidden), self.value(hidden)
 
 
-@pytest.mark.parametrize(("kind", "shape"), [(Picturesque, (1, 3, 3)), (Crowd, (2, 3))])
-def test_logits_that_are_an_image_and_entities_are_refused(kind, shape):
-    with pytest.raises(ExportError, match=f"C has no entities, and images .*, got another {kind.__name__}; use --form"):
-        network_of(kind(), spaces_of(Box(-1.0, 1.0, shape), CHOICE))
+class Crowded(Crowd):
+    """With a norm of each, the largest and the mean of all, parts, sums and a row of all of them."""
+
+    def __init__(self):
+        super().__init__()
+        self.norm, self.inner, self.all = nn.LayerNorm(4), nn.Linear(3, 4), nn.Linear(8, 4)
+
+    def forward(self, observations):
+        each = torch.relu(self.norm(self.body(observations)))
+        each = each + self.inner(torch.tanh(each[..., 1:])) * 0.5
+        hidden = each.amax(dim=1) + each.mean(dim=1) + self.all(each.flatten(1))
+        return self.head(hidden), self.value(hidden)
+
+
+class Attentive(Crowd):
+    """Two heads of attention, whose queries are fewer than the keys in the second round."""
+
+    def __init__(self):
+        super().__init__()
+        self.parts, self.query, self.keys = nn.Linear(4, 12), nn.Linear(4, 6), nn.Linear(4, 10)
+
+    def forward(self, observations):
+        body = self.body(observations)
+        q, k, v = self.parts(body).chunk(3, -1)
+        q, k, v = (each.unflatten(-1, (2, 2)).transpose(1, 2) for each in (q, k, v))
+        body = body + nn.functional.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2)
+        q, (k, v) = self.query(body.mean(dim=1, keepdim=True)), self.keys(body).split([6, 4], -1)
+        hidden = nn.functional.scaled_dot_product_attention(q, k, v).squeeze(1)
+        return self.head(hidden), self.value(hidden)
+
+
+@pytest.mark.parametrize("kind", [Crowd, Crowded, Attentive])
+def test_layers_over_entities_are_those_of_torch(kind):
+    policy, env = spread(kind()), spaces_of(Box(-1.0, 1.0, (2, 3)), CHOICE)
+    assert_agrees(policy, env, drawn(env, steps=2, rows=53))
+
+
+def test_products_with_constants_are_refused_by_name():
+    policy, env = cases.Slots(), spaces_of(*cases.Slots.spaces)
+    with pytest.raises(ExportError, match="C has no layer for Scale; use --format onnx"):
+        HeaderWriter("own", network_of(policy, env))
+
+
+def test_logits_that_are_an_image_are_refused():
+    expected = "in C images become rows for linear layers alone, got another Picturesque; use --form"
+    with pytest.raises(ExportError, match=expected):
+        network_of(Picturesque(), spaces_of(Box(-1.0, 1.0, (1, 3, 3)), CHOICE))
 
 
 class Ordered(Gated):
@@ -363,14 +407,24 @@ class Ordered(Gated):
         return output[..., :3], output[..., 3]
 
 
-@pytest.mark.parametrize("order", ["ab", "ba", "a"])
-def test_a_state_whose_entries_are_not_those_of_the_layers_is_refused(order):
-    policy, env = Ordered(tuple(order)), spaces_of(VECTOR, CHOICE)
-    if order == "ab":
-        assert network_of(policy, env).states == ("a", "b")
-        return
-    with pytest.raises(ExportError, match=f"in the order of the layers, got others: {', '.join(order)}; use --format"):
-        network_of(policy, env)
+@pytest.mark.parametrize(("order", "names"), [("ab", "ab"), ("ba", "ab"), ("a", ("a_0", "a_1"))])
+def test_states_lie_where_the_layers_have_them(order, names):
+    policy, env = spread(Ordered(tuple(order))), spaces_of(VECTOR, CHOICE)
+    assert network_of(policy, env).states == tuple(names)
+    assert_agrees(policy, env, drawn(env, steps=4, rows=7))
+
+
+RECURRENT = [cases.GRU, cases.TimeFirstLSTM, cases.PackedState, cases.Remembers]
+MORE_RECURRENT = [
+    *(cases.StackedLSTM, cases.SeenGRU, cases.SeenCell, cases.SeenGRUCell, cases.HandGRU, cases.HandLSTM),
+    *(cases.GateLSTM, cases.HandMinGRU, cases.TwoHands, cases.Shifts, cases.Numbers, cases.Shares, cases.LeavesALayer),
+]
+
+
+@pytest.mark.parametrize("kind", [*RECURRENT, *(pytest.param(kind, marks=pytest.mark.slow) for kind in MORE_RECURRENT)])
+def test_stacked_cells_and_those_by_hand_leave_what_torch_leaves(kind):
+    policy, env = spread(kind()), spaces_of(*kind.spaces)
+    assert_agrees(policy, env, drawn(env, steps=4, rows=7))
 
 
 @pytest.mark.parametrize(

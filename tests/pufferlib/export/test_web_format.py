@@ -2,6 +2,7 @@
 
 import json
 import re
+from inspect import signature
 from pathlib import Path
 
 import golden
@@ -21,6 +22,7 @@ from pufferlib.models import Default
 from pufferlib.runs.description import pretrained_names
 from pufferlib.seeding import mix_seed
 from pufferlib.watch.keyboard import Keyboard
+from pufferlib.watch.stage import as_picture
 
 # --- the same episodes
 
@@ -65,6 +67,25 @@ def test_a_thousand_steps_of_its_agent_are_those_of_c_and_of_python(name, tmp_pa
             env.step(actions)
             for state in states:
                 state[env.terminals | env.truncations] = 0.0
+    env.close()
+
+
+@needs_compiler
+@needs_node
+@pytest.mark.parametrize(
+    "name", quick_params([name for name in DRAWN if "opponent" in signature(ocean.env_class(name)).parameters])
+)
+def test_agents_play_against_each_other_as_they_do_in_python(name, tmp_path):
+    page, bot_env, _ = made(name, tmp_path)
+    bot_env.close()
+    env = ocean.env_class(name)(num_envs=4, opponent="self", seed=5)
+    in_node(page, does="play", seed=5, count=4, steps=200, output=str(tmp_path / "played"), players=2)
+    width = env.observations[0].nbytes
+    played = np.fromfile(tmp_path / "played", np.uint8).reshape(200, env.num_agents, width + env.actions[0].nbytes)
+    env.reset(seed=5)
+    for moment in played:
+        assert env.observations.tobytes() == np.ascontiguousarray(moment[:, :width]).tobytes()
+        env.step(np.ascontiguousarray(moment[:, width:]).view(env.actions.dtype).reshape(env.actions.shape))
     env.close()
 
 
@@ -135,7 +156,8 @@ def test_numbers_are_written_as_c_writes_them(tmp_path):
 @pytest.mark.parametrize("name", quick_params([name for name in DRAWN if name != "puffer_snake"]))
 def test_keys_mean_what_they_mean_in_a_window(name, tmp_path):
     page, env, _ = made(name, tmp_path)
-    if not isinstance(getattr(env, "keys", None), Keys) or env.agents_per_env > 1:
+    is_alone = env.agents_per_env == 1 or "agents" in env.arguments
+    if not isinstance(getattr(env, "keys", None), Keys) or not is_alone:
         assert '"keys": null' in page.read_text()
         return
     keyboard = Keyboard(env.single_action_space, env.keys)
@@ -151,6 +173,24 @@ def test_keys_mean_what_they_mean_in_a_window(name, tmp_path):
         assert (row is None) == (expected is None), keys
         assert expected is None or np.allclose(np.ravel(expected), row), keys
     env.close()
+
+
+@needs_compiler
+@needs_node
+def test_observations_that_are_pictures_are_those_of_the_window(tmp_path):
+    page, env, _ = made("puffer_template", tmp_path)
+    env.close()
+    shapes = [(20, 30), (11, 11), (20, 30, 1), (20, 30, 3), (3, 20, 30), (4, 20, 30), (1, 20, 30), (5, 20, 30), (900,)]
+    cases = [(shape, "uint8") for shape in shapes] + [((20, 30), "float32"), ((2, 20, 30, 3), "uint8")]
+    found = in_node(page, does="pictures", cases=[{"shape": shape, "type": kind} for shape, kind in cases])
+    for (shape, kind), picture in zip(cases, found, strict=True):
+        seen = np.random.default_rng(0).integers(0, 256, shape).astype(kind)
+        expected = as_picture(seen)
+        assert (picture is None) == (expected is None), shape
+        if expected is not None:
+            size = picture["rows"], picture["columns"], 3
+            steps = zip(np.indices(size), (picture["row"], picture["column"], picture["channel"]), strict=True)
+            assert (seen.ravel()[picture["begin"] + sum(index * step for index, step in steps)] == expected).all()
 
 
 @needs_compiler

@@ -162,6 +162,53 @@ def test_a_keyboard_alone_plays_and_controls(tab, tmp_path):
     check_quiet(tab, uri)
 
 
+def choose(tab, **players):
+    for name, who in players.items():
+        tab.run(f"(({{element}}) => {{element('{name}').value = '{who}';"
+                f"element('{name}').dispatchEvent(new Event('change'))}})(puffer)")  # fmt: skip
+
+
+def test_two_people_play_by_turns_at_one_keyboard(tab, tmp_path):
+    uri = opened(tab, "puffer_connect4", tmp_path)
+    choose(tab, first="person", second="person")
+    assert tab.run("[...puffer.people, puffer.games.agents]") == [0, 1, 2]
+    for count, (key, code) in enumerate([("4", 52), ("5", 53), ("4", 52)], start=1):
+        wait(tab, "puffer.waits")
+        moves = tab.run("document.querySelector('.moves select').id")
+        assert moves == ("first" if tab.run("puffer.games.hasTurn(0)") else "second")
+        tab.press(key, code)
+        wait(tab, f"puffer.steps === {count}")
+    discs = tab.run("[...puffer.games.observationOf(0)]")
+    assert sorted(disc for disc in discs if disc) in ([-1, -1, 1], [-1, 1, 1])
+    check_quiet(tab, uri)
+
+
+def test_the_agent_plays_the_side_that_is_not_a_persons(tab, tmp_path):
+    uri = opened(tab, "puffer_connect4", tmp_path)
+    choose(tab, second="person")
+    wait(tab, "puffer.steps > 0 || puffer.waits")
+    wait(tab, "puffer.waits && puffer.games.hasTurn(1)")
+    steps = tab.run("puffer.steps")
+    tab.press("1", 49)
+    wait(tab, f"puffer.steps >= {steps} + 2")  # the agent has answered
+    assert tab.run("puffer.shown === 0 && puffer.element('first').value") == "agent"
+    choose(tab, first="agent", second="bot")
+    assert tab.run("[puffer.people.size, puffer.games.agents]") == [0, 1]
+    wait(tab, "puffer.ended.length > 0")
+    check_quiet(tab, uri)
+
+
+def test_where_all_move_at_once_the_keys_are_one_persons(tab, tmp_path):
+    opened(tab, "puffer_tron", tmp_path)
+    choose(tab, first="person")
+    choose(tab, second="person")
+    assert tab.run("[...puffer.people]") == [1]
+    assert tab.run("puffer.element('first').value") == "agent"
+    choose(tab, second="agent")
+    wait(tab, "puffer.ended.length > 0")
+    assert tab.run("puffer.games.agents") == 2
+
+
 def test_the_seed_in_the_address_is_the_game(tab, tmp_path):
     seen = []
     for seed in (11, 11, 12):
