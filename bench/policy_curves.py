@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 
+import torch
 from curves import in_parts, train
 from policy_corpus import CORPUS
 from seeds import Rows, measure, parse
@@ -35,8 +36,9 @@ def main() -> None:
             args = load_config("puffer_breakout", argv=settings)
             length = {"total_timesteps": options.steps, "anneal_timesteps": options.steps}
             args["train"].update(seed=seed, data_dir=folder, fused=by == "kernel", precision="float32", **length)
-            curve = in_parts(train("puffer_breakout", args, MINUTES, CORPUS[name].make_policy), PARTS)
+            torch.manual_seed(seed)  # of the first weights
             case = f"{name} by {by}, seed {seed}"
+            curve = in_parts(train("puffer_breakout", args, MINUTES, CORPUS[name].make_policy), PARTS)
             found += [(f"{case}, score at {steps} steps", value, "score") for steps, value in curve]
         return found
 
