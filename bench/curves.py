@@ -12,20 +12,24 @@ from __future__ import annotations
 
 import argparse
 import time
+from collections.abc import Callable
 
 from seeds import Rows, measure, parse
+from torch import nn
 
-from pufferlib import ocean, pufferl
+from pufferlib import PufferEnv, ocean, pufferl
 from pufferlib.config import load_config
 
 PARTS = 24
 
 
-def train(env_name: str, args: dict, minutes: float) -> list[tuple[int, float, float]]:
+def train(
+    env_name: str, args: dict, minutes: float, make_policy: Callable[[PufferEnv], nn.Module] | None = None
+) -> list[tuple[int, float, float]]:
     """Steps so far, the metric's mean and the episodes that it is of, for every rollout in which some were told of."""
     metric = args["solve"]["metric"]
     vecenv = pufferl.load_env(env_name, args)
-    policy = pufferl.load_policy(args, vecenv, env_name)
+    policy = pufferl.load_policy(args, vecenv, env_name) if make_policy is None else make_policy(vecenv)
     trainer = pufferl.PuffeRL({**args["train"], "env": env_name}, vecenv, policy)
     begin, found = time.perf_counter(), []
     try:

@@ -200,7 +200,8 @@ struct Learn {
 };
 
 // Says whether this processor multiplies bfloat16, which PRODUCTS_BFLOAT16 needs, and whether it is known to multiply
-// more of it than of float32: AMD's do twice as many, of Intel's one was seen to do half as many.
+// more of it than of float32: AMD's do twice as many, Intel's with AMX several times as many, one of Intel's without it
+// was seen to do half as many.
 void puffer_has_bfloat16(int32_t* result, int32_t* is_faster);
 
 // Adds one product by the tiles of matmul.h to the result: the tests hold them to their word. left(r, k) is left[r *

@@ -55,6 +55,14 @@ struct Avx512Bfloat16 : Avx512 {
 #define KERNEL_AVX512_BFLOAT16 KERNEL_FULL_WIDTH(KERNEL_AVX512_SETS ",avx512bf16")
 #define KERNEL_AVX2 __attribute__((target("avx2,fma")))
 
+// KERNEL_NO_TILES leaves them out, for tests.
+#if defined(__linux__) && !defined(KERNEL_NO_TILES) && (defined(__clang__) ? __clang_major__ >= 12 : __GNUC__ >= 11)
+#define KERNEL_TILES
+#include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
+
 static inline bool kernel_has_avx512() {
 #if defined(KERNEL_NO_AVX512)
     return false;
@@ -65,7 +73,27 @@ static inline bool kernel_has_avx512() {
 
 static inline bool kernel_has_bfloat16() { return kernel_has_avx512() && __builtin_cpu_supports("avx512bf16"); }
 
-static inline bool kernel_is_faster_in_bfloat16() { return kernel_has_bfloat16() && __builtin_cpu_is("amd"); }
+// Asks Linux for the tile registers of Intel's AMX, which a process may use from then on.
+static inline bool kernel_take_tiles() {
+#if defined(KERNEL_TILES)
+    const unsigned int PRODUCTS = 1u << 22, TILES = 1u << 24;  // of bfloat16
+    const long ASK = 0x1023, TILE_DATA = 18;                   // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
+    unsigned int a, b, c, d;
+    bool has = __get_cpuid_count(7, 0, &a, &b, &c, &d) && (d & PRODUCTS) && (d & TILES) && kernel_has_bfloat16();
+    return has && syscall(SYS_arch_prctl, ASK, TILE_DATA) == 0;
+#else
+    return false;
+#endif
+}
+
+static inline bool kernel_has_tiles() {
+    static const bool has = kernel_take_tiles();
+    return has;
+}
+
+static inline bool kernel_is_faster_in_bfloat16() {
+    return kernel_has_tiles() || (kernel_has_bfloat16() && __builtin_cpu_is("amd"));
+}
 
 static inline bool kernel_has_avx2() { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"); }
 
@@ -90,6 +118,8 @@ static inline bool kernel_has_avx2() { return __builtin_cpu_supports("avx2") && 
     static KernelRange* kernel##_rounding_variant() { return kernel##_Avx512Bfloat16; }
 #else
 static inline bool kernel_has_bfloat16() { return false; }
+
+static inline bool kernel_has_tiles() { return false; }
 
 static inline bool kernel_is_faster_in_bfloat16() { return false; }
 

@@ -30,7 +30,7 @@ extern "C" void puffer_multiply(const float* left, int64_t left_row, int64_t lef
                                 float* result, int64_t rows, int64_t columns, int64_t inner, int64_t products,
                                 int64_t is_packed) {
     bool is_rounded = products == PRODUCTS_BFLOAT16;
-    std::vector<float> memory(inner * columns);
+    std::vector<float> memory(packed_size(inner, columns));
     PackedMatrix packed = {memory.data(), inner, columns, is_rounded};
     for (int64_t k = 0; k < inner; k++) {
         for (int64_t i = 0; i < columns; i++) packed_set(packed, k, i, right[k * columns + i]);

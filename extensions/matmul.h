@@ -11,6 +11,7 @@
 #include "instruction_sets.h"
 #include "matmul_bfloat16.h"
 #include "matmul_product.h"
+#include "matmul_tiles.h"
 
 // `count` floats that one register holds.
 template <int COUNT>
@@ -77,7 +78,11 @@ KERNEL_SETS(MATMUL_OF_SET)
 template <class Set, bool IS_SUM, bool IS_PACKED = false>
 KERNEL_FN void matmul(const Matmul& product) {
     if constexpr (Set::ROUNDS) {
-        matmul_bfloat16<IS_SUM, IS_PACKED>(product);
+        if (kernel_has_tiles()) {
+            matmul_tiles<IS_SUM, IS_PACKED>(product);
+        } else {
+            matmul_bfloat16<IS_SUM, IS_PACKED>(product);
+        }
     } else {
         matmul_of(Set{}, IS_SUM, product);
     }

@@ -137,7 +137,8 @@ class Network:
         Args:
             layers: of the policy.
             num_threads: at most, the caller included.
-            products: `bfloat16` where the processor multiplies these (AVX512-BF16), as `has_bfloat16` tells.
+            products: `bfloat16` where the processor multiplies these (AVX512-BF16, by the tiles of AMX where it has
+                them), as `has_bfloat16` tells.
         """
         check_layers(layers)
         if products not in PRODUCTS or (products == "bfloat16" and not has_bfloat16()):

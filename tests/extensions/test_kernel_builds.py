@@ -15,6 +15,7 @@ from advantage_inputs import PLAIN, random_segments, truth
 from network_truth import (
     CASES,
     assert_learns_like_the_truth,
+    assert_rounds_little,
     masked,
     random_layers,
     random_minibatch,
@@ -28,6 +29,7 @@ from pufferlib.extensions import (
     cpu_library,
     cuda_library,
     mingru_scan,
+    network,
     orthogonalize,
     reference_mingru,
     reference_orthogonalize,
@@ -86,6 +88,17 @@ def test_every_instruction_set_learns_the_same(options, portable, monkeypatch):
     matrices = torch.randn(2, 33, 70)
     expected = reference_orthogonalize(matrices.double())
     torch.testing.assert_close(orthogonalize(matrices).double(), expected, rtol=1e-5, atol=2e-5)
+
+
+@pytest.mark.slow
+@needs_compiler
+@pytest.mark.skipif(not network.has_bfloat16(), reason="needs a processor with AVX512-BF16")
+def test_products_of_bfloat16_need_no_tiles(portable, monkeypatch):
+    monkeypatch.setattr(cpu_library, "library", lambda: cpu_library.declare(portable("-DKERNEL_NO_TILES")))
+    torch.manual_seed(0)
+    for case in CASES.values():
+        layers = random_layers(**case)
+        assert_rounds_little(layers, random_observations(layers, 150, 13), random_minibatch(layers, 150, 150, 13))
 
 
 @pytest.mark.slow
