@@ -27,11 +27,6 @@ PRETRAINED = "Take the trained agent that comes with the package."
 
 
 @dataclass(frozen=True)
-class TrainOptions(Section):
-    """`puffer train` is configured by settings alone."""
-
-
-@dataclass(frozen=True)
 class EvalOptions(Section):
     """How `puffer eval` plays."""
 
@@ -281,14 +276,14 @@ class FlagTable:
         return f"; did you mean {' or '.join(map(repr, flags))}?"
 
 
-def parse_options(tokens: Iterable[str], options: type[Section]) -> tuple[list[str], dict[str, Any]]:
+def parse_options(tokens: Iterable[str], options: type[Section]) -> tuple[list[str], Section]:
     """Reads what follows a command that takes no environment: words, and its own options anywhere among them.
 
     A yes-or-no option takes no word that is neither: `--terminal latest` is an option and a word; `--no-video` is
     `--video False`. Raises ConfigError if a flag is unknown, its value is missing or does not fit.
 
     Returns:
-        The words, and the values of all options by name.
+        The words, and the options.
     """
     known = options.settings()
     refusals = {f"--no-{name}".replace("_", "-"): f"{one.flag}=False" for name, one in known.items() if _is_switch(one)}
@@ -302,8 +297,7 @@ def parse_options(tokens: Iterable[str], options: type[Section]) -> tuple[list[s
 
     words: list[str] = []
     found = _read_flags([refusals.get(token, token) for token in tokens], find_setting, words)
-    values = {name: one.default for name, one in known.items()}
-    return words, values | {one.name: value for one, value in found}
+    return words, options(**{one.name: value for one, value in found})
 
 
 def _read_flags(tokens: Iterable[str], find_setting: Callable[[str], Setting], words: list[str] | None = None) -> Found:

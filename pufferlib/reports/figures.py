@@ -13,6 +13,7 @@ import numpy as np
 from rich.console import Console
 from rich.text import Text
 
+from pufferlib.config.flags import PlotOptions
 from pufferlib.dashboard.output import Output, printable
 from pufferlib.dashboard.panel import BACKGROUND, CYAN, WHITE, cost_text, count_text, number_text, percent_text
 from pufferlib.errors import ConfigError, MissingExtraError, require_extra
@@ -217,23 +218,16 @@ def _print_shares(console: Console, title: str, shares: Mapping[str, float], col
         console.print(Text.assemble(label, bar), no_wrap=True, crop=True)
 
 
-def plot_command(
-    *words: str,
-    metric: str | None = None,
-    x: str = STEPS,
-    output: str | None = None,
-    terminal: bool = False,
-    data_dir: str = "experiments",
-) -> None:
+def plot_command(*words: str, options: PlotOptions) -> None:
     """Plots the runs that `find_runs` finds by words."""
-    runs = find_runs(words, data_dir)
+    runs, metric = find_runs(words, options.data_dir), options.metric
     patterns = None if metric is None else [name.strip() for name in metric.split(",") if name.strip()]
-    drawn, title = panels(runs, patterns, x), _title(runs)
-    if terminal:
+    drawn, title = panels(runs, patterns, options.x), _title(runs)
+    if options.terminal:
         print(printable(title))
         print_panels(drawn)
         return
-    path = Path(output or f"{runs[0].name if len(runs) == 1 else 'runs'}.png")
+    path = Path(options.output or f"{runs[0].name if len(runs) == 1 else 'runs'}.png")
     try:
         write_figure(drawn, title, path)
     except MissingExtraError as error:

@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from pufferlib.config.flags import RunsOptions
 from pufferlib.dashboard.output import Output, plain_table, printable
 from pufferlib.dashboard.panel import CYAN, RED, cost_text, count_text, number_text
 from pufferlib.errors import CheckpointError, ConfigError, nearest
@@ -39,19 +40,17 @@ _STATE_COLOURS = {"running": CYAN, "failed": RED}
 Unreadable = tuple[Path, str]  # a folder among the runs that holds none, a damaged one, or several; and the reason
 
 
-def runs_command(
-    data_dir: str = "experiments", env: str | None = None, sort: str = "date", limit: int | None = None
-) -> None:
+def runs_command(options: RunsOptions) -> None:
     """Prints the table: coloured on a terminal, plain where it is piped."""
-    runs, unreadable = listed_runs(Path(data_dir), env)
-    shown = sorted(runs, key=_SORT_KEYS[sort])[:limit]
+    runs, unreadable = listed_runs(Path(options.data_dir), options.env)
+    shown = sorted(runs, key=_SORT_KEYS[options.sort])[: options.limit]
     changed, names = differences(shown), short_ids(shown)
     rows = [tuple(map(printable, _row(run, names[run.folder], changed[run.folder]))) for run in shown]
     is_terminal = Output(sys.stdout).isatty()
     if rows:
         print_table(rows) if is_terminal else print(plain_table(HEADER, rows))
     for folder, reason in unreadable:
-        print(printable(f"{folder.relative_to(data_dir)}: {reason}"))
+        print(printable(f"{folder.relative_to(options.data_dir)}: {reason}"))
     hidden = len(runs) - len(shown)
     if hidden and is_terminal:
         print(f"and {hidden} more")

@@ -16,7 +16,7 @@ from typing import Any
 from markupsafe import Markup
 
 from pufferlib.config import load_config
-from pufferlib.config.flags import EvalOptions
+from pufferlib.config.flags import EvalOptions, ReportOptions
 from pufferlib.dashboard.output import page_template, printable, say
 from pufferlib.dashboard.panel import BACKGROUND, CYAN, RED, WHITE, cost_text, count_text, number_text
 from pufferlib.dashboard.score import Score, error_text
@@ -48,17 +48,11 @@ class Content:
     notes: Sequence[str] = ()  # sentences on what is missing, and why
 
 
-def report_command(
-    word: str,
-    output: str | None = None,
-    episodes: int = 100,
-    video: bool = True,
-    data_dir: str = "experiments",
-) -> None:
+def report_command(word: str, options: ReportOptions) -> None:
     """Writes the page of the run that a word means, see `find_run`; it may still be running."""
-    run = find_run(word, data_dir)
-    path = Path(output) if output is not None else run.folder / FILE_NAME
-    write_atomically(path, page(gather(run, episodes, video)).encode())
+    run = find_run(word, options.data_dir)
+    path = run.folder / FILE_NAME if options.output is None else Path(options.output)
+    write_atomically(path, page(gather(run, options.episodes, options.video)).encode())
     print(printable(f"reported {run.name} in {path}"))
 
 

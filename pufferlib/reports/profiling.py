@@ -15,6 +15,7 @@ from typing import Any
 from torch._C._profiler import _ExperimentalConfig
 from torch.profiler import ProfilerActivity, profile, record_function
 
+from pufferlib.config.flags import ProfileOptions
 from pufferlib.dashboard.output import plain_table, printable, printable_lines
 from pufferlib.dashboard.panel import count_text, group, percent_text
 from pufferlib.errors import StorageError
@@ -122,9 +123,9 @@ _NAME_COLUMNS = 32  # of an operation
 _ENDLESS = 10**15  # steps
 
 
-def profile_command(env_name: str, args: dict[str, Any], seconds: float = 10.0, output: str | None = None) -> None:
+def profile_command(env_name: str, args: dict[str, Any], options: ProfileOptions) -> None:
     """Trains for a while, keeps nothing of it but a trace, and prints where the time went."""
-    path = Path(output or f"profile_{slug(env_name)}.json")
+    path, seconds = Path(options.output or f"profile_{slug(env_name)}.json"), options.seconds
     if not path.absolute().parent.is_dir():
         raise StorageError(f"{path} cannot be written, there is no folder {path.parent}; make it first")
     print(printable(f"training {env_name} for {seconds:g} seconds to see where the time goes"), flush=True)

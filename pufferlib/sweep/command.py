@@ -12,7 +12,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, TextIO
 
-from pufferlib.config import load_config
+from pufferlib.config import check_config, load_config
+from pufferlib.config.flags import SweepOptions
 from pufferlib.dashboard.output import printable, printable_lines, say
 from pufferlib.dashboard.panel import duration_text, number_text
 from pufferlib.runs.folder import write_atomically
@@ -29,8 +30,10 @@ _NAME = re.compile(r"[A-Za-z_][\w.-]*")  # of a setting
 _SUMMARY_TRIALS = 10
 
 
-def sweep_command(env_name: str, args: Mapping[str, Any]) -> None:
+def sweep_command(env_name: str, args: dict[str, Any], options: SweepOptions) -> None:
     """Runs `puffer sweep`, see `show_sweep`."""
+    args["sweep"].update((name, value) for name, value in vars(options).items() if value is not None)
+    check_config(args)
     sweep = Sweep(env_name, args)
     again = f"puffer sweep {shlex.quote(env_name)} {sweep.place.flags}".rstrip()
     show_sweep(sweep, f"`{again}` with the same settings")

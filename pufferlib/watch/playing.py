@@ -18,6 +18,7 @@ import numpy as np
 import platformdirs
 import torch
 
+from pufferlib.config.flags import PlayOptions
 from pufferlib.dashboard.output import printable
 from pufferlib.environment import PufferEnv
 from pufferlib.errors import APIUsageError, DisplayError, StorageError
@@ -358,18 +359,11 @@ class Game:
         ]
 
 
-def play_command(
-    env_name: str,
-    args: Mapping[str, Any],
-    speed: float = 1.0,
-    seed: int | None = None,
-    opponent: str | None = None,
-    side: str = "first",
-) -> None:
+def play_command(env_name: str, args: Mapping[str, Any], options: PlayOptions) -> None:
     """`puffer play`: opens a window for a person to play in; prints the score of every game that was finished."""
     if not has_display():
         raise _no_display(env_name)
-    entry = find(env_name)
+    entry, opponent = find(env_name), options.opponent
     # One environment, of whole games with their true scores.
     alone = {"num_envs": 1, "report_interval": 1, "episodic_life": False, "clip_rewards": False}
     known = {name: value for name, value in alone.items() if name in entry.settings}
@@ -389,19 +383,19 @@ def play_command(
         if env.num_agents > 1:
             policy = load_rival(opponent, entry.name, env, torch.device("cpu"), args["train"]["data_dir"])
             rival = Agent(policy, env)
-        first_seed = secrets.randbelow(2**31) if seed is None else seed
-        episodes = HumanEpisodes(env, keyboard, first_seed, 0 if rival is None or side == "first" else 1, rival)
+        first_seed = secrets.randbelow(2**31) if options.seed is None else options.seed
+        episodes = HumanEpisodes(env, keyboard, first_seed, 0 if rival is None or options.side == "first" else 1, rival)
         changed = {  # games with other settings do not compare
             name: value
             for name, value in args["env"].items()
             if name not in (*alone, "render_mode")
             and (name not in entry.settings or value != entry.settings[name].default)
         }
-        changed |= {} if rival is None else {"--opponent": opponent, "--side": side}
-        high_scores = HighScores(entry.name, changed if speed == 1.0 else {**changed, "--speed": speed})
+        changed |= {} if rival is None else {"--opponent": opponent, "--side": options.side}
+        high_scores = HighScores(entry.name, changed if options.speed == 1.0 else {**changed, "--speed": options.speed})
         described = f"playing {entry.name} by {keyboard.description}; the best scores are kept in {high_scores.path}"
         print(printable(described), flush=True)
-        game = Game(episodes, partial(make_scene, env), high_scores, speed)
+        game = Game(episodes, partial(make_scene, env), high_scores, options.speed)
         try:
             game.run(raylib())
         except DisplayError as error:
