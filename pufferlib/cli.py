@@ -157,7 +157,7 @@ VERBS = {
     ),
     "runs": Verb(
         "list the runs: score, steps, state, and what they differ in",
-        "reports.listing:runs_command",
+        "reports.recorded_run:runs_command",
         "RunsOptions",
         "",
     ),
