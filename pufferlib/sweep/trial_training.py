@@ -34,7 +34,6 @@ from pufferlib.vector import Vector
 from pufferlib.vector._native import end_with_parent
 
 ORPHAN_SECONDS = 1  # after the driver is gone, until the process is killed
-LOGS = 50  # of a run at least: enough for a curve whose points are means over several
 MESSAGE_SECONDS = 1.0  # between two messages that are no logs
 
 SendMessage = Callable[[dict[str, Any]], None]
@@ -142,21 +141,21 @@ class WatchedTrainer(PuffeRL):
     def watch(self, search: MetricSearch, send: SendMessage) -> None:
         """Begins to report: `search` finds the metric, `send` takes the messages."""
         self._search, self._send_message = search, send
-        self._sent_epoch, self._sent_seconds = self.epoch, 0.0
+        self._sent_seconds = 0.0
         self._whole_cost = math.inf  # of all iterations, once they are over
         self._episode_steps = math.inf  # agent steps in which every agent plays one episode, the fewest seen
-        self._logged_sum = self._logged_weight = 0.0  # of the scores in the logs of this tenth, and of their episodes
+        self._logged: dict[str, float] = {}  # the newest metrics of this tenth
         self._played: dict[str, Score] = {}
         self._final_episodes = final_episodes(self.config.final_episodes, self.vecenv)
-        interval = min(self.config.log_interval, max(1, self.total_epochs // LOGS))
+        interval = min(self.config.log_interval, max(1, self.total_epochs // TENTHS))
         self.config = replace(self.config, log_interval=interval)
 
     @override
     def print_dashboard(self) -> None:
         """Reports after every iteration; MissingMetricError if a tenth of the run had episodes without the metric."""
-        if self.is_logged and self._sent_epoch != self.epoch:
-            self._sent_epoch = self.epoch
-            self._add_log(self.report.metrics)
+        if self.is_logged:
+            self._logged |= self.report.metrics
+            self._search.score(self.report.metrics)
         is_tenth = TENTHS * self.epoch // self.total_epochs > TENTHS * (self.epoch - 1) // self.total_epochs
         if is_tenth and self.epoch < self.total_epochs:
             name = self._search.name
@@ -183,27 +182,18 @@ class WatchedTrainer(PuffeRL):
     def send_score(self) -> None:
         """Sends the score of the last play, or of the logs since the score before."""
         played = {name: score.mean for name, score in self._played.items()}
-        self._search.score(played)
+        metrics = {**self._logged, **played}
+        found, name = self._search.score(metrics), self._search.name
         self._search.has_played |= bool(played)
-        name, found = self._search.name, None
-        if name in self._played:
-            found, episodes = self._played[name].mean, self._played[name].episodes
-        elif self._logged_weight:
-            found, episodes = self._logged_sum / self._logged_weight, self._logged_weight
         sent: dict[str, Any] = {}
         if found is not None:
-            sent = {"metric": name, "episodes": round(episodes) if is_mean_over_episodes(name) else None}
+            episodes = self._played[name].episodes if name in played else round(episode_count(name, metrics))
+            sent = {"metric": name, "episodes": episodes if is_mean_over_episodes(name) else None}
         if "episode/length_mean" in played:
             steps = played["episode/length_mean"] * self.vecenv.num_agents
             self._episode_steps = sent["episode_steps"] = min(self._episode_steps, steps)
-        self._played, self._logged_sum, self._logged_weight = {}, 0.0, 0.0
+        self._played, self._logged = {}, {}
         self._send(sent, score=found)
-
-    def _add_log(self, metrics: Mapping[str, float]) -> None:
-        score = self._search.score(metrics)
-        if score is not None:
-            weight = episode_count(self._search.name, metrics)
-            self._logged_sum, self._logged_weight = self._logged_sum + score * weight, self._logged_weight + weight
 
     def _send_sign_of_life(self, cost: float | None = None) -> None:
         if time.monotonic() - self._sent_seconds >= MESSAGE_SECONDS:
