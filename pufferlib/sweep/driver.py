@@ -139,8 +139,7 @@ class Sweep:
         """
         state, minutes = self.state, self.config.max_minutes
         self._on_change = on_change
-        state.started = time.monotonic()
-        state.deadline = None if minutes is None else state.started + 60 * minutes
+        state.deadline = None if minutes is None else time.monotonic() + 60 * minutes
         with quiet_optuna(), StopRequest() as stop:
             try:
                 with naming_database(self.place):
