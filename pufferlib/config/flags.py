@@ -264,16 +264,13 @@ class FlagTable:
         section, _, name = key.rpartition(".")
         if section not in ARGUMENTS and name in NAMES:
             return "; " + _LABEL.sub(lambda match: Setting(match[1], match[2], Any, None).flag, NAMES[name])
-        same = [one for one in self._known if section and one.section == section]
-        runs = [one for one in self._known if one.section != SweepConfig.section]  # what most look for
-        near = [one for one in runs if one.name == name]
-        for group in (same, runs) if section else (runs, self._known):
-            names = [one.name for one in group]
-            near = near or [group[names.index(close)] for close in difflib.get_close_matches(name, names, n=1)]
-        flags = sorted({one.flag for one in near}, key=lambda flag: not flag.startswith("--train."))
-        if not flags:
+        same = [one.flag for one in self._known if one.name == name and one.section != SweepConfig.section]
+        near = sorted(same, key=lambda flag: not flag.startswith("--train.")) or difflib.get_close_matches(
+            f"--{key}".replace("_", "-"), [one.flag for one in self._known], n=1, cutoff=0.8
+        )
+        if not near:
             return f"; `puffer train {self._entry.name} --help` lists them all"
-        return f"; did you mean {' or '.join(map(repr, flags))}?"
+        return f"; did you mean {' or '.join(map(repr, near))}?"
 
 
 def parse_options(tokens: Iterable[str], options: type[Section]) -> tuple[list[str], Section]:
