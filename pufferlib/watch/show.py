@@ -19,15 +19,7 @@ from pufferlib.ocean.screen import CYAN, WHITE, Screen, open_window, raylib
 from pufferlib.play.matches import sheet_for
 from pufferlib.play.player import Decision, Player
 from pufferlib.runs.stopping import StopRequest
-from pufferlib.watch.controls import (
-    OTHER_KEYS,
-    PATIENCE_SECONDS,
-    Controls,
-    Mode,
-    Playback,
-    ViewerCommand,
-    keyboard_for,
-)
+from pufferlib.watch.controls import OTHER_KEYS, PATIENCE_SECONDS, Controls, Mode, Playback, ViewerCommand, keyboard_for
 from pufferlib.watch.scene import make_scene
 from pufferlib.watch.stage import (
     LIMIT,
