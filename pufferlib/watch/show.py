@@ -81,8 +81,6 @@ class WatchedPlay:
         self.steps += 1
         for episodes in ended:
             self.sheet.add(episodes)
-            place = next(place for place in self.places if place.rows.start <= episodes.agents[0] < place.rows.stop)
-            place.last = float(episodes.returns.mean())
         return True
 
     def close(self) -> None:
@@ -96,7 +94,6 @@ class WatchedPlay:
         for place in self.places:
             if place.is_playing:
                 place.scene.remember()
-                place.running = float(self.player.returns[place.rows].mean())
         actions, row = decision.actions, self.places[0].rows.start
         own = self.override() if self.places[0].is_playing else None
         if own is not None:
@@ -112,17 +109,13 @@ class WatchedPlay:
         for place in self.places:
             place.is_playing = place.env in playing
         seated = {place.env for place in self.places}
-        for env in playing:
-            if env in seated:
-                continue
+        for env in (each for each in playing if each not in seated):
             free = next((index for index, place in enumerate(self.places) if not place.is_playing), None)
             if free is None:
                 self.places.append(self._place(env))
             else:
-                last = self.places[free].last
                 self.places[free].scene.close()
                 self.places[free] = self._place(env)
-                self.places[free].last = last
 
     def _place(self, env: int) -> Place:
         agents = self.player.vecenv.agents_per_env

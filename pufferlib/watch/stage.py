@@ -323,34 +323,33 @@ GAP = 12  # pixels between pictures and around them
 
 @dataclass(frozen=True)
 class _Tiling:
-    # Pictures of one size in rows and columns, each with room for a line below it; measures are in pixels.
+    # Pictures of one size in rows and columns; measures are in pixels.
     columns: int
     picture: tuple[float, float]  # width and height of one
     scale: float
-    line: int  # below each picture
     gap: int
     size: tuple[int, int]  # of all together
 
     def place(self, index: int) -> tuple[float, float]:
         row, column = divmod(index, self.columns)
         width, height = self.picture
-        return self.gap + column * (width + self.gap), self.gap + row * (height + self.line + self.gap)
+        return self.gap + column * (width + self.gap), self.gap + row * (height + self.gap)
 
 
-def tiled(count: int, size: tuple[int, int], limit: tuple[int, int], line: int = 0) -> _Tiling:
+def tiled(count: int, size: tuple[int, int], limit: tuple[int, int]) -> _Tiling:
     """Returns the arrangement of `count` pictures with the largest ones, and of several such with the fewest gaps.
 
-    None is enlarged beyond its `size`; all together may cover `limit`, with `line` pixels below each.
+    None is enlarged beyond its `size`; all together may cover `limit`.
     """
     gap = GAP if count > 1 else 0
 
     def arranged(columns: int) -> _Tiling:
         rows = math.ceil(count / columns)
-        widest, highest = (limit[0] - gap) / columns - gap, (limit[1] - gap) / rows - gap - line
+        widest, highest = (limit[0] - gap) / columns - gap, (limit[1] - gap) / rows - gap
         scale = max(1e-2, min(1.0, widest / size[0], highest / size[1]))
         width, height = scale * size[0], scale * size[1]
-        whole = math.ceil(columns * (width + gap) + gap), math.ceil(rows * (height + line + gap) + gap)
-        return _Tiling(columns, (width, height), scale, line, gap, whole)
+        whole = math.ceil(columns * (width + gap) + gap), math.ceil(rows * (height + gap) + gap)
+        return _Tiling(columns, (width, height), scale, gap, whole)
 
     def rank(one: _Tiling) -> tuple[float, int, float]:
         places = one.columns * math.ceil(count / one.columns)
@@ -367,13 +366,9 @@ class Place:
     rows: slice  # of its agents
     scene: Scene  # draws it
     is_playing: bool = True  # whether it made the last step; if not, it is done
-    running: float = 0.0  # its return at the moment before the last step, the mean over its agents
-    last: float | None = None  # return of the episode before, the mean over the agents that ended last
 
 
 LIMIT = (1920, 1080)  # pixels that everything may cover together, however large a display is
-
-_CAPTION_HEIGHT, _CAPTION_TEXT = 28, 18
 
 
 class Stage:
@@ -385,7 +380,7 @@ class Stage:
 
     def __init__(self, picture: tuple[int, int], count: int, panel: SidePanel | None, limit: tuple[int, int]):
         beside = 0 if panel is None else PANEL_WIDTH
-        self._tiling = tiled(count, picture, (limit[0] - beside, limit[1]), _CAPTION_HEIGHT if count > 1 else 0)
+        self._tiling = tiled(count, picture, (limit[0] - beside, limit[1]))
         self.panel = panel
 
     @property
@@ -400,24 +395,13 @@ class Stage:
         return (width, height) if self.panel is None else (width + PANEL_WIDTH, max(height, PANEL_MIN_HEIGHT))
 
     def draw(self, screen: Screen, places: Sequence[Place], traces: Sequence[PolicyTrace], progress: float) -> None:
-        """Draws everything, between `begin` and `end`."""
+        """Draws everything, between `begin` and `end`; a place that is done is in the shade."""
         _, height = self.size
         upper = (height - self._tiling.size[1]) // 2
         for index, place in enumerate(places):
             x, y = self._tiling.place(index)
             place.scene.draw(x, upper + y, self._tiling.scale, progress if place.is_playing else 1.0)
-            if self._tiling.line:
-                self._draw_line(screen, place, x, upper + y)
+            if not place.is_playing and len(places) > 1:
+                _fill(screen, x, upper + y, *self._tiling.picture, SHADE)
         if self.panel is not None and traces:
             self.panel.draw(screen, self._tiling.size[0], height, traces, progress)
-
-    def _draw_line(self, screen: Screen, place: Place, x: float, y: float) -> None:
-        width, height = self._tiling.picture
-        below = y + height + (_CAPTION_HEIGHT - _CAPTION_TEXT) / 2
-        if place.is_playing:
-            _write(screen, f"return {place.running:.5g}", x, below, _CAPTION_TEXT, WHITE)
-        else:
-            _fill(screen, x, y, width, height, SHADE)
-        if place.last is not None:
-            last = f"last {place.last:.5g}"
-            _write(screen, last, x + width, below, _CAPTION_TEXT, GREY if place.is_playing else WHITE, is_before=True)
