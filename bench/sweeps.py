@@ -44,7 +44,7 @@ def search(method: str, seed: int, seconds: float) -> list[tuple[float, float]]:
     """The cumulated cost and the score of every trial."""
     warnings.simplefilter("ignore")
     from pufferlib import Protein, pufferl
-    from pufferlib.sweep.trial_config import trial_args
+    from pufferlib.sweep.space import trial_args
 
     args = pufferl.load_config(ENV_NAME)
     protein = Protein(search_space=SPACE, method=method, seed=seed, max_suggestion_cost=seconds)
@@ -65,7 +65,7 @@ def train(args: dict, keeps_horizon: bool) -> list[list[float]]:
     """The learning curve of one run in tenths: progress, processor time of training, and the score, as of a trial."""
     from pufferlib import NoLogger, pufferl
     from pufferlib.sweep.results import TENTHS
-    from pufferlib.sweep.trial_config import fit_sizes
+    from pufferlib.sweep.trial_training import fit_sizes
 
     vecenv = pufferl.load_env(ENV_NAME, args)
     config = fit_sizes(args["train"], vecenv.num_agents, "cpu", keeps_horizon)

@@ -37,34 +37,13 @@ if TYPE_CHECKING:
     from pufferlib.setting import Section
 
 
-Option = str | int | float | bool | None  # the value of a command's own option
-
-
-@dataclass(frozen=True)
-class Verb:
-    """One command."""
-
-    summary: str  # for the list of commands
-    run: Callable[..., None]  # takes a VerbCall; without an environment the words of the command line, and its options
-    options: str | None = None  # the class in `pufferlib.config.flags` of its flags besides the settings; None for none
-    # of a command without an environment, its words as its help writes them: `RUN` for one, `RUN...` for one or more,
-    # in brackets where it is optional, empty for none
-    argument: str | None = None
-
-    def takes(self, count: int) -> bool:
-        """Whether a command without an environment takes `count` words."""
-        argument = self.argument or ""
-        least = 1 if argument and not argument.startswith("[") else 0
-        return least <= count <= (math.inf if "..." in argument else bool(argument))
-
-
 @dataclass(frozen=True)
 class VerbCall:
     """A command line for an environment."""
 
     env_name: str
     args: dict[str, Any]  # its configuration as `load_config` returns it, with the flags applied
-    options: dict[str, Option]  # values of the command's own options, by name
+    options: Section  # the command's own
     flags: Found  # the settings on the command line with their values; later ones replace earlier ones
 
     def flags_over(self, args: dict[str, Any], but: str) -> dict[str, Any]:
@@ -75,142 +54,134 @@ class VerbCall:
         return args
 
 
-def _train(call: VerbCall) -> None:
+def _settings_of_run(call: VerbCall) -> dict[str, Any]:
     if os.environ.get("RANK", "0") == "0":  # of several processes the first
         say(f"preparing to train {call.env_name}")  # before torch is imported, which takes seconds
     from pufferlib.config import check_config
-    from pufferlib.pufferl import train as train_policy
     from pufferlib.runs.description import run_settings
 
     args = call.args
     if args["resume"] is not None:
         args = call.flags_over(run_settings(call.env_name, args), but="resume")
     check_config(args)
-    train_policy(call.env_name, args)
-
-
-def _evaluate(call: VerbCall) -> None:
-    from pufferlib.config.flags import EvalOptions
-    from pufferlib.watch.evaluating import evaluate_command
-
-    args = _settings_of_model(call)
-    evaluate_command(call.env_name, args, EvalOptions(**call.options))
-
-
-def _play(call: VerbCall) -> None:
-    from pufferlib.watch.playing import play_command
-
-    play_command(call.env_name, call.args, **call.options)
-
-
-def _export(call: VerbCall) -> None:
-    from pufferlib.export.exporting import export_command
-
-    export_command(call.env_name, _settings_of_model(call), **call.options)
-
-
-def _bench(call: VerbCall) -> None:
-    from pufferlib.play.environments import bench_command
-
-    bench_command(call.env_name, call.args, **call.options)
-
-
-def _sweep(call: VerbCall) -> None:
-    from pufferlib.config import check_config
-    from pufferlib.sweep.command import sweep_command
-
-    call.args["sweep"].update((name, value) for name, value in call.options.items() if value is not None)
-    check_config(call.args)
-    sweep_command(call.env_name, call.args)
-
-
-def _envs(family: str | None = None) -> None:
-    from pufferlib.play.environments import listing, overview
-
-    print(printable_lines(overview() if family is None else listing(family)))
-
-
-def _new(name: str, **options: Option) -> None:
-    from pufferlib.scaffold import new_command
-
-    new_command(name, **options)
-
-
-def _runs(**options: Option) -> None:
-    from pufferlib.reports.listing import runs_command
-
-    runs_command(**options)
-
-
-def _profile(call: VerbCall) -> None:
-    from pufferlib.reports.profiling import profile_command
-
-    profile_command(call.env_name, _settings_of_model(call), **call.options)
-
-
-def _plot(*runs: str, **options: Option) -> None:
-    from pufferlib.reports.figures import plot_command
-
-    plot_command(*runs, **options)
-
-
-def _match(*players: str, **options: Option) -> None:
-    from pufferlib.reports.matching import match_command
-
-    match_command(*players, **options)
-
-
-def _report(run: str, **options: Option) -> None:
-    from pufferlib.reports.page import report_command
-
-    report_command(run, **options)
-
-
-def _completion(shell: str) -> None:
-    from pufferlib.completion.candidates import script
-
-    print(script(shell))
+    return args
 
 
 def _settings_of_model(call: VerbCall) -> dict[str, Any]:
     from pufferlib.config import check_config
+    from pufferlib.runs.description import model_settings, pretrained_path
 
     args = call.args
-    if call.options.pop("pretrained", False):
-        from pufferlib.runs.description import pretrained_path
-
+    if getattr(call.options, "pretrained", False):
         other = args["load_model_path"]
         if other is not None:
             raise APIUsageError(f"--pretrained plays another policy than {other}; pass one of them")
         args["load_model_path"] = str(pretrained_path(call.env_name))
     if args["load_model_path"] is not None:
-        from pufferlib.runs.description import model_settings
-
         is_policy_named = any(setting.name == "policy_name" for setting, _ in call.flags)
         args = call.flags_over(model_settings(call.env_name, args, is_policy_named), but="load_model_path")
     check_config(args)
     return args
 
 
+@dataclass(frozen=True)
+class Verb:
+    """One command."""
+
+    summary: str  # for the list of commands
+    # `module:function` in pufferlib; it takes an environment's name and its settings, or else the words of the command
+    # line, and as the keyword `options` an object of the class below
+    function: str
+    options: str | None = None  # the class in `pufferlib.config.flags` of its flags besides the settings
+    # of a command without an environment, its words as its help writes them: `RUN` for one, `RUN...` for one or more,
+    # in brackets where it is optional, empty for none
+    argument: str | None = None
+    settings: Callable[[VerbCall], dict[str, Any]] = lambda call: call.args  # the settings that its function takes
+
+    def call(self, *arguments: object, options: Section) -> None:
+        """Imports the function and calls it; the options count where the command has some."""
+        module, _, name = self.function.partition(":")
+        function = getattr(importlib.import_module(f"pufferlib.{module}"), name)
+        function(*arguments, **({"options": options} if self.options else {}))
+
+    def takes(self, count: int) -> bool:
+        """Whether a command without an environment takes `count` words."""
+        argument = self.argument or ""
+        least = 1 if argument and not argument.startswith("[") else 0
+        return least <= count <= (math.inf if "..." in argument else bool(argument))
+
+    def words_text(self) -> str:
+        """Returns how many words it takes."""
+        word = self.argument.strip("[].")
+        if not word:
+            return "no words"
+        if self.argument.startswith("["):
+            return f"one {word} at most"
+        return f"one {word} or more" if "..." in self.argument else f"one {word}"
+
+
 VERBS = {
-    "train": Verb("train a policy and save it under experiments/", _train, "TrainOptions"),
-    "eval": Verb("play a policy in a window, or without one, and print how well it does", _evaluate, "EvalOptions"),
-    "play": Verb("play an environment yourself, in a window; high scores are kept", _play, "PlayOptions"),
+    "train": Verb("train a policy and save it under experiments/", "pufferl:train", settings=_settings_of_run),
+    "eval": Verb(
+        "play a policy in a window, or without one, and print how well it does",
+        "watch.evaluating:evaluate_command",
+        "EvalOptions",
+        settings=_settings_of_model,
+    ),
+    "play": Verb(
+        "play an environment yourself, in a window; high scores are kept", "watch.playing:play_command", "PlayOptions"
+    ),
     "export": Verb(
-        "write a policy for other programs: ONNX, TorchScript, C, a page that plays", _export, "ExportOptions"
+        "write a policy for other programs: ONNX, TorchScript, C, a page that plays",
+        "export.exporting:export_command",
+        "ExportOptions",
+        settings=_settings_of_model,
     ),
-    "bench": Verb("time an environment: steps per second", _bench, "BenchOptions"),
-    "profile": Verb("show where the time of a training goes, and what would help", _profile, "ProfileOptions"),
-    "sweep": Verb("search for hyperparameters by many runs, and keep the best settings", _sweep, "SweepOptions"),
-    "envs": Verb("list the environments, or the names of one family", _envs, argument="[FAMILY]"),
-    "new": Verb("begin an environment of your own in C, a copy of the template", _new, "NewOptions", argument="NAME"),
-    "runs": Verb("list the runs: score, steps, state, and what they differ in", _runs, "RunsOptions", argument=""),
-    "plot": Verb("draw learning curves, losses and the time split of runs", _plot, "PlotOptions", argument="RUN..."),
-    "match": Verb("let players play each other: a cross-table, and ratings", _match, "MatchOptions", "PLAYER..."),
+    "bench": Verb("time an environment: steps per second", "play.environments:bench_command", "BenchOptions"),
+    "profile": Verb(
+        "show where the time of a training goes, and what would help",
+        "reports.profiling:profile_command",
+        "ProfileOptions",
+        settings=_settings_of_model,
+    ),
+    "sweep": Verb(
+        "search for hyperparameters by many runs, and keep the best settings",
+        "sweep.command:sweep_command",
+        "SweepOptions",
+    ),
+    "envs": Verb(
+        "list the environments, or the names of one family", "play.environments:envs_command", argument="[FAMILY]"
+    ),
+    "new": Verb(
+        "begin an environment of your own in C, a copy of the template", "scaffold:new_command", "NewOptions", "NAME"
+    ),
+    "runs": Verb(
+        "list the runs: score, steps, state, and what they differ in",
+        "reports.recorded_run:runs_command",
+        "RunsOptions",
+        "",
+    ),
+    "plot": Verb(
+        "draw learning curves, losses and the time split of runs",
+        "reports.figures:plot_command",
+        "PlotOptions",
+        "RUN...",
+    ),
+    "match": Verb(
+        "let players play each other: a cross-table, and ratings",
+        "reports.matching:match_command",
+        "MatchOptions",
+        "PLAYER...",
+    ),
     "report": Verb(
-        "write a page about a run: curves, scores, settings, video", _report, "ReportOptions", argument="RUN"
+        "write a page about a run: curves, scores, settings, video",
+        "reports.page:report_command",
+        "ReportOptions",
+        "RUN",
     ),
-    "completion": Verb("print the script that has bash, zsh or fish complete by TAB", _completion, argument="SHELL"),
+    "completion": Verb(
+        "print the script that has bash, zsh or fish complete by TAB", "completion:completion_command", argument="SHELL"
+    ),
 }
 
 
@@ -302,9 +273,9 @@ def run(tokens: list[str]) -> None:
 
 def _print_candidates(line: str) -> None:
     # One word a line, so a name with line ends or control codes is left out.
-    from pufferlib.completion.candidates import candidates
+    from pufferlib.completion import candidates
 
-    for word, meaning in candidates(line, VERBS, {name: _options_class(name) for name in VERBS}):
+    for word, meaning in candidates(line, VERBS):
         if word == printable(word):
             print(f"{word}\t{printable(meaning)}" if meaning else word)
 
@@ -315,17 +286,8 @@ def _run_alone(name: str, rest: list[str]) -> None:
     verb = VERBS[name]
     words, options = parse_options(rest, _options_class(name))
     if not verb.takes(len(words)):
-        raise APIUsageError(f"puffer {name} takes {_takes_text(verb)}, got {' '.join(words)!r}")
-    verb.run(*words, **options)
-
-
-def _takes_text(verb: Verb) -> str:
-    word = verb.argument.strip("[].")
-    if not word:
-        return "no words"
-    if verb.argument.startswith("["):
-        return f"one {word} at most"
-    return f"one {word} or more" if "..." in verb.argument else f"one {word}"
+        raise APIUsageError(f"puffer {name} takes {verb.words_text()}, got {' '.join(words)!r}")
+    verb.call(*words, options=options)
 
 
 def _run_for_environment(name: str, rest: list[str]) -> None:
@@ -336,11 +298,13 @@ def _run_for_environment(name: str, rest: list[str]) -> None:
     wanted, flags = _split_environment(name, rest)
     args, options_class = load_config(wanted), _options_class(name)
     env_name = args["env_name"]
-    options = {option: setting.default for option, setting in options_class.settings().items()}
+    values: dict[str, Any] = {}
     table = FlagTable(env_name, options_class)
     found = with_files(env_name, [*_flags_of_the_shell(table), *table.parse(flags)])
-    apply_flags(found, args, options)
-    VERBS[name].run(VerbCall(env_name, args, options, found))
+    apply_flags(found, args, values)
+    verb = VERBS[name]
+    call = VerbCall(env_name, args, options_class(**values), found)
+    verb.call(env_name, verb.settings(call), options=call.options)
 
 
 def _split_environment(name: str, rest: list[str]) -> tuple[str, list[str]]:
@@ -408,7 +372,7 @@ def _verb_help(name: str, rest: list[str]) -> str:
 def _short_warnings() -> Iterator[None]:
     formatted = warnings.formatwarning
 
-    def one_line(message: Warning | str, category: type[Warning], *place: Any) -> str:
+    def one_line(message: Warning | str, category: type[Warning], *place: object) -> str:
         if issubclass(category, PufferWarning):
             return f"puffer{_rank_text()}: warning: {printable_lines(str(message))}\n"
         return formatted(message, category, *place)

@@ -30,7 +30,7 @@ from typing_extensions import overload
 from pufferlib import distributed
 from pufferlib.config import SelfplayConfig, load_config, require_sections
 from pufferlib.dashboard.output import say
-from pufferlib.dashboard.report import Counts, LogHistory, Report, prefixed
+from pufferlib.dashboard.report import Counts, Report, prefixed
 from pufferlib.dashboard.score import Score, final_metrics, final_text
 from pufferlib.distributed import ROUNDING, Total
 from pufferlib.errors import (
@@ -948,13 +948,14 @@ def _first_line(env_name: str, args: dict[str, Any], trainer: PuffeRL, changes: 
 
 
 def _train_to_the_end(trainer: PuffeRL, args: dict[str, Any], stop: StopRequest) -> list[dict[str, float]]:
-    history, first_epoch = LogHistory(), trainer.epoch
+    logs: list[dict[str, float]] = []
+    first_epoch = trainer.epoch
 
     def keep_log(*iteration: object) -> None:
         if trainer.is_logged:
             log = trainer.mean_and_log()
             if log["agent_steps"] >= 0.2 * trainer.config.total_timesteps:
-                history.add(log)
+                logs.append(log)
         trainer.print_dashboard()
 
     trainer.score_finally(lambda: not stop.requested)
@@ -971,4 +972,4 @@ def _train_to_the_end(trainer: PuffeRL, args: dict[str, Any], stop: StopRequest)
         say(f"saved {path}{'' if is_over else stopped}")
     if is_interrupted or stop.requested:
         raise KeyboardInterrupt
-    return history.logs()
+    return logs

@@ -14,13 +14,7 @@ MAX_JSON_BYTES = 4 * 2**20  # Python takes up to 25 times as much memory for it
 MAX_LINE_BYTES = 2**20  # of a file of lines of JSON, such as metrics
 MAX_LEVELS = 100  # of lists and dicts in each other in JSON
 
-_KINDS = (
-    (stat.S_ISFIFO, "a FIFO"),
-    (stat.S_ISCHR, "a device"),
-    (stat.S_ISBLK, "a device"),
-    (stat.S_ISSOCK, "a socket"),
-    (stat.S_ISDIR, "a folder"),
-)
+_KINDS = {"p": "a FIFO", "c": "a device", "b": "a device", "s": "a socket", "d": "a folder"}  # as `ls -l` has them
 
 
 class UnreadableFile(OSError):
@@ -32,7 +26,7 @@ def open_regular(path: Path) -> BinaryIO:
     try:
         mode = os.stat(path).st_mode  # before it is opened, which alone has effects on some devices
         if not stat.S_ISREG(mode):
-            found = next((words for is_kind, words in _KINDS if is_kind(mode)), "something else")
+            found = _KINDS.get(stat.filemode(mode)[0], "something else")
             raise UnreadableFile(None, f"it must be a regular file, found {found}", str(path))
         return os.fdopen(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY), "rb")
     except ValueError as error:  # a path with a zero byte

@@ -8,16 +8,15 @@ import re
 import shutil
 import subprocess
 import sys
-from importlib import metadata
 from pathlib import Path
 
 from pufferlib import ocean
+from pufferlib.config.flags import NewOptions
 from pufferlib.dashboard.output import say
 from pufferlib.errors import APIUsageError, MissingExtraError
 from pufferlib.runs.folder import write_atomically
 
 BUILD = ("setup.py", "-q", "build_ext", "--inplace")
-BUILD_NEEDS = {"setuptools": (77,), "cython": (3, 1)}  # as in pyproject.toml; new virtual environments have older ones
 
 # Names that are taken besides the words of Python: those of C, and of headers and types that stand beside it.
 TAKEN = """
@@ -40,20 +39,20 @@ REWORDED = {
 }
 
 
-def new_command(name: str, build: bool) -> None:
+def new_command(name: str, options: NewOptions) -> None:
     """Makes an environment, compiles it if asked to, and prints what comes next; see `make` and `compile_it`."""
     root = checkout()
     folder, test = make(root, name)
     say(f"made {_shown(folder)} and {_shown(test)}, a quiz to begin with")
-    command = build_command()
+    command = " ".join(["python", *BUILD])
     steps = {
         command: f"compiles it, after every edit of {name}.h",
         f"puffer train puffer_{name}": "trains an agent on it, in seconds",
         f"pytest -n0 tests/ocean -k {name}": "tests what holds for all environments, and its own rules",
     }
-    if build:
+    if options.build:
         say(f"compiling it: {command}")
-        compile_it(root, command)
+        compile_it(root)
         steps[command] = steps.pop(command)  # the last of what comes next
     say("next:" if Path.cwd() == root else f"next, in {root}:")
     width = max(map(len, steps))
@@ -139,23 +138,15 @@ def _format(paths: list[Path]) -> None:
             subprocess.run([found, *arguments], check=False, capture_output=True)
 
 
-def build_command() -> str:
-    """Returns the command that compiles an environment: pip's, which brings the tools, where these are too old."""
-    try:
-        found = {package: re.findall(r"\d+", metadata.version(package)) for package in BUILD_NEEDS}
-    except metadata.PackageNotFoundError:
-        found = dict.fromkeys(BUILD_NEEDS, ())
-    is_new = all(tuple(map(int, found[package])) >= needed for package, needed in BUILD_NEEDS.items())
-    return " ".join(["python", *BUILD]) if is_new else "pip install -e . --no-deps"
-
-
-def compile_it(root: Path, command: str) -> None:
+def compile_it(root: Path) -> None:
     """Runs the build; the compiler's messages go to stderr. Raises MissingExtraError if it fails."""
-    python, *arguments = command.split()
-    program = [sys.executable, *(["-m", "pip", "-q"] if python == "pip" else []), *arguments]
-    done = subprocess.run(program, cwd=root, env={**os.environ, "PUFFER_CUDA": "0"}, stdout=subprocess.DEVNULL)
+    environment = {**os.environ, "PUFFER_CUDA": "0"}
+    done = subprocess.run([sys.executable, *BUILD], cwd=root, env=environment, stdout=subprocess.DEVNULL)
     if done.returncode != 0:
-        raise MissingExtraError(f"`{command}` must end without an error, got exit status {done.returncode}; see above")
+        raise MissingExtraError(
+            f"`python {' '.join(BUILD)}` must end without an error, got exit status {done.returncode}; see above, or "
+            "run `pip install -e .`, which brings the tools of the build"
+        )
 
 
 def _shown(path: Path) -> str:

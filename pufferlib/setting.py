@@ -170,7 +170,6 @@ class Setting:
     default: Any
     meaning: str = ""  # one or two sentences
     within: Interval = FINITE
-    renamed: Mapping[str, str] = dataclasses.field(default_factory=dict)  # earlier values, and those to take now
 
     @property
     def label(self) -> str:
@@ -202,7 +201,7 @@ class Setting:
             converted = convert(value, self.kind)
         except ValueError as error:
             text = value if isinstance(value, str) else shown(value)
-            remedy = self.nearest(value, choices(self.kind)) if isinstance(value, str) else ""
+            remedy = nearest(value, choices(self.kind)) if isinstance(value, str) else ""
             if fits(parse_value(f"[{text}]"), self.kind):
                 remedy = f"; write {f'[{text}]'!r}"
             raise ConfigError(f"{self.label} must be {self.allowed}, got {shown(value)}{remedy}") from error
@@ -214,22 +213,14 @@ class Setting:
             raise ConfigError(f"{self.label} must be {self.allowed}, and of at most 63 bits, got {shown(value)}")
         return converted
 
-    def nearest(self, value: str, known: Iterable[str]) -> str:
-        """Ends an error message about a text that is no value: with what it is called now, the nearest, or nothing."""
-        successor = self.renamed.get(value)
-        return f"; did you mean {successor!r}?" if successor else nearest(value, known)
 
-
-def setting(
-    default: object, meaning: str, within: str = FINITE.text, renamed: Mapping[str, str] = MappingProxyType({})
-) -> Any:
+def setting(default: object, meaning: str, within: str = FINITE.text) -> Any:
     """Declares a dataclass field that is a setting; its annotation is the setting's type.
 
     The meaning is one or two sentences, unit included, which the command line's help prints. `within` is the interval
-    of a number, such as `[0, 1)`; `renamed` has values that earlier versions took, and what each is called now.
+    of a number, such as `[0, 1)`.
     """
-    metadata = {"meaning": meaning, "within": Interval(within), "renamed": renamed}
-    return dataclasses.field(default=default, metadata=metadata)
+    return dataclasses.field(default=default, metadata={"meaning": meaning, "within": Interval(within)})
 
 
 @dataclass(frozen=True)

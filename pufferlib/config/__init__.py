@@ -3,36 +3,29 @@
 `load_config` returns a nested dict to edit freely; `check_config` and the dataclasses of `schema` check it.
 """
 
-from pufferlib.config.configuration import check_config, load_config, policy_arguments, policy_classes, settings_taken
-from pufferlib.config.schema import (
-    BaseConfig,
-    LogConfig,
-    SelfplayConfig,
-    SolveConfig,
-    SweepConfig,
-    TrainConfig,
-    VecConfig,
+from pufferlib.config.configuration import (
+    check_config as check_config,
+    load_config as load_config,
+    policy_arguments as policy_arguments,
+    policy_classes as policy_classes,
+    settings_taken as settings_taken,
 )
-from pufferlib.config.sections import check_env, env_settings, require_sections
-from pufferlib.config.sizes import ResolvedTrainConfig, resolve_env_count, resolve_sizes
-
-__all__ = [
-    "BaseConfig",
-    "LogConfig",
-    "ResolvedTrainConfig",
-    "SelfplayConfig",
-    "SolveConfig",
-    "SweepConfig",
-    "TrainConfig",
-    "VecConfig",
-    "check_config",
-    "check_env",
-    "env_settings",
-    "load_config",
-    "policy_arguments",
-    "policy_classes",
-    "require_sections",
-    "resolve_env_count",
-    "resolve_sizes",
-    "settings_taken",
-]
+from pufferlib.config.schema import (
+    BaseConfig as BaseConfig,
+    LogConfig as LogConfig,
+    SelfplayConfig as SelfplayConfig,
+    SolveConfig as SolveConfig,
+    SweepConfig as SweepConfig,
+    TrainConfig as TrainConfig,
+    VecConfig as VecConfig,
+)
+from pufferlib.config.sections import (
+    check_env as check_env,
+    env_settings as env_settings,
+    require_sections as require_sections,
+)
+from pufferlib.config.sizes import (
+    ResolvedTrainConfig as ResolvedTrainConfig,
+    resolve_env_count as resolve_env_count,
+    resolve_sizes as resolve_sizes,
+)

@@ -205,23 +205,14 @@ LINES = (
     Line(
         "choices as actions",
         lambda facts: not facts.is_full_vector and not facts.acts_by_numbers,
-        {
-            "train.learning_rate": 1e-3,
-            "train.update_epochs": 6.0,
-            "train.minibatch_size": 128,
-        },
+        {"train.learning_rate": 1e-3, "train.update_epochs": 6.0, "train.minibatch_size": 128},
         "CartPole-v1 500 after 200 k steps; LunarLander-v3 209, 273 and 256 after 500 k, 257 if annealed; "
         "Acrobot-v1 -82 after 300 k; MountainCar-v0 -112 after 1 M; FrozenLake-v1 1.0 after 100 k",
     ),
     Line(
         "choices as actions, and no pictures",
         lambda facts: not facts.is_full_vector and not facts.acts_by_numbers and not facts.sees_images,
-        {
-            "base.policy_name": "Default",
-            "policy.hidden_size": 64,
-            "policy.num_layers": 2,
-            "policy.activation": "tanh",
-        },
+        {"base.policy_name": "Default", "policy.hidden_size": 64, "policy.num_layers": 2, "policy.activation": "tanh"},
         "in the same runs",
     ),
     Line(

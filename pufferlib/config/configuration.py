@@ -34,7 +34,7 @@ from pufferlib.config.sections import (
     dimensions_of,
     require_sections,
 )
-from pufferlib.errors import APIUsageError, ConfigError
+from pufferlib.errors import APIUsageError, ConfigError, nearest
 from pufferlib.families import catalog
 from pufferlib.families.catalog import Entry, find
 from pufferlib.reading import read_bytes, read_json
@@ -261,7 +261,7 @@ def _find(modules: list[ModuleType], setting: str, name: str, suffix: str) -> ty
             return value
     own = {module.__name__ for module in modules}
     offered = [found for found, value in classes.items() if value.__module__ in own]
-    remedy = BaseConfig.settings()[setting].nearest(name, offered) or f"; there are {', '.join(offered)}"
+    remedy = nearest(name, offered) or f"; there are {', '.join(offered)}"
     raise ConfigError(f"[base] {setting} must name a class, found no {name!r}{remedy}")
 
 

@@ -27,11 +27,6 @@ PRETRAINED = "Take the trained agent that comes with the package."
 
 
 @dataclass(frozen=True)
-class TrainOptions(Section):
-    """`puffer train` is configured by settings alone."""
-
-
-@dataclass(frozen=True)
 class EvalOptions(Section):
     """How `puffer eval` plays."""
 
@@ -269,26 +264,23 @@ class FlagTable:
         section, _, name = key.rpartition(".")
         if section not in ARGUMENTS and name in NAMES:
             return "; " + _LABEL.sub(lambda match: Setting(match[1], match[2], Any, None).flag, NAMES[name])
-        same = [one for one in self._known if section and one.section == section]
-        runs = [one for one in self._known if one.section != SweepConfig.section]  # what most look for
-        near = [one for one in runs if one.name == name]
-        for group in (same, runs) if section else (runs, self._known):
-            names = [one.name for one in group]
-            near = near or [group[names.index(close)] for close in difflib.get_close_matches(name, names, n=1)]
-        flags = sorted({one.flag for one in near}, key=lambda flag: not flag.startswith("--train."))
-        if not flags:
+        same = [one.flag for one in self._known if one.name == name and one.section != SweepConfig.section]
+        near = sorted(same, key=lambda flag: not flag.startswith("--train.")) or difflib.get_close_matches(
+            f"--{key}".replace("_", "-"), [one.flag for one in self._known], n=1, cutoff=0.8
+        )
+        if not near:
             return f"; `puffer train {self._entry.name} --help` lists them all"
-        return f"; did you mean {' or '.join(map(repr, flags))}?"
+        return f"; did you mean {' or '.join(map(repr, near))}?"
 
 
-def parse_options(tokens: Iterable[str], options: type[Section]) -> tuple[list[str], dict[str, Any]]:
+def parse_options(tokens: Iterable[str], options: type[Section]) -> tuple[list[str], Section]:
     """Reads what follows a command that takes no environment: words, and its own options anywhere among them.
 
     A yes-or-no option takes no word that is neither: `--terminal latest` is an option and a word; `--no-video` is
     `--video False`. Raises ConfigError if a flag is unknown, its value is missing or does not fit.
 
     Returns:
-        The words, and the values of all options by name.
+        The words, and the options.
     """
     known = options.settings()
     refusals = {f"--no-{name}".replace("_", "-"): f"{one.flag}=False" for name, one in known.items() if _is_switch(one)}
@@ -302,8 +294,7 @@ def parse_options(tokens: Iterable[str], options: type[Section]) -> tuple[list[s
 
     words: list[str] = []
     found = _read_flags([refusals.get(token, token) for token in tokens], find_setting, words)
-    values = {name: one.default for name, one in known.items()}
-    return words, values | {one.name: value for one, value in found}
+    return words, options(**{one.name: value for one, value in found})
 
 
 def _read_flags(tokens: Iterable[str], find_setting: Callable[[str], Setting], words: list[str] | None = None) -> Found:

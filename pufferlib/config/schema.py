@@ -15,51 +15,36 @@ from typing_extensions import Self, override
 from pufferlib.errors import ConfigError, nearest
 from pufferlib.setting import Section, setting
 
-_RECURRENT = "the recurrent layer is [base] rnn_name: MinGRU, LSTM or None"
-_ENVIRONMENTS = "environments are counted by [env] num_envs, and the PufferEnvs that hold them by [vec] num_envs"
-_PROJECT = "the project at W&B and Neptune is [log] project"
-_SERVICE = "metrics go to services by [log] wandb, [log] neptune and [log] tensorboard"
-_RESUME = "[base] resume continues a run, [base] load_model_path starts from its weights"
-
-NAMES = {  # names that other trainers give to settings, and where those are here
-    # PufferLib 3.0 and before
-    "use_rnn": _RECURRENT,
-    "rnn": _RECURRENT,
-    "policy": "the policy's class is [base] policy_name",
-    "name": "the run's name at W&B and Neptune is [log] name",
-    "project": _PROJECT,
-    "wandb": _SERVICE,
-    "neptune": _SERVICE,
-    "track": _SERVICE,
-    "wandb_project": _PROJECT,
-    "neptune_project": _PROJECT,
-    "neptune_name": _PROJECT,
-    "wandb_group": "a run's groups are [log] tags",
-    "tag": "a run's tags are [log] tags",
-    "no_model_upload": "the final model goes to W&B and Neptune with the run",
-    "load_id": _RESUME,
-    "exp_id": _RESUME,
-    "mode": "the command comes first, as in `puffer train puffer_breakout`",
-    "render_mode": "`puffer eval` opens a window where there is a display, and none with --headless",
-    "local_rank": "torchrun tells each process its rank",
-    "num_threads": "threads and processes that step environments are [vec] num_workers",
-    "env_batch_size": "PufferEnvs in a batch of observations are [vec] batch_size",
-    "total_agents": _ENVIRONMENTS,
-    "num_buffers": "PufferEnvs that are stepped in turn are [vec] num_envs",
-    "horizon": "steps in a segment are [train] bptt_horizon",
-    "replay_ratio": "passes over each batch are [train] update_epochs",
-    "use_p3o": "there is PPO alone",
-    # Other trainers
-    "lr": "it is [train] learning_rate",
-    "n_steps": "steps in a segment are [train] bptt_horizon",
-    "num_steps": "steps in a segment are [train] bptt_horizon",
-    "n_epochs": "passes over each batch are [train] update_epochs",
-    "n_envs": _ENVIRONMENTS,
-    "entropy_coef": "it is [train] ent_coef",
-    "value_coef": "it is [train] vf_coef",
-    "clip_range": "it is [train] clip_coef",
-    "total_steps": "it is [train] total_timesteps",
+_HINTS = {  # where settings are, by the names that PufferLib 3.0 and other trainers give to them
+    ("use_rnn", "rnn"): "the recurrent layer is [base] rnn_name: MinGRU, LSTM or None",
+    ("policy",): "the policy's class is [base] policy_name",
+    ("name",): "the run's name at W&B and Neptune is [log] name",
+    ("project", "wandb_project", "neptune_project", "neptune_name"): "the project at W&B and Neptune is [log] project",
+    ("wandb", "neptune", "track"): "metrics go to services by [log] wandb, [log] neptune and [log] tensorboard",
+    ("wandb_group",): "a run's groups are [log] tags",
+    ("tag",): "a run's tags are [log] tags",
+    ("no_model_upload",): "the final model goes to W&B and Neptune with the run",
+    ("load_id", "exp_id"): "[base] resume continues a run, [base] load_model_path starts from its weights",
+    ("mode",): "the command comes first, as in `puffer train puffer_breakout`",
+    ("render_mode",): "`puffer eval` opens a window where there is a display, and none with --headless",
+    ("local_rank",): "torchrun tells each process its rank",
+    ("num_threads",): "threads and processes that step environments are [vec] num_workers",
+    ("env_batch_size",): "PufferEnvs in a batch of observations are [vec] batch_size",
+    (
+        "total_agents",
+        "n_envs",
+    ): "environments are counted by [env] num_envs, and the PufferEnvs that hold them by [vec] num_envs",
+    ("num_buffers",): "PufferEnvs that are stepped in turn are [vec] num_envs",
+    ("horizon", "n_steps", "num_steps"): "steps in a segment are [train] bptt_horizon",
+    ("replay_ratio", "n_epochs"): "passes over each batch are [train] update_epochs",
+    ("use_p3o",): "there is PPO alone",
+    ("lr",): "it is [train] learning_rate",
+    ("entropy_coef",): "it is [train] ent_coef",
+    ("value_coef",): "it is [train] vf_coef",
+    ("clip_range",): "it is [train] clip_coef",
+    ("total_steps",): "it is [train] total_timesteps",
 }
+NAMES = {name: hint for names, hint in _HINTS.items() for name in names}
 
 
 def remedy(name: str, known: Iterable[str]) -> str:
@@ -91,14 +76,8 @@ class BaseConfig(ConfigSection):
 
     package: str = setting("ocean", "The collection the environment comes from.")
     env_name: str | None = setting(None, "The environment, such as puffer_squared.")
-    policy_name: str = setting(
-        "Default",
-        "The policy's class: in the environment's torch.py or in pufferlib.models.",
-        renamed={"Policy": "Default", "Recurrent": "Default"},
-    )
-    rnn_name: str | None = setting(
-        None, "The recurrent layer around the policy, MinGRU or LSTM, or None.", renamed={"Recurrent": "LSTM"}
-    )
+    policy_name: str = setting("Default", "The policy's class: in the environment's torch.py or in pufferlib.models.")
+    rnn_name: str | None = setting(None, "The recurrent layer around the policy, MinGRU or LSTM, or None.")
     load_model_path: str | None = setting(
         None, "The weights to start from: a model file, or 'latest', 'last' or 'best'."
     )
@@ -118,7 +97,6 @@ class VecConfig(ConfigSection):
         "auto",
         "What steps the environments; auto takes Native for C environments, Device for them where the training is on "
         "CUDA, for Atari games ale-py's own, and EnvPool for those that it was shown to step alike.",
-        renamed={"PufferEnv": "auto"},
     )
     num_envs: int | Auto = setting(
         "auto",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import select
+import shutil
 import sys
 import unicodedata
 import warnings
@@ -152,10 +153,17 @@ def is_stdout_gone() -> bool:
     return is_gone
 
 
-def plain_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Aligns columns by spaces, which other programs can split; cells are without control codes."""
+def terminal_columns() -> int:
+    """The width of stdout, practically unlimited where that is no terminal."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else 10**6
+
+
+def plain_table(header: Sequence[str], rows: Sequence[Sequence[str]], width: int = 10**6) -> str:
+    """Aligns columns by spaces, which other programs can split; cells are without control codes.
+
+    Lines that are longer than `width` are cut.
+    """
     lines = [[printable(cell) for cell in line] for line in (header, *rows)]
     widths = [max(len(line[column]) for line in lines) for column in range(len(header))]
-    return "\n".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines
-    )
+    aligned = ("  ".join(map(str.ljust, line, widths)).rstrip() for line in lines)
+    return "\n".join(line if len(line) <= width else f"{line[: width - 3]}..." for line in aligned)

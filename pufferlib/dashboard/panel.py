@@ -19,8 +19,8 @@ from rich.text import Text
 from pufferlib.dashboard.output import Output, printable
 
 CYAN, RED, WHITE, BACKGROUND = "#00BBBB", "#BB0000", "#F1F1F1", "#061818"
-TRACK = "#1D3C3C"  # the part of a bar that is still ahead
-FRAME_COLUMNS = 4  # of the panel's border and its padding
+_TRACK = "#1D3C3C"  # the part of a bar that is still ahead
+_FRAME_COLUMNS = 4  # of the panel's border and its padding
 _COLUMNS, _LINES = 96, 30  # what a notebook's cell is wide enough for
 _STYLE = "font-family:Menlo,'DejaVu Sans Mono',Consolas,monospace; font-size:13px; line-height:normal; white-space:pre"
 _HTML = (
@@ -57,59 +57,8 @@ class NotebookPanel:
             self._handle.update(content, raw=True)
 
 
-class LivePanel:
-    """A stream that shows one panel, or lines where it is neither terminal nor notebook, or TERM is `dumb`.
-
-    The terminal is put back by `close`, and at the latest when Python ends. A stream that cannot be written is warned
-    about once and left; a closed one is left without a word.
-
-    Attributes:
-        is_panel: whether the stream shows a panel rather than lines.
-    """
-
-    def __init__(self, stream: TextIO | None = None):
-        stream = sys.stdout if stream is None else stream
-        self._output = Output(stream)
-        self._notebook = NotebookPanel() if is_notebook(stream) else None
-        is_terminal = self._output.isatty() and os.environ.get("TERM") != "dumb"
-        self.is_panel = is_terminal or self._notebook is not None
-        self._live = None
-        self._stop = None  # stops the live display, once; also called when this object or the interpreter goes
-
-    def draw(self, render: Callable[[Console], Panel]) -> None:
-        """Redraws the panel in place."""
-        if self._notebook is not None:
-            self._notebook.draw(render)
-        elif self._output.error is None:
-            if self._live is None:
-                self._start()
-            self._live.update(render(self._live.console), refresh=True)
-        self._leave_what_failed()
-
-    def write(self, line: str) -> None:
-        """Writes a line of plain text, without the control codes that may be in it."""
-        self._output.write(f"{printable(line)}\n")
-        self._output.flush()
-        self._leave_what_failed()
-
-    def close(self) -> None:
-        """Leaves the last panel on the screen and gives the terminal back; may be called twice."""
-        if self._stop is not None:
-            self._stop()
-
-    def _start(self) -> None:
-        self._live = Live(console=Console(file=self._output), auto_refresh=False, vertical_overflow="crop")
-        self._stop = weakref.finalize(self, self._live.stop)
-        self._live.start()
-
-    def _leave_what_failed(self) -> None:
-        if self._output.error is not None:
-            self.close()  # first, so that the warning does not go where it cannot be read
-            self._output.report()
-
-
-def frame(title: str, lines: Sequence[Text]) -> Panel:
-    """The panel around lines, which are cut where they are wider than it; control codes in them are not obeyed."""
+def _frame(title: str, lines: Sequence[Text]) -> Panel:
+    # Lines are cut where they are wider; control codes in them are not obeyed.
     heading = Text.assemble(("PufferLib ", f"bold {CYAN}"), (printable(title), WHITE))
     for line in lines:
         line.plain = printable(line.plain)  # of the same length, so its styles stay where they are
@@ -118,27 +67,17 @@ def frame(title: str, lines: Sequence[Text]) -> Panel:
     return Panel(body, title=heading, title_align="left", border_style=CYAN, style=style, box=box.ROUNDED)
 
 
-def progress(left: Text, fraction: float, right: Text, width: int) -> Text:
-    """A line with a bar between two texts, filled as far as the fraction says."""
-    cells = max(0, width - len(left) - len(right) - 2)
-    filled = round(cells * min(max(fraction, 0.0), 1.0))
-    return Text.assemble(left, " ", ("━" * filled, CYAN), ("─" * (cells - filled), TRACK), " ", right)
-
-
-def pairs(values: Mapping[str, str], width: int) -> Text:
-    """A line of names and values, cut where it is wider."""
-    line = Text("   ").join(pair(label, value) for label, value in values.items())
+def _pairs(values: Mapping[str, str], width: int) -> Text:
+    line = Text("   ").join(_pair(label, value) for label, value in values.items())
     line.truncate(width, overflow="ellipsis")
     return line
 
 
-def pair(label: str, value: str) -> Text:
-    """A name and its value."""
+def _pair(label: str, value: str) -> Text:
     return Text.assemble((f"{label} ", CYAN), (str(value), WHITE))
 
 
-def fit(text: str, width: int) -> str:
-    """A text of exactly that many characters."""
+def _fit(text: str, width: int) -> str:
     return text.ljust(width) if len(text) <= width else text[: max(0, width - 1)] + "…"
 
 
@@ -148,26 +87,54 @@ _PLAIN_STATISTICS = 6  # environment statistics in a plain line
 
 
 class Dashboard:
-    """Shows the metrics of a run on a LivePanel: one panel that is redrawn in place, or a line for every `show`."""
+    """Shows the metrics of a run: one panel that is redrawn in place, or a line for every `show`.
+
+    There are lines where the stream is neither terminal nor notebook, or TERM is `dumb`. The terminal is put back by
+    `close`, and at the latest when Python ends. A stream that cannot be written is warned about once and left; a closed
+    one is left without a word.
+
+    Attributes:
+        is_panel: whether the stream shows a panel rather than lines.
+    """
 
     def __init__(self, title: str, facts: Mapping[str, str], total_steps: int, stream: TextIO | None = None):
         self.title, self.facts, self.total_steps = title, facts, total_steps
-        self._screen = LivePanel(stream)
-        self.is_panel = self._screen.is_panel
+        stream = sys.stdout if stream is None else stream
+        self._output = Output(stream)
+        self._notebook = NotebookPanel() if is_notebook(stream) else None
+        is_terminal = self._output.isatty() and os.environ.get("TERM") != "dumb"
+        self.is_panel = is_terminal or self._notebook is not None
+        self._live: Live | None = None
+        self._stop: Callable[[], object] | None = None  # also called when this object or the interpreter goes
         self._evaluation: dict[str, float] = {}  # the newest, which the panel keeps showing
 
     def show(self, metrics: Mapping[str, float]) -> None:
         """Shows the newest metrics, as `PuffeRL.mean_and_log` describes them; what is missing is left out."""
         self._evaluation.update((name, value) for name, value in metrics.items() if name.startswith("eval/"))
-        if self.is_panel:
-            shown = {**self._evaluation, **metrics}
-            self._screen.draw(lambda console: render(self.title, self.facts, shown, self.total_steps, console))
+        if not self.is_panel:
+            self._output.write(f"{printable(plain_line(self.title, metrics, self.total_steps))}\n")
+            self._output.flush()
         else:
-            self._screen.write(plain_line(self.title, metrics, self.total_steps))
+            shown = {**self._evaluation, **metrics}
+            self._draw(lambda console: render(self.title, self.facts, shown, self.total_steps, console))
+        if self._output.error is not None:
+            self.close()  # first, so that the warning does not go where it cannot be read
+            self._output.report()
+
+    def _draw(self, draw: Callable[[Console], Panel]) -> None:
+        if self._notebook is not None:
+            self._notebook.draw(draw)
+        elif self._output.error is None:
+            if self._live is None:
+                self._live = Live(console=Console(file=self._output), auto_refresh=False, vertical_overflow="crop")
+                self._stop = weakref.finalize(self, self._live.stop)
+                self._live.start()
+            self._live.update(draw(self._live.console), refresh=True)
 
     def close(self) -> None:
         """Leaves the last panel on the screen and gives the terminal back; may be called twice."""
-        self._screen.close()
+        if self._stop is not None:
+            self._stop()
 
 
 def plain_line(title: str, metrics: Mapping[str, float], total_steps: int) -> str:
@@ -197,11 +164,11 @@ def render(
     title: str, facts: Mapping[str, str], metrics: Mapping[str, float], total_steps: int, console: Console
 ) -> Panel:
     """The panel as a rich renderable that fits the console."""
-    width, rows = console.width - FRAME_COLUMNS, max(4, console.height - _FRAME_LINES)
+    width, rows = console.width - _FRAME_COLUMNS, max(4, console.height - _FRAME_LINES)
     facts_of_run = {label: text(metrics[name]) for label, (name, text) in _RUN_FACTS.items() if name in metrics}
     known = (facts_of_run, _hardware_facts(metrics), facts, _episode_facts(metrics), _evaluation_facts(metrics))
-    lines = [pairs(one, width) for one in known]
-    return frame(title, [_progress(metrics, total_steps, width), *lines, *_columns(metrics, width, rows)])
+    lines = [_pairs(one, width) for one in known]
+    return _frame(title, [_progress(metrics, total_steps, width), *lines, *_columns(metrics, width, rows)])
 
 
 def group(metrics: Mapping[str, float], prefix: str) -> dict[str, float]:
@@ -246,8 +213,7 @@ def number_text(value: float) -> str:
     return count_text(value) if abs(value) >= 1e5 else f"{value:.4g}"
 
 
-def bytes_text(count: float) -> str:
-    """An amount of memory, such as `1.2 GiB`."""
+def _bytes_text(count: float) -> str:
     return f"{count / 2**30:.1f} GiB" if count >= 2**30 else f"{count / 2**20:.0f} MiB"
 
 
@@ -258,9 +224,11 @@ def percent_text(fraction: float) -> str:
 
 def _progress(metrics: Mapping[str, float], total_steps: int, width: int) -> Text:
     steps = metrics.get("agent_steps", 0)
-    left = pair("Steps", f"{count_text(steps)} / {count_text(total_steps)}")
-    right = pair("Remaining", duration_text(remaining_seconds(metrics, total_steps)))
-    return progress(left, steps / total_steps, right, width)
+    left = _pair("Steps", f"{count_text(steps)} / {count_text(total_steps)}")
+    right = _pair("Remaining", duration_text(remaining_seconds(metrics, total_steps)))
+    cells = max(0, width - len(left) - len(right) - 2)
+    filled = round(cells * min(steps / total_steps, 1.0))
+    return Text.assemble(left, " ", ("━" * filled, CYAN), ("─" * (cells - filled), _TRACK), " ", right)
 
 
 _RUN_FACTS = {
@@ -278,7 +246,7 @@ def _hardware_facts(metrics: Mapping[str, float]) -> dict[str, str]:
         if name in used:
             amount = used.get(f"{name}_bytes")
             percentage = percent_text(used[name])
-            texts[label] = percentage if amount is None else f"{bytes_text(amount)} ({percentage})"
+            texts[label] = percentage if amount is None else f"{_bytes_text(amount)} ({percentage})"
     return texts or {"CPU": "-"}
 
 
@@ -317,12 +285,12 @@ def _columns(metrics: Mapping[str, float], width: int, rows: int) -> list[Text]:
 def _column(
     heading: str, values: Mapping[str, float], text: Callable[[float], str], width: int, rows: int
 ) -> list[Text]:
-    lines = [Text(fit(heading, width), f"bold {RED}")]
+    lines = [Text(_fit(heading, width), f"bold {RED}")]
     for name, value in list(values.items())[:rows]:
         shown = text(value)
-        lines.append(Text.assemble((fit(name, width - len(shown) - 1), CYAN), " ", (shown, WHITE)))
+        lines.append(Text.assemble((_fit(name, width - len(shown) - 1), CYAN), " ", (shown, WHITE)))
     hidden = len(values) - rows
-    return lines + ([Text(fit(f"and {hidden} more", width), CYAN)] if hidden > 0 else [])
+    return lines + ([Text(_fit(f"and {hidden} more", width), CYAN)] if hidden > 0 else [])
 
 
 def value_text(value: object) -> str:

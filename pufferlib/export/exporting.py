@@ -17,6 +17,7 @@ import torch
 from torch import nn
 
 from pufferlib import vector
+from pufferlib.config.flags import ExportOptions
 from pufferlib.dashboard.output import printable
 from pufferlib.environment import PufferEnv
 from pufferlib.errors import APIUsageError, ExportError, nearest, require_extra
@@ -204,11 +205,8 @@ def c_name(env_name: str) -> str:
 STEPS, ENVIRONMENTS = 1_000, 4  # of real play, on whose observations the result is compared
 
 
-def export_command(env_name: str, args: dict[str, Any], format: str = "onnx", output: str | None = None) -> None:
-    """Loads the policy that `args['load_model_path']` names, writes it, and prints its path and use.
-
-    `output` is the file or folder; None is one in the working directory that is named for the environment.
-    """
+def export_command(env_name: str, args: dict[str, Any], options: ExportOptions) -> None:
+    """Loads the policy that `args['load_model_path']` names, writes it, and prints its path and use."""
     if args["load_model_path"] is None:
         raise APIUsageError(
             f"puffer export needs trained weights, found none; say --pretrained, or --load-model-path latest after "
@@ -218,6 +216,7 @@ def export_command(env_name: str, args: dict[str, Any], format: str = "onnx", ou
     many = {"num_envs": ENVIRONMENTS} if "num_envs" in entry.settings else {}
     env_kwargs, seed = {**args["env"], **many}, args["train"]["seed"]
     vecenv = vector.make(entry.creator, env_kwargs=env_kwargs, backend="Serial", seed=seed)
+    format, output = options.format, options.output
     path = Path(output or c_name(env_name) + ENDINGS[format])
     if output is not None and format != "c" and (output.endswith("/") or path.is_dir()):
         path /= c_name(env_name) + ENDINGS[format]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import shutil
 import statistics
 import sys
 import time
@@ -14,12 +13,18 @@ import numpy as np
 
 from pufferlib import ocean
 from pufferlib.config import check_env, env_settings, load_config, resolve_env_count
-from pufferlib.dashboard.output import plain_table, printable
+from pufferlib.config.flags import BenchOptions
+from pufferlib.dashboard.output import plain_table, printable, printable_lines, terminal_columns
 from pufferlib.environment import PufferEnv
 from pufferlib.errors import APIUsageError, nearest
 from pufferlib.families import catalog
 
 MAX_NAMED_PARTS = 3  # of a Tuple
+
+
+def envs_command(family: str | None = None) -> None:
+    """Prints the environments, or the names of one family."""
+    print(printable_lines(overview() if family is None else listing(family)))
 
 
 def overview() -> str:
@@ -55,11 +60,9 @@ def environments_table(width: int | None = None) -> str:
 
     Lines are cut to `width` columns; None are those of the terminal, and without one there is no limit.
     """
-    if width is None:
-        width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 10**6
     header = ("environment", "observation", "action", "agents", "solved at", "what it is")
-    table = plain_table(header, [(*_environment_row(name), what_it_is(name)) for name in ocean.names()])
-    return "\n".join(line if len(line) <= width else f"{line[: width - 3]}..." for line in table.splitlines())
+    rows = [(*_environment_row(name), what_it_is(name)) for name in ocean.names()]
+    return plain_table(header, rows, terminal_columns() if width is None else width)
 
 
 def what_it_is(name: str) -> str:
@@ -113,13 +116,13 @@ _ACTION_SETS = 16  # prepared rows of actions, used in turn
 _WARM_UP_STEPS = 32
 
 
-def bench_command(env_name: str, args: dict[str, Any], seconds: float = 2.0) -> None:
-    """Prints the speed of `env.step` at [env] num_envs and at 4096, with random actions; rows take `seconds` each."""
+def bench_command(env_name: str, args: dict[str, Any], options: BenchOptions) -> None:
+    """Prints the speed of `env.step` at [env] num_envs and at 4096, with random actions."""
     creator, arguments, seed = catalog.find(env_name).creator, check_env(env_name, args["env"]), args["train"]["seed"]
     rows = []
     for size in _sizes(env_name, arguments):
         env = creator(**{**arguments, **size}, seed=seed)
-        rates = measure(env, seed, seconds)
+        rates = measure(env, seed, options.seconds)
         env.close()
         figures = (statistics.median(rates), min(rates), max(rates))
         rows.append((str(size.get("num_envs", 1)), str(env.num_agents), *(f"{rate:,.0f}" for rate in figures)))

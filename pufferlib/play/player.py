@@ -141,11 +141,6 @@ class Player:
             yield [episodes for episodes in counted if len(episodes.returns)]
 
     @property
-    def returns(self) -> np.ndarray:
-        """The returns of the running episodes so far: `(num_agents,)` float64, read-only."""
-        return self._tracker.returns
-
-    @property
     def lengths(self) -> np.ndarray:
         """The lengths of the running episodes so far: `(num_agents,)` int64, read-only."""
         return self._tracker.lengths

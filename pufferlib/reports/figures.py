@@ -5,7 +5,9 @@ from __future__ import annotations
 import io
 import math
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,15 +15,110 @@ import numpy as np
 from rich.console import Console
 from rich.text import Text
 
+from pufferlib.config.flags import PlotOptions
 from pufferlib.dashboard.output import Output, printable
 from pufferlib.dashboard.panel import BACKGROUND, CYAN, WHITE, cost_text, count_text, number_text, percent_text
-from pufferlib.errors import ConfigError, MissingExtraError, require_extra
-from pufferlib.reports.recorded_run import STEPS, X_AXES, Curve, Panel, RecordedRun, find_runs, panels
+from pufferlib.dashboard.score import find_metric
+from pufferlib.errors import ConfigError, MissingExtraError, nearest, require_extra
+from pufferlib.reports.recorded_run import RETURN, RecordedRun, find_runs, labels, number
 from pufferlib.runs.folder import write_atomically
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+STEPS, SECONDS = "agent_steps", "uptime"
+X_AXES = {STEPS: "agent steps", SECONDS: "time"}
+
+TIME_SPLIT = "performance"  # the name for `--metric` of the shares of time of all phases together
+
+_BESIDE_SCORE = (RETURN, "episode/length_mean", "eval/return_mean", "sps")
+_LOSSES = ("policy_loss", "value_loss", "entropy", "approx_kl", "clipfrac", "explained_variance")
+_NO_CURVES = frozenset({"step", "agent_steps", "epoch", "uptime"})  # what others are plotted over
+
+
+@dataclass(frozen=True)
+class Curve:
+    """A metric of one run."""
+
+    label: str
+    xs: list[float]
+    ys: list[float]
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One plot."""
+
+    title: str  # the metric
+    x: str  # `agent_steps` or `uptime`
+    curves: list[Curve]  # of each run that has the metric; of the time split of a run, of each phase
+    is_stacked: bool = False  # whether the curves are shares that add up to 1
+
+
+def panels(runs: Sequence[RecordedRun], patterns: Iterable[str] | None = None, x: str = STEPS) -> list[Panel]:
+    """Returns the plots of runs, one for each pattern or metric; `x` is `agent_steps` or `uptime`.
+
+    Patterns are names such as `losses/entropy` or `entropy`, or such as `losses/*`; `performance` is the time split.
+    None takes the score, returns, lengths, speed, losses and the time split. ConfigError if one fits no metric.
+    """
+    known = _known_metrics(runs)
+    if not known:
+        raise ConfigError(f"{' and '.join(run.name for run in runs)} logged nothing yet; there is nothing to plot")
+    names = labels(list(runs))
+    found: list[Panel] = []
+    for name in _standard(runs, known) if patterns is None else _asked(patterns, known):
+        if name != TIME_SPLIT:
+            curves = [_curve(run, name, x, names[run.folder]) for run in runs]
+            found.append(Panel(name, x, [curve for curve in curves if curve.xs]))
+            continue
+        for run in runs:  # the largest phase at the bottom
+            phases = sorted(_phases(run, x), key=lambda curve: (curve.label == "other", -sum(curve.ys)))
+            title = "time split" if len(runs) == 1 else f"time split  {names[run.folder]}"
+            found += [Panel(title, x, phases, is_stacked=True)] if phases else []
+    return found
+
+
+def _phases(run: RecordedRun, x: str) -> list[Curve]:
+    names = [name for name in _known_metrics([run]) if name.startswith(f"{TIME_SPLIT}/")]
+    return [_curve(run, name, x, name.partition("/")[2], missing=0.0) for name in names]
+
+
+def _known_metrics(runs: Sequence[RecordedRun]) -> list[str]:
+    known = {name: None for run in runs for log in run.logs for name, value in log.items() if number(value) is not None}
+    return [name for name in known if name not in _NO_CURVES]
+
+
+def _standard(runs: Sequence[RecordedRun], known: Sequence[str]) -> list[str]:
+    losses = [f"losses/{name}" for name in _LOSSES]
+    wanted = dict.fromkeys([*(run.score_metric for run in runs), *_BESIDE_SCORE, *losses])
+    has_split = any(name.startswith(f"{TIME_SPLIT}/") for name in known)
+    return [*(name for name in wanted if name in known), *([TIME_SPLIT] if has_split else [])]
+
+
+def _asked(patterns: Iterable[str], known: Sequence[str]) -> list[str]:
+    asked: dict[str, None] = {}
+    own = [name for name in known if not name.startswith("since_start/")]
+    ends = {name.rpartition("/")[2]: name for name in own}
+    for pattern in patterns:
+        named = TIME_SPLIT if pattern == TIME_SPLIT else find_metric(pattern, known) or ends.get(pattern)
+        fitting = [named] if named else [name for name in known if fnmatchcase(name, pattern)]
+        if not fitting:
+            listed = ", ".join([*sorted(own), TIME_SPLIT])
+            raise ConfigError(
+                f"no run has a metric {pattern!r}{nearest(pattern, [*known, *ends]) or f'; there are {listed}'}"
+            )
+        asked.update(dict.fromkeys(fitting))
+    return list(asked)
+
+
+def _curve(run: RecordedRun, metric: str, x: str, label: str, missing: float | None = None) -> Curve:
+    group = f"{metric.partition('/')[0]}/"
+    logs = [log for log in run.logs if metric in log or any(name.startswith(group) for name in log)]
+    points = [(log.get(x), log.get(metric, missing)) for log in logs]
+    whole = [(place, value) for place, value in points if number(place) is not None and number(value) is not None]
+    return Curve(label, [float(place) for place, _ in whole], [float(value) for _, value in whole])
+
 
 SURFACE = "#0B2424"  # of plots, tables and bars on the background
 GRID = "#1D3C3C"
@@ -217,23 +314,16 @@ def _print_shares(console: Console, title: str, shares: Mapping[str, float], col
         console.print(Text.assemble(label, bar), no_wrap=True, crop=True)
 
 
-def plot_command(
-    *words: str,
-    metric: str | None = None,
-    x: str = STEPS,
-    output: str | None = None,
-    terminal: bool = False,
-    data_dir: str = "experiments",
-) -> None:
+def plot_command(*words: str, options: PlotOptions) -> None:
     """Plots the runs that `find_runs` finds by words."""
-    runs = find_runs(words, data_dir)
+    runs, metric = find_runs(words, options.data_dir), options.metric
     patterns = None if metric is None else [name.strip() for name in metric.split(",") if name.strip()]
-    drawn, title = panels(runs, patterns, x), _title(runs)
-    if terminal:
+    drawn, title = panels(runs, patterns, options.x), _title(runs)
+    if options.terminal:
         print(printable(title))
         print_panels(drawn)
         return
-    path = Path(output or f"{runs[0].name if len(runs) == 1 else 'runs'}.png")
+    path = Path(options.output or f"{runs[0].name if len(runs) == 1 else 'runs'}.png")
     try:
         write_figure(drawn, title, path)
     except MissingExtraError as error:

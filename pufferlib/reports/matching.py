@@ -14,6 +14,7 @@ import torch
 
 from pufferlib import ocean
 from pufferlib.config import load_config
+from pufferlib.config.flags import MatchOptions
 from pufferlib.dashboard.output import plain_table, printable
 from pufferlib.errors import APIUsageError, require_extra
 from pufferlib.families import catalog
@@ -114,13 +115,12 @@ def play_all(
     return Match(env_name, [PRETRAINED if word in ocean.names() else word for word in words], points)
 
 
-def match_command(
-    *words: str, games: int, env: str | None, output: str | None, seed: int, data_dir: str = "experiments"
-) -> None:
+def match_command(*words: str, options: MatchOptions) -> None:
     """Plays the match, and prints its tables."""
-    match = play_all(words, games, env, seed, data_dir)
-    print(printable(f"{match.env_name}: {len(words)} players, {games} games of each pair, half of them from each side"))
+    match = play_all(words, options.games, options.env, options.seed, options.data_dir)
+    games = f"{options.games} games of each pair, half of them from each side"
+    print(printable(f"{match.env_name}: {len(words)} players, {games}"))
     print(match.text())
-    if output is not None:
-        match.draw(Path(output))
-        print(printable(f"drawn to {output}"))
+    if options.output is not None:
+        match.draw(Path(options.output))
+        print(printable(f"drawn to {options.output}"))

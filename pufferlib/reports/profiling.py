@@ -8,13 +8,13 @@ import tempfile
 import time
 import warnings
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from torch._C._profiler import _ExperimentalConfig
 from torch.profiler import ProfilerActivity, profile, record_function
 
+from pufferlib.config.flags import ProfileOptions
 from pufferlib.dashboard.output import plain_table, printable, printable_lines
 from pufferlib.dashboard.panel import count_text, group, percent_text
 from pufferlib.errors import StorageError
@@ -34,85 +34,42 @@ _PARTS = {
     "evaluation": ("evaluation",),
     "communication": ("communicate",),
 }
-_ALWAYS = ("environment", "acting", "learning")
-_THREADED = ("Native", "Device")  # backends that step environments by threads
-
-
-@dataclass(frozen=True)
-class ProfileFacts:
-    """The parts of a training that its speed follows from."""
-
-    shares: Mapping[str, float]  # of the wall time by phase, together 1
-    device: str  # `cpu`, `cuda` or `mps`
-    backend: str  # of the vector, such as `Native`, which steps environments in C; `GPU` where they are on one
-    workers: int  # threads or processes that step them
-    cores: int  # that this process may use
-    agents: int  # in one batch of observations
-    update_epochs: float  # passes over every rollout
-    why_torch: str | None  # the reason for torch in place of the C kernel; None where there is none to name
+_REMEDIES = {
+    "environment": "step it by all cores (--vec.num-workers), have more environments for each call (--env.num-envs), "
+    "or write it in C; `puffer bench` times it alone",
+    "acting": "have more environments for each call (--env.num-envs), or a smaller policy (--policy.hidden-size)",
+    "learning": "have fewer passes (--train.update-epochs), larger minibatches (--train.minibatch-size), or a smaller "
+    "policy (--policy.hidden-size)",
+    "evaluation": "evaluate less often (--train.evaluations)",
+    "communication": "exchange gradients less often, by more environments (--env.num-envs) or longer segments "
+    "(--train.bptt-horizon)",
+    "the rest": "log less often (--train.log-interval), and look at what callbacks and loggers do",
+}
 
 
 def parts(shares: Mapping[str, float]) -> dict[str, float]:
     """Returns the shares of environment, acting, learning, and of everything else that takes time."""
     found = {part: sum(shares.get(phase, 0.0) for phase in phases) for part, phases in _PARTS.items()}
     found["the rest"] = 1.0 - sum(found.values())
-    return {part: share for part, share in found.items() if share > 0.0 or part in _ALWAYS}
+    return {part: share for part, share in found.items() if share > 0.0}
 
 
-def advice(facts: ProfileFacts) -> str:
-    """Returns one sentence on how to make the training faster, or that no part of it dominates."""
-    shares = parts(facts.shares)
-    part = max(shares, key=lambda name: shares[name])
-    if shares[part] < DOMINATES:
-        split = ", ".join(f"{name} {share:.0%}" for name, share in sorted(shares.items(), key=lambda item: -item[1]))
+def advice(shares: Mapping[str, float], why_torch: str | None = None) -> str:
+    """Returns one sentence on how to make a training faster, or that no part of it dominates.
+
+    Args:
+        shares: of the wall time by phase, together 1.
+        why_torch: why torch computes the policy on a CPU in place of the C kernel; None where it does not.
+    """
+    found = parts(shares)
+    part = max(found, key=lambda name: found[name])
+    if found[part] < DOMINATES:
+        split = ", ".join(f"{name} {share:.0%}" for name, share in sorted(found.items(), key=lambda item: -item[1]))
         return f"No part dominates ({split}): only making all of them cheaper, or more cores, would help much."
-    subject = "The environment" if part == "environment" else part.capitalize()
-    return f"{subject} takes {shares[part]:.0%} of the time: {_remedy(part, facts)}."
-
-
-def stepping_text(facts: ProfileFacts) -> str:
-    """Returns how the environments are stepped, such as `2 threads on 2 cores`."""
-    if facts.backend == "GPU":
-        return "a thread of the GPU for each"
-    one, several = ("thread", "threads") if facts.backend in _THREADED else ("process", "processes")
-    workers = f"{facts.workers} {one if facts.workers == 1 else several}"
-    return f"{workers} on {facts.cores} core{'s' * (facts.cores != 1)}"
-
-
-def _remedy(part: str, facts: ProfileFacts) -> str:
-    if part == "environment":
-        return _faster_environment(facts)
-    if part == "acting" and facts.device != "cpu":
-        return (
-            f"the {facts.device} device is asked in every step for {facts.agents:,} agents; have more of them, by "
-            "--env.num-envs, so that each call does more work"
-        )
-    fewer = "have larger minibatches, by --train.minibatch-size,"
-    if facts.update_epochs > 1.0:
-        fewer = f"learn fewer times from each step, by --train.update-epochs (now {facts.update_epochs:g}),"
-    remedy = {
-        "acting": "have a smaller policy, by --policy.hidden-size",
-        "learning": f"{fewer} as far as the scores allow, or have a smaller policy",
-        "evaluation": "evaluate less often, by --train.evaluations",
-        "communication": "exchange gradients less often, by more --env.num-envs or a longer --train.bptt-horizon",
-        "the rest": "log less often, by --train.log-interval, and look at what callbacks and loggers do",
-    }[part]
-    if part in ("acting", "learning") and facts.device == "cpu" and facts.why_torch is not None:
-        return f"torch computes the policy, as {facts.why_torch}; change that for the C kernel, or {remedy}"
-    return remedy
-
-
-def _faster_environment(facts: ProfileFacts) -> str:
-    if facts.backend == "GymnasiumVector":
-        return "it steps itself, as a vector of Gymnasium's; have more environments in it, or a cheaper one"
-    if facts.workers < facts.cores:
-        backend = "--vec.backend Multiprocessing " if facts.backend == "Serial" else ""
-        flags = f"{backend}--vec.num-workers {facts.cores}"
-        return f"{facts.workers} of {facts.cores} cores step it; take all of them, by {flags}"
-    if facts.backend in _THREADED:
-        cores = "the one core steps" if facts.cores == 1 else f"all {facts.cores} cores step"
-        return f"{cores} it already, so its step has to become cheaper; `puffer bench` times it alone"
-    return "it is in Python; written in C, as ocean/template shows, it would be stepped by threads without Python"
+    remedy = _REMEDIES[part]
+    if part in ("acting", "learning") and why_torch is not None:
+        remedy = f"torch computes the policy, as {why_torch}; change that for the C kernel, or {remedy}"
+    return f"{part.capitalize()} takes {found[part]:.0%} of the time: {remedy}."
 
 
 WARM_UP = 2  # iterations that are not measured: threads start, memory is touched, kernels are chosen
@@ -122,9 +79,9 @@ _NAME_COLUMNS = 32  # of an operation
 _ENDLESS = 10**15  # steps
 
 
-def profile_command(env_name: str, args: dict[str, Any], seconds: float = 10.0, output: str | None = None) -> None:
+def profile_command(env_name: str, args: dict[str, Any], options: ProfileOptions) -> None:
     """Trains for a while, keeps nothing of it but a trace, and prints where the time went."""
-    path = Path(output or f"profile_{slug(env_name)}.json")
+    path, seconds = Path(options.output or f"profile_{slug(env_name)}.json"), options.seconds
     if not path.absolute().parent.is_dir():
         raise StorageError(f"{path} cannot be written, there is no folder {path.parent}; make it first")
     print(printable(f"training {env_name} for {seconds:g} seconds to see where the time goes"), flush=True)
@@ -138,17 +95,20 @@ def profile_command(env_name: str, args: dict[str, Any], seconds: float = 10.0, 
         iterations = trainer.epoch - first_epoch
         metrics = trainer.mean_and_log()
         operators = trace(trainer, path)
-        facts, computed_by = _facts(trainer, metrics), trainer.computed_by
+        vecenv, device, computed_by = trainer.vecenv, trainer.device.type, trainer.computed_by
+        described = trainer.run.describe()["computation"]
+    why_torch = described["because"] if device == "cpu" and described["by"] != "C kernel" else None
     lines = [
-        f"{env_name}: {count_text(metrics['sps'])} steps/s over {iterations} iterations on {facts.device}, "
-        f"{facts.agents:,} agents at a time, stepped by {stepping_text(facts)}",
+        f"{env_name}: {count_text(metrics['sps'])} steps/s over {iterations} iterations on {device}, "
+        f"{vecenv.agents_per_batch:,} agents at a time, stepped by {type(vecenv).__name__} with "
+        f"{vecenv.num_workers} workers on {usable_cores()} cores",
         f"computed by {computed_by}",
         "",
         _phases_text(metrics),
         "",
         operators,
         "",
-        advice(facts),
+        advice(group(metrics, "performance"), why_torch),
     ]
     print(printable_lines("\n".join(lines)))
     print(printable(f"the trace of {TRACED} iterations is {path}; open it in chrome://tracing or ui.perfetto.dev"))
@@ -210,18 +170,3 @@ def _training(env_name: str, args: dict[str, Any]) -> Iterator[PuffeRL]:
 def _iterate(trainer: PuffeRL) -> None:
     trainer.evaluate()
     trainer.train()
-
-
-def _facts(trainer: PuffeRL, metrics: dict[str, float]) -> ProfileFacts:
-    vecenv, config = trainer.vecenv, trainer.config
-    described = trainer.run.describe()["computation"]
-    return ProfileFacts(
-        shares=group(metrics, "performance"),
-        device=trainer.device.type,
-        backend="GPU" if getattr(vecenv, "is_lent", False) else type(vecenv).__name__,
-        workers=vecenv.num_workers,
-        cores=usable_cores(),
-        agents=vecenv.agents_per_batch,
-        update_epochs=config.update_epochs,
-        why_torch=None if described["by"] == "C kernel" else described["because"],
-    )

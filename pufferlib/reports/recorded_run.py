@@ -1,15 +1,18 @@
-"""A run as its folder records it, read without torch: settings, metrics, state, curves, differences."""
+"""Runs as their folders record them, read without torch: settings, metrics, state, differences, `puffer runs`."""
 
 from __future__ import annotations
 
 import contextlib
 import glob
 import itertools
+import math
 import os
 import re
+import shlex
+import sys
 import textwrap
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from fnmatch import fnmatchcase
@@ -18,8 +21,10 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from pufferlib.config.flags import RunsOptions
 from pufferlib.config.sections import ARGUMENTS, SECTIONS
-from pufferlib.dashboard.panel import settings_texts
+from pufferlib.dashboard.output import plain_table, printable, terminal_columns
+from pufferlib.dashboard.panel import cost_text, count_text, number_text, settings_texts
 from pufferlib.dashboard.score import FINAL, count_name, find_metric
 from pufferlib.errors import CheckpointError, ConfigError, nearest
 from pufferlib.families.catalog import slug
@@ -318,94 +323,75 @@ def _readable(folders: Iterable[Path]) -> Iterator[RecordedRun]:
             continue
 
 
-STEPS, SECONDS = "agent_steps", "uptime"
-X_AXES = {STEPS: "agent steps", SECONDS: "time"}
+HEADER = ("run", "environment", "begun", "steps", "score", "state", "time", "differs in")
 
-TIME_SPLIT = "performance"  # the name for `--metric` of the shares of time of all phases together
-
-_BESIDE_SCORE = (RETURN, "episode/length_mean", "eval/return_mean", "sps")
-_LOSSES = ("policy_loss", "value_loss", "entropy", "approx_kl", "clipfrac", "explained_variance")
-_NO_CURVES = frozenset({"step", "agent_steps", "epoch", "uptime"})  # what others are plotted over
+Unreadable = tuple[Path, str]  # a folder among the runs that holds none, a damaged one, or several; and the reason
 
 
-@dataclass(frozen=True)
-class Curve:
-    """A metric of one run."""
-
-    label: str
-    xs: list[float]
-    ys: list[float]
-
-
-@dataclass(frozen=True)
-class Panel:
-    """One plot."""
-
-    title: str  # the metric
-    x: str  # `agent_steps` or `uptime`
-    curves: list[Curve]  # of each run that has the metric; of the time split of a run, of each phase
-    is_stacked: bool = False  # whether the curves are shares that add up to 1
+def runs_command(options: RunsOptions) -> None:
+    """Prints the table of runs; on a terminal its lines are cut to the width."""
+    runs, unreadable = listed_runs(Path(options.data_dir), options.env)
+    shown = sorted(runs, key=_SORT_KEYS[options.sort])[: options.limit]
+    changed, names = differences(shown), short_ids(shown)
+    if shown:
+        rows = [_row(run, names[run.folder], changed[run.folder]) for run in shown]
+        print(plain_table(HEADER, rows, terminal_columns()))
+    for folder, reason in unreadable:
+        print(printable(f"{folder.relative_to(options.data_dir)}: {reason}"))
+    if len(runs) > len(shown) and sys.stdout.isatty():
+        print(f"and {len(runs) - len(shown)} more")
 
 
-def panels(runs: Sequence[RecordedRun], patterns: Iterable[str] | None = None, x: str = STEPS) -> list[Panel]:
-    """Returns the plots of runs, one for each pattern or metric; `x` is `agent_steps` or `uptime`.
+def listed_runs(data_dir: Path, env: str | None = None) -> tuple[list[RecordedRun], list[Unreadable]]:
+    """Returns the runs in a folder, of one environment where it is named, and what else is there.
 
-    Patterns are names such as `losses/entropy` or `entropy`, or such as `losses/*`; `performance` is the time split.
-    None takes the score, returns, lengths, speed, losses and the time split. ConfigError if one fits no metric.
+    ConfigError if there is no such folder, or no run in it that is asked for.
     """
-    known = _known_metrics(runs)
-    if not known:
-        raise ConfigError(f"{' and '.join(run.name for run in runs)} logged nothing yet; there is nothing to plot")
-    names = labels(list(runs))
-    found: list[Panel] = []
-    for name in _standard(runs, known) if patterns is None else _asked(patterns, known):
-        if name != TIME_SPLIT:
-            curves = [_curve(run, name, x, names[run.folder]) for run in runs]
-            found.append(Panel(name, x, [curve for curve in curves if curve.xs]))
-            continue
-        for run in runs:  # the largest phase at the bottom
-            phases = sorted(_phases(run, x), key=lambda curve: (curve.label == "other", -sum(curve.ys)))
-            title = "time split" if len(runs) == 1 else f"time split  {names[run.folder]}"
-            found += [Panel(title, x, phases, is_stacked=True)] if phases else []
-    return found
+    if not data_dir.is_dir():
+        raise ConfigError(f"--data-dir must be a folder of runs, got {str(data_dir)!r}, which is none; train something")
+    runs: list[RecordedRun] = []
+    unreadable: list[Unreadable] = []
+    for folder in run_folders(data_dir):
+        try:
+            runs.append(read_run(folder))
+        except CheckpointError as error:
+            unreadable += _runs_inside(folder) or [(folder, str(error))]
+    if env is None:
+        if not runs and not unreadable:
+            raise ConfigError(f"there are no runs in {data_dir}; `puffer train puffer_cartpole` makes one")
+        return runs, unreadable
+    chosen = [run for run in runs if run.env_name == env]
+    if not chosen:
+        known = {run.env_name for run in runs if run.env_name}
+        remedy = nearest(env, known) or (f"; there are runs of {', '.join(sorted(known))}" if known else "")
+        raise ConfigError(f"there are no runs of {env!r} in {data_dir}{remedy}")
+    return chosen, []
 
 
-def _phases(run: RecordedRun, x: str) -> list[Curve]:
-    names = [name for name in _known_metrics([run]) if name.startswith(f"{TIME_SPLIT}/")]
-    return [_curve(run, name, x, name.partition("/")[2], missing=0.0) for name in names]
+def _runs_inside(folder: Path) -> list[Unreadable]:
+    paths = [] if is_run(folder) else [*folder.glob(f"*/{CONFIG_FILE}"), *folder.glob(f"*/*/{CONFIG_FILE}")]
+    return [
+        (place, f"{count} run{'s' * (count != 1)}, listed by `puffer runs --data-dir {shlex.quote(str(place))}`")
+        for place, count in sorted(Counter(path.parents[1] for path in paths).items())
+    ]
 
 
-def _known_metrics(runs: Sequence[RecordedRun]) -> list[str]:
-    known = {name: None for run in runs for log in run.logs for name, value in log.items() if number(value) is not None}
-    return [name for name in known if name not in _NO_CURVES]
+def _row(run: RecordedRun, name: str, changed: Mapping[str, Any]) -> tuple[str, ...]:
+    return (
+        name,
+        run.env_name or "-",
+        "-" if run.begun is None else f"{run.begun:%Y-%m-%d %H:%M}",
+        count_text(run.steps),
+        "-" if run.score is None else f"{number_text(run.score)} {run.score_name}",
+        run.state,
+        cost_text(run.seconds),
+        difference_text(changed),
+    )
 
 
-def _standard(runs: Sequence[RecordedRun], known: Sequence[str]) -> list[str]:
-    losses = [f"losses/{name}" for name in _LOSSES]
-    wanted = dict.fromkeys([*(run.score_metric for run in runs), *_BESIDE_SCORE, *losses])
-    has_split = any(name.startswith(f"{TIME_SPLIT}/") for name in known)
-    return [*(name for name in wanted if name in known), *([TIME_SPLIT] if has_split else [])]
-
-
-def _asked(patterns: Iterable[str], known: Sequence[str]) -> list[str]:
-    asked: dict[str, None] = {}
-    own = [name for name in known if not name.startswith("since_start/")]
-    ends = {name.rpartition("/")[2]: name for name in own}
-    for pattern in patterns:
-        named = TIME_SPLIT if pattern == TIME_SPLIT else find_metric(pattern, known) or ends.get(pattern)
-        fitting = [named] if named else [name for name in known if fnmatchcase(name, pattern)]
-        if not fitting:
-            listed = ", ".join([*sorted(own), TIME_SPLIT])
-            raise ConfigError(
-                f"no run has a metric {pattern!r}{nearest(pattern, [*known, *ends]) or f'; there are {listed}'}"
-            )
-        asked.update(dict.fromkeys(fitting))
-    return list(asked)
-
-
-def _curve(run: RecordedRun, metric: str, x: str, label: str, missing: float | None = None) -> Curve:
-    group = f"{metric.partition('/')[0]}/"
-    logs = [log for log in run.logs if metric in log or any(name.startswith(group) for name in log)]
-    points = [(log.get(x), log.get(metric, missing)) for log in logs]
-    whole = [(place, value) for place, value in points if number(place) is not None and number(value) is not None]
-    return Curve(label, [float(place) for place, _ in whole], [float(value) for _, value in whole])
+_SORT_KEYS: dict[str, Callable[[RecordedRun], object]] = {
+    "date": lambda run: -run.begun.timestamp() if run.begun else math.inf,
+    "score": lambda run: (run.env_name or "", math.inf if run.score is None else -run.score),  # within an environment
+    "steps": lambda run: -run.steps,
+    "time": lambda run: -run.seconds,
+}

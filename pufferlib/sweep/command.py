@@ -1,4 +1,4 @@
-"""`puffer sweep`: runs a sweep, shows it, and writes the table of trials and the best settings."""
+"""`puffer sweep`: runs a sweep, prints its progress, and writes the table of trials and the best settings."""
 
 from __future__ import annotations
 
@@ -7,30 +7,33 @@ import io
 import math
 import re
 import shlex
-import shutil
+import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from statistics import mean
 from typing import Any, TextIO
 
-from pufferlib.config import load_config
-from pufferlib.dashboard.output import printable, printable_lines, say
-from pufferlib.dashboard.panel import duration_text, number_text
+from pufferlib.config import check_config, load_config
+from pufferlib.config.flags import SweepOptions
+from pufferlib.dashboard.output import plain_table, printable, printable_lines, say, terminal_columns
+from pufferlib.dashboard.panel import cost_text, duration_text, number_text
 from pufferlib.runs.folder import write_atomically
 from pufferlib.setting import format_value, parse_value
 from pufferlib.sweep.driver import Sweep
-from pufferlib.sweep.panel import LiveTable, fitting_table
 from pufferlib.sweep.report import report_html
-from pufferlib.sweep.results import Results, SweepState, trial_columns
+from pufferlib.sweep.results import Confirmation, FoundTrial, Results, SweepState, trial_columns
+from pufferlib.sweep.space import trial_args, trial_settings
 from pufferlib.sweep.study import naming_database, without_password
-from pufferlib.sweep.trial_config import trial_args, trial_settings
 
 _COMMENT = re.compile(r"\s[;#]|^[;#]")  # what an ini would cut off
 _NAME = re.compile(r"[A-Za-z_][\w.-]*")  # of a setting
 _SUMMARY_TRIALS = 10
 
 
-def sweep_command(env_name: str, args: Mapping[str, Any]) -> None:
+def sweep_command(env_name: str, args: dict[str, Any], options: SweepOptions) -> None:
     """Runs `puffer sweep`, see `show_sweep`."""
+    args["sweep"].update((name, value) for name, value in vars(options).items() if value is not None)
+    check_config(args)
     sweep = Sweep(env_name, args)
     again = f"puffer sweep {shlex.quote(env_name)} {sweep.place.flags}".rstrip()
     show_sweep(sweep, f"`{again}` with the same settings")
@@ -55,37 +58,13 @@ def show_sweep(sweep: Sweep, again: str, quiet: bool = False) -> None:
             f"{config.num_trials} trials{known}{side}\n"
             f"the study {place.name!r} is in {without_password(place.storage)}; {again} continues it or takes part"
         )
-        view = SweepView()
         try:
-            sweep.run(view.show)
+            sweep.run(ProgressLines().show)
         except KeyboardInterrupt:
-            view.close()
             finish(state)
             say(f"\ninterrupted; {again} continues it")
             raise
-        finally:
-            view.close()
         finish(state)
-
-
-class SweepView:
-    """Shows a sweep, and writes its files whenever something has ended, so that they survive a kill."""
-
-    def __init__(self, stream: TextIO | None = None):
-        self._table = LiveTable(stream)
-        self._num_ended = -1  # trials and confirmations, as the files have them
-
-    def show(self, state: SweepState) -> None:
-        """Shows a sweep as it is now; StorageError if a file cannot be written."""
-        num_ended = sum(trial.state.is_finished() for trial in state.trials) + len(state.confirmations)
-        if num_ended != self._num_ended:
-            self._num_ended = num_ended
-            write_results(state)
-        self._table.show(state)
-
-    def close(self) -> None:
-        """Leaves the last panel on the screen and restores the terminal. It may be called twice."""
-        self._table.close()
 
 
 def write_results(state: SweepState) -> dict[str, Path]:
@@ -172,10 +151,69 @@ def summary(state: SweepState) -> str:
     lines += [f"trial {each.number} failed: {each.reason}" for each in results.failed[-1:]]
     if results.winner is None:
         return "\n".join([*lines, "no trial has run to its end\n"])
-    width = shutil.get_terminal_size((10_000, 0)).columns  # without a terminal there is room for all
-    table = fitting_table(trial_columns(results.complete[:_SUMMARY_TRIALS]), width)
+    headings, cells = zip(*trial_columns(results.complete[:_SUMMARY_TRIALS]), strict=True)
+    table = plain_table(headings, [*zip(*cells, strict=True)], terminal_columns())
     lines += ["", table, "", f"the winner is {results.winner.text}"]
     cheapest = results.cheapest_past(state.threshold)
     if cheapest is not None:
         lines.append(f"the cheapest past {number_text(state.threshold)} is {cheapest.text}")
     return "\n".join([*lines, ""])
+
+
+_RECENT = 20  # trials whose durations say how long the next ones take
+
+
+def remaining_seconds(state: SweepState, found: Results) -> float:
+    """Returns the seconds until the trials, or the confirmations, are over at the pace of the last trials."""
+    recent = [trial for trial in found.ended if trial.state in ("complete", "stopped")][-_RECENT:]
+    if not recent:
+        return math.inf
+    typical = mean(max(0.0, (trial.ended - trial.begun).total_seconds()) for trial in recent)
+    left = state.to_confirm or state.sweep["num_trials"] - found.num_ended
+    done = sum(min(trial.progress, 1.0) for trial in state.running)
+    seconds = max(0.0, left - done) * typical / max(state.sweep["workers"], found.running)
+    if state.deadline is None or state.to_confirm:
+        return seconds
+    return min(seconds, max(0.0, state.deadline - time.monotonic()))
+
+
+class ProgressLines:
+    """Prints a line for every trial and confirmation that ended, and writes the files, so that they survive a kill."""
+
+    def __init__(self) -> None:
+        self._told: set[int | tuple[int, int]] | None = None  # trials by number, confirmations by trial and seed
+
+    def show(self, state: SweepState) -> None:
+        """Shows a sweep as it is now; StorageError if a file cannot be written."""
+        found = state.results()
+        ended = {trial.number: trial for trial in found.ended}
+        confirmed = {(run.trial, run.seed): run for run in state.confirmations}
+        before, self._told = self._told, {*ended, *confirmed}
+        if self._told == before:
+            return
+        write_results(state)
+        if before is None and ended:
+            say(f"{state.env_name}  continues after {found.num_ended} trial{'s' * (found.num_ended != 1)}")
+        elif before is not None:
+            lines = [_trial_line(state, found, trial) for number, trial in ended.items() if number not in before]
+            lines += [_confirmation_line(state, run) for key, run in confirmed.items() if key not in before]
+            for line in lines:
+                say(printable(line))
+
+
+def _confirmation_line(state: SweepState, run: Confirmation) -> str:
+    outcome = f"failed: {run.error}" if run.score is None else f"score {number_text(run.score)}"
+    return f"{state.env_name}  trial {run.trial} again with seed {run.seed}  {outcome}  cost {cost_text(run.cost)}"
+
+
+def _trial_line(state: SweepState, found: Results, trial: FoundTrial) -> str:
+    if trial.state == "complete":
+        of = "" if trial.episodes is None else f" of {trial.episodes_text} episodes"
+        front = "  on the front" if trial in found.front else ""
+        outcome = f"score {number_text(trial.score)}{of}  cost {cost_text(trial.cost)}{front}"
+    else:
+        outcome = f"{'not counted' if trial.state == 'uncounted' else trial.state}: {trial.reason}"
+    done = f"trial {trial.number}  {found.num_ended}/{state.sweep['num_trials']} done"
+    best = f"  best {number_text(found.best.score)} of trial {found.best.number}" if found.best else ""
+    left = duration_text(remaining_seconds(state, found))
+    return f"{state.env_name}  {done}  {outcome}{best}  remaining {left}"

@@ -12,6 +12,7 @@ import re
 import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
+from multiprocessing.connection import wait
 from typing import Any
 
 import numpy as np
@@ -50,7 +51,15 @@ from pufferlib.sweep.results import (
     remember,
     uncounted_numbers,
 )
-from pufferlib.sweep.space import Dimension, SearchSpace, optuna_distributions, settled, space_of
+from pufferlib.sweep.space import (
+    Dimension,
+    SearchSpace,
+    optuna_distributions,
+    settled,
+    space_of,
+    trial_args,
+    trial_settings,
+)
 from pufferlib.sweep.study import (
     GRACE_SECONDS,
     HEARTBEAT_SECONDS,
@@ -62,8 +71,7 @@ from pufferlib.sweep.study import (
     quiet_optuna,
     study_place,
 )
-from pufferlib.sweep.trial_config import TrialTask, trial_args, trial_settings
-from pufferlib.sweep.trial_process import Slots, TrialProcess
+from pufferlib.sweep.trial_process import TrialProcess, TrialTask
 
 TICK_SECONDS = 0.25  # between two looks at what runs
 READ_SECONDS = 1.0  # between two looks at what other drivers did
@@ -104,8 +112,9 @@ class Sweep:
         self.place = place = study_place(env_name, args)
         train = {**args["train"], "data_dir": str(place.folder)}
         self._args = {**args, "train": train}
-        self._slots, memory_gb = Slots(config), config.trial_memory_gb
+        memory_gb = config.trial_memory_gb
         self._memory_bytes = usable_memory_bytes() / config.workers if memory_gb is None else 1e9 * memory_gb
+        self._running: dict[int, TrialProcess] = {}  # the processes that have not been collected, by slot
         self._trials: dict[int, optuna.Trial] = {}  # those that this driver runs, by number
         self._reported: dict[int, int] = {}  # how many rows of their curves the study knows
         self._errors: list[str] = []  # of the trials of this driver so far
@@ -130,8 +139,7 @@ class Sweep:
         """
         state, minutes = self.state, self.config.max_minutes
         self._on_change = on_change
-        state.started = time.monotonic()
-        state.deadline = None if minutes is None else state.started + 60 * minutes
+        state.deadline = None if minutes is None else time.monotonic() + 60 * minutes
         with quiet_optuna(), StopRequest() as stop:
             try:
                 with naming_database(self.place):
@@ -140,7 +148,7 @@ class Sweep:
                     if not stop.requested:
                         self._confirm(stop)
             except DatabaseError:  # what ran is retried once its heartbeats have ended
-                self._slots.close()
+                self._kill_all()
                 raise
             except BaseException:
                 self._end_all()
@@ -150,7 +158,7 @@ class Sweep:
             raise KeyboardInterrupt
 
     def _end_all(self) -> None:
-        self._slots.close()
+        self._kill_all()
         with naming_database(self.place):
             for number in list(self._trials):
                 self._requeue(number, "the sweep was interrupted")
@@ -161,11 +169,11 @@ class Sweep:
     def _is_done(self, is_asked_to_stop: bool) -> bool:
         if is_asked_to_stop and not self._is_interrupted:
             self._is_interrupted = self._is_over = True
-            self._slots.stop("the sweep was interrupted")
+            self._stop_all("the sweep was interrupted")
         elif self.state.deadline is not None and not self._is_over and time.monotonic() >= self.state.deadline:
             self._is_over = True
-            self._slots.stop(f"the {self.config.max_minutes:g} minutes of the sweep were over")
-        if self._slots.running:
+            self._stop_all(f"the {self.config.max_minutes:g} minutes of the sweep were over")
+        if self._running:
             return False
         self._read()
         ended = sum(trial.state.is_finished() for trial in self._counted())
@@ -173,15 +181,40 @@ class Sweep:
 
     def _advance(self) -> None:
         self._keep_alive()
-        while not self._is_over and self._slots.next_slot is not None and self._may_begin():
+        while not self._is_over and self._next_slot is not None and self._may_begin():
             self._begin()
         self._show()
-        for process in self._slots.wait(TICK_SECONDS if self._slots.running else READ_SECONDS):
+        for process in self._collected():
             self._end(process)
-        for process in self._slots.running.values():
+        for process in self._running.values():
             self._follow(process)
         if time.monotonic() - self._read_time >= READ_SECONDS:
             self._read()
+
+    @property
+    def _next_slot(self) -> int | None:
+        return next((slot for slot in range(self.config.workers) if slot not in self._running), None)
+
+    def _collected(self) -> list[TrialProcess]:
+        # Waits a moment for messages; returns the processes that have ended, whose slots are free.
+        waitables = [each for process in self._running.values() for each in process.waitables]
+        seconds = TICK_SECONDS if self._running else READ_SECONDS
+        wait(waitables, seconds) if waitables else time.sleep(seconds)
+        ended = []
+        for slot, process in list(self._running.items()):
+            process.look()
+            if process.run.has_ended:
+                process.close()
+                ended.append(self._running.pop(slot))
+        return ended
+
+    def _stop_all(self, reason: str) -> None:
+        for process in self._running.values():
+            process.stop(reason)
+
+    def _kill_all(self) -> None:
+        while self._running:
+            self._running.popitem()[1].close()
 
     def _keep_alive(self) -> None:
         # Records the heartbeats of this driver's trials, and has Optuna retry those whose heartbeats have ended.
@@ -205,7 +238,7 @@ class Sweep:
         self.state.trials = self._study.get_trials(deepcopy=False)
 
     def _show(self) -> None:
-        self.state.running = [process.run for process in self._slots.running.values()]
+        self.state.running = [process.run for process in self._running.values()]
         if self._on_change is not None:
             self._on_change(self.state)
 
@@ -250,11 +283,11 @@ class Sweep:
             memory_bytes=self._memory_bytes,
             log_path=self.state.folder / log_name,
             is_metric_known=METRIC in self._study.user_attrs,
-            slot=self._slots.next_slot,
+            slot=self._next_slot,
             values=values,
             seed=seed,
         )
-        self._slots.start(task)
+        self._running[task.slot] = TrialProcess(task, self.config)
         return args
 
     def _long_enough(self, values: dict[str, Any]) -> dict[str, Any]:
@@ -303,12 +336,12 @@ class Sweep:
 
     def _end(self, process: TrialProcess) -> None:
         run, number = process.run, process.task.number
-        if run.ends_sweep:
+        if run.end == "metric":
             self._discard(self._trials.pop(number), run.error)
             raise ConfigError(run.error)
         self._follow(process)
         found = {COST: run.cost, CURVE: run.curve, RUN_FOLDER: run.run_folder}
-        found |= {EPISODES: run.episodes, EPISODE_STEPS: run.episode_steps, UNSCORED: run.is_unscored}
+        found |= {EPISODES: run.episodes, EPISODE_STEPS: run.episode_steps, UNSCORED: run.end == "unscored"}
         if run.fitted and number in self._trials:
             config = self._trials[number].user_attrs[CONFIG]
             found[CONFIG] = {**config, "train": {**config.get("train", {}), **run.fitted}}
@@ -360,12 +393,12 @@ class Sweep:
         # Drivers reserve no confirmation: the first takes them in their order, others at random. What two of them run
         # has one result, and what is still running when all have one is given up.
         while (todo := self._outstanding()) and not stop.requested:
-            running = {(process.task.number, process.task.seed) for process in self._slots.running.values()}
+            running = {(process.task.number, process.task.seed) for process in self._running.values()}
             for trial, seed in random.sample(todo, len(todo)) if self._driver else todo:
-                if self._slots.next_slot is not None and (trial.number, seed) not in running:
+                if self._next_slot is not None and (trial.number, seed) not in running:
                     self._start_confirmation(trial, seed)
             self._show()
-            for process in self._slots.wait(TICK_SECONDS if self._slots.running else READ_SECONDS):
+            for process in self._collected():
                 run = process.run
                 score = run.score if run.error is None else None
                 found = Confirmation(run.number, run.seed, score, run.cost, run.run_folder, run.error or "")

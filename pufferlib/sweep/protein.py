@@ -24,9 +24,9 @@ from pufferlib.sweep.space import (
     resolved_name,
     settled,
     space_of,
+    trial_args,
 )
 from pufferlib.sweep.study import quiet_optuna
-from pufferlib.sweep.trial_config import trial_args
 
 
 class Protein:
@@ -56,7 +56,7 @@ class Protein:
         metric: str | None = None,
         goal: Literal["maximize", "minimize"] | None = None,
         args: Mapping[str, Any] | None = None,
-        **settings: Any,
+        **settings: str | float | bool | None,
     ):
         """Prepares the search; nothing runs yet.
 
@@ -186,10 +186,10 @@ class Protein:
 def _free_dimension(name: str, given: object) -> Dimension | Categorical:
     if isinstance(given, (list, tuple)):
         return Categorical(name, tuple(given))
-    known = {"distribution", "min", "max", "mean", "scale", "is_integer"}
-    if not isinstance(given, Mapping) or not {"distribution", "min", "max"} <= given.keys() <= known:
+    try:
+        return Dimension(name, **given)
+    except TypeError as error:
         raise ConfigError(
             f"{name!r} must be a list of values or a dict with distribution, min, max, and perhaps mean, scale and "
             f"is_integer, got {given!r}"
-        )
-    return Dimension(name, **given)
+        ) from error

@@ -5,8 +5,7 @@ from __future__ import annotations
 import html
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
 
 from plotly import graph_objects as go
 
@@ -20,8 +19,8 @@ _TABLE_TRIALS = 10
 IMPORTANCE_TRIALS = 20  # complete ones: of fewer, importance is noise
 _TREE_DEPTH = 6  # of the forest behind importance: as right as deeper ones, and 10 times as fast for 400 trials
 
-Table = tuple[str, Sequence[str], Sequence[Sequence[object]], int | None]
-"""Title, names of the columns, rows, and the column of text that may wrap; a table without rows is left out."""
+Table = tuple[str, Sequence[str], Sequence[Sequence[object]]]
+"""Title, names of the columns, and rows; a table without rows is left out."""
 
 
 def report_html(state: SweepState) -> str:
@@ -52,12 +51,10 @@ def _facts(state: SweepState, results: Results) -> dict[str, object]:
         "failed": len(results.failed),
         "training": duration_text(results.total_cost),
     }
-    times = [trial.datetime_start for trial in state.trials if trial.datetime_start]
-    if times:
-        ends = [trial.datetime_complete for trial in state.trials if trial.datetime_complete]
-        facts["from"] = f"{min(times):%Y-%m-%d %H:%M}"
-        facts["to"] = f"{max(ends or times):%Y-%m-%d %H:%M}"
-    return facts | {label.lower(): trial for label, trial in state.solved_by(results).items()}
+    cheapest = results.cheapest_past(state.threshold)
+    if cheapest is not None:
+        facts[f"solved at {number_text(state.threshold)} by"] = f"trial {cheapest.number} in {cost_text(cheapest.cost)}"
+    return facts
 
 
 def _figures(state: SweepState, results: Results) -> Iterable[tuple[str, str, go.Figure]]:
@@ -91,7 +88,7 @@ def _plot(name: str, figure: go.Figure) -> str:
     )
 
 
-def _escaped(value: Any) -> Any:  # plotly takes every text for HTML; it knows no entity of a quote
+def _escaped(value: object) -> object:  # plotly takes every text for HTML; it knows no entity of a quote
     if isinstance(value, dict):
         return {name: _escaped(part) for name, part in value.items()}
     if isinstance(value, list):
@@ -108,50 +105,39 @@ def _tables(state: SweepState, results: Results) -> Iterable[Table]:
     ):
         columns = trial_columns(trials, _full_text)
         rows = zip(*(cells for _, cells in columns), strict=True)
-        yield title, [heading for heading, _ in columns], [*rows], None
+        yield title, [heading for heading, _ in columns], [*rows]
     runs = sorted(state.confirmations, key=lambda run: (run.trial, run.seed))
     scores = ["-" if run.score is None else number_text(run.score) for run in runs]
     rows = [
         (run.trial, run.seed, score, cost_text(run.cost), run.error or run.run_folder)
         for run, score in zip(runs, scores, strict=True)
     ]
-    yield "The best again on fresh seeds", ["trial", "seed", "score", "cost", "run"], rows, 4
+    yield "The best again on fresh seeds", ["trial", "seed", "score", "cost", "run"], rows
     for title, ended in (("Failed trials", results.failed), ("Trials that were stopped early", results.stopped)):
-        yield title, ["trial", "why"], [(each.number, each.reason) for each in ended], 1
+        yield title, ["trial", "why"], [(each.number, each.reason) for each in ended]
 
 
 def front_figure(results: Results, metric: str) -> go.Figure:
     """Returns scores against costs, with the front as a line of steps and the settings as hover text."""
-    figure = _figure("seconds of training", metric)
-    figure.update_xaxes(type="log")
+    layout = {"height": 420, "hovermode": "closest", "yaxis_title": metric}
+    figure = go.Figure(layout={**layout, "xaxis": {"title": "seconds of training", "type": "log"}})
     priced = [trial for trial in results.complete if math.isfinite(trial.cost)]
-    places = {trial.number: max(trial.cost, _LEAST_COST) for trial in priced}
-    winner = results.winner
-    figure.add_trace(_points(priced, places, "trial", color=GREY, size=7))
-    xs, ys = [places[trial.number] for trial in results.front], [trial.score for trial in results.front]
-    figure.add_trace(go.Scatter(x=xs, y=ys, mode="lines", name="front", line={"shape": "hv", "color": TEAL}))
-    figure.add_trace(_points(results.front, places, "on the front", color=TEAL, size=9))
-    if winner is not None and winner.number in places:
-        figure.add_trace(_points([winner], places, "winner", color=RED, size=13, symbol="star"))
+    winner = [trial for trial in priced if results.winner is not None and trial.number == results.winner.number]
+    figure.add_trace(_points(priced, "trial", color=GREY, size=7))
+    front = _points(results.front, "on the front", color=TEAL, size=9)
+    figure.add_trace(front.update(mode="lines+markers", line={"shape": "hv", "color": TEAL}))
+    if winner:
+        figure.add_trace(_points(winner, "winner", color=RED, size=13, symbol="star"))
     return figure
 
 
-def _figure(x: str, y: str) -> go.Figure:
-    layout = {"template": "plotly_white", "height": 420, "margin": {"l": 60, "r": 20, "t": 20, "b": 50}}
-    legend = {"orientation": "h", "y": 1.0, "yanchor": "bottom", "x": 0.0}
-    figure = go.Figure(layout={**layout, "legend": legend, "hovermode": "closest"})
-    figure.update_xaxes(title=x)
-    figure.update_yaxes(title=y)
-    return figure
-
-
-def _points(trials: Sequence[FoundTrial], places: Mapping[int, float], name: str, **marker: str | int) -> go.Scatter:
+def _points(trials: Sequence[FoundTrial], name: str, **marker: str | int) -> go.Scatter:
     def hover(trial: FoundTrial) -> str:
         settings = [f"{name} {_full_text(value)}" for name, value in trial.settings.items()]
         return "<br>".join([f"trial {trial.number}: {trial.score:.6g} in {cost_text(trial.cost)}", *settings])
 
     return go.Scatter(
-        x=[places[trial.number] for trial in trials],
+        x=[max(trial.cost, _LEAST_COST) for trial in trials],
         y=[trial.score for trial in trials],
         mode="markers",
         name=name,

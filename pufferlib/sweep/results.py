@@ -69,7 +69,6 @@ class FoundTrial:
     score: float  # what it reached; NaN where it scored nothing
     cost: float  # seconds of training; NaN where it is not known
     settings: Mapping[str, Any]  # what it ran with of what the sweep varies, by name, such as `train.learning_rate`
-    curve: Sequence[Sequence[float]] = ()  # rows of progress, seconds of training until then, and score
     run_folder: str = ""  # of the run, with its weights; empty where it is not known
     episodes: int | None = None  # how many the score is of; None where that is not known, or it is of none
     reason: str = ""  # why it failed or was stopped, one sentence
@@ -173,7 +172,6 @@ class TrialRun:
     """What is known of a training that this driver runs or ran, and how it ended."""
 
     number: int  # of the trial; of a confirmation, that of the trial which it confirms
-    values: Mapping[str, Any]  # of the settings that the sweep varies, by name, such as `train.learning_rate`
     seed: int | None = None  # that of a confirmation; None for a trial
     progress: float = 0.0  # the part of its steps that is done, in [0, 1]
     cost: float = 0.0  # seconds of training so far
@@ -183,11 +181,12 @@ class TrialRun:
     episode_steps: float | None = None  # in which every agent plays one episode, the fewest seen; None for no episode
     run_folder: str = ""  # of the run; empty where it did not get that far
     fitted: Mapping[str, Any] = field(default_factory=dict)  # the `[train]` settings fitted to the number of agents
-    has_ended: bool = False
+    # by its last message `done`, `stopped`, `failed`, `metric` where that does not exist and every trial would fail, or
+    # `unscored` where it may exist but nothing had it, as where no episode ended; empty while it runs
+    end: str = ""
+    has_ended: bool = False  # whether its process is gone
     error: str | None = None  # why it failed, one sentence; None where it did not
     stopped: str | None = None  # why it was stopped, one sentence; None where it came to its end
-    ends_sweep: bool = False  # whether every trial would fail with that error
-    is_unscored: bool = False  # whether the error is that nothing was scored, as where no episode ended
 
     @property
     def score(self) -> float | None:
@@ -204,7 +203,6 @@ class SweepState:
     metric: str  # the name in the logs of the metric that trials are scored by, such as `environment/perf`
     study: Study  # Optuna's, with further attributes of its own and its trials
     folder: Path  # for the sweep's files: the best settings, the report, the trials' logs
-    started: float = 0.0  # `time.monotonic()` when this driver began
     deadline: float | None = None  # the `time.monotonic()` after which no trial begins; None for no limit
     trials: Sequence[FrozenTrial] = ()  # all of the study as the driver last read them
     running: list[TrialRun] = field(default_factory=list)  # the runs of this driver
@@ -221,14 +219,6 @@ class SweepState:
         """The score at which the environment is solved; None where it has none, or the sweep has another metric."""
         solve = self.args.get("solve")
         return solve["threshold"] if solve and self.metric.rpartition("/")[2] == solve["metric"] else None
-
-    def solved_by(self, results: Results) -> dict[str, str]:
-        """Returns, where there is a threshold, a label such as `Solved at 0.95 by` and the cheapest trial past it."""
-        if self.threshold is None:
-            return {}
-        trial = results.cheapest_past(self.threshold)
-        by = "no trial yet" if trial is None else f"trial {trial.number} in {cost_text(trial.cost)}"
-        return {f"Solved at {number_text(self.threshold)} by": by}
 
     def results(self) -> Results:
         """Returns the results of all trials as the driver last read them."""
@@ -279,9 +269,8 @@ def _found(trial: FrozenTrial, uncounted: set[int], runs: Sequence[Confirmation]
         number=trial.number,
         state=state,
         score=trial.value if trial.value is not None and math.isfinite(trial.value) else math.nan,
-        cost=cost_of(trial),
+        cost=float(known.get(COST, math.nan)),
         settings=settings_of(trial),
-        curve=known.get(CURVE, ()),
         run_folder=known.get(RUN_FOLDER) or "",
         episodes=known.get(EPISODES),
         reason=str(reason),
@@ -306,11 +295,6 @@ def settings_of(trial: FrozenTrial) -> dict[str, Any]:
     ran = trial.user_attrs.get(CONFIG, {})
     found = {f"{section}.{key}": value for section, keys in ran.items() for key, value in keys.items()}
     return {**{name: found.get(name, value) for name, value in trial.params.items()}, **found}
-
-
-def cost_of(trial: FrozenTrial) -> float:
-    """Returns the seconds of training of a trial; NaN where they are not known."""
-    return float(trial.user_attrs.get(COST, math.nan))
 
 
 def goal_sign(goal: str) -> int:

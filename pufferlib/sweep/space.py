@@ -1,18 +1,19 @@
-"""The search space: dimensions, their distributions, and the settings that they come from."""
+"""The search space: dimensions, the settings that they come from, and those of a trial."""
 
 from __future__ import annotations
 
+import copy
 import math
 import types
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Union, get_args, get_origin
+from typing import Any, Literal, Union, get_args, get_origin
 
 import numpy as np
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
 
-from pufferlib.config import policy_classes
+from pufferlib.config import BaseConfig, TrainConfig, VecConfig, check_env, policy_classes, resolve_env_count
 from pufferlib.config.sections import PREFIX, check_section, dimensions_of, multiple, section_settings, split_name
 from pufferlib.errors import ConfigError, nearest
 from pufferlib.families.catalog import find
@@ -315,3 +316,70 @@ def _settings(args: Mapping[str, Any], section: str) -> Mapping[str, Setting]:
         return found
     kind = policy_classes(args)[section == "rnn"]
     return {} if kind is None else class_settings(section, kind)
+
+
+_EVALUATIONS = 10  # of a trial that is scored by them and configured to have none
+_WIDTHS = ("policy.hidden_size", "rnn.hidden_size", "rnn.input_size")  # which a recurrent layer needs to be the same
+
+
+def trial_args(args: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the configuration of a trial without `[sweep]`, in which settings that others need are repaired.
+
+    `values` are the proposal, by names such as `train.learning_rate`. The trial calls `fit_sizes` once it has made its
+    environments. Raises ConfigError if it cannot run.
+    """
+    if args.get("resume") is not None:
+        raise ConfigError(f"the trials of a sweep are new runs, got --resume {args['resume']}; leave it out")
+    trial = copy.deepcopy({name: value for name, value in args.items() if name != "sweep"})
+    for name, value in values.items():
+        section, key = split_name(name)
+        _section(trial, section)[key] = value
+    train = trial["train"]
+    if "train.total_timesteps" in values:
+        train["num_iterations"] = None  # it would count in place of the steps
+    if "train.num_minibatches" in values and "train.minibatch_size" not in values:
+        train["minibatch_size"] = "auto"
+    width = next((values[name] for name in _WIDTHS if name in values), None)
+    if width is not None and trial["rnn_name"] is not None:
+        trial["policy"]["hidden_size"] = width
+        trial["rnn"].update({key: width for key in ("hidden_size", "input_size") if key in trial["rnn"]})
+    if (args["sweep"].get("metric") or "").startswith("eval/"):
+        train["evaluations"] = train["evaluations"] or _EVALUATIONS
+
+    BaseConfig.from_dict({name: value for name, value in trial.items() if not isinstance(value, Mapping)})
+    TrainConfig.from_dict(train)
+    VecConfig.from_dict(trial["vec"])
+    check_env(trial["env_name"], trial["env"])
+    if train["batch_size"] != "auto" and trial["env"].get("num_envs") == "auto":
+        trial["env"]["num_envs"] = _env_count(trial)
+    return trial
+
+
+def _env_count(args: Mapping[str, Any]) -> int | Literal["auto"]:
+    # As many C environments as a batch has room for, if these are fewer than `auto` is.
+    agents_per_env, device_type = find(args["env_name"]).agents_per_env, "cpu"
+    if args["train"]["device"] != "cpu":
+        from pufferlib.runs.loaders import resolve_device  # not before: it imports torch
+
+        device_type = resolve_device(args["train"]["device"]).type
+    buffers = VecConfig.from_dict(args["vec"]).keywords(device_type, 0)["num_envs"]
+    segments = round(args["train"]["batch_size"] / args["train"]["bptt_horizon"])
+    count = max(1, segments // (buffers * agents_per_env))
+    return count if count < resolve_env_count("auto", device_type, buffers, agents_per_env) else "auto"
+
+
+def trial_settings(args: Mapping[str, Any], trial: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
+    """Returns the settings of a trial that are not those of `args`, and those of certain names, by section."""
+    chosen = {split_name(name) for name in names}
+    found: dict[str, dict[str, Any]] = {}
+    for section in ("base", "vec", "env", "policy", "rnn", "train"):
+        before, now = _section(args, section), _section(trial, section)
+        for key in ("policy_name", "rnn_name") if section == "base" else now:
+            is_changed = key != "data_dir" and (key not in before or before[key] != now[key])
+            if is_changed or (section, key) in chosen:
+                found.setdefault(section, {})[key] = now[key]
+    return found
+
+
+def _section(args: Mapping[str, Any], section: str) -> dict[str, Any]:
+    return args if section == "base" else args[section]

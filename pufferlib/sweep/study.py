@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import re
 import shlex
@@ -12,7 +13,6 @@ import uuid
 import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -32,8 +32,7 @@ from pufferlib.sweep.space import Categorical, SearchSpace
 HEARTBEAT_SECONDS = 10  # between two heartbeats of a trial that runs
 GRACE_SECONDS = 60  # without a heartbeat, after which the driver of a trial is gone and the trial is retried
 MAX_RETRIES = 2  # of a trial whose drivers are killed
-_WAITS = (0.1, 0.2, 0.3, 0.4)  # seconds between attempts to make the tables of a database, as another driver may
-_SQLITE = b"SQLite format 3\0"
+_ATTEMPTS = 5  # to open a database
 
 
 @dataclass(frozen=True)
@@ -138,39 +137,32 @@ def _open_storage(storage: str) -> RDBStorage:
     name = without_password(storage)
     try:
         return _open_database(storage if "://" in storage else _sqlite_url(Path(storage)))
-    except ConfigError:
-        raise
     except UnreadableFile as error:
         raise ConfigError(f"[sweep] storage {error.filename!r} cannot be opened: {error.strerror}") from error
     except Exception as error:  # of any of the packages that reach databases
-        found = " ".join(str(error).replace(storage, name).split())
-        raise ConfigError(f"[sweep] storage {name!r} cannot be opened: {found}") from error
+        cause = error.orig if isinstance(error, DBAPIError) else error
+        found = " ".join(str(cause).replace(storage, name).split())
+        remedy = "name a file of SQLite, or the URL of another database"
+        raise ConfigError(f"[sweep] storage {name!r} cannot be opened: {found}; {remedy}") from error
 
 
 def _open_database(url: str) -> RDBStorage:
     # Other drivers may hold a file for some seconds; servers close idle connections.
     options = {"connect_args": {"timeout": 60}} if url.startswith("sqlite") else {"pool_pre_ping": True}
-    make = partial(
-        RDBStorage,
-        url,
-        engine_kwargs=options,
-        heartbeat_interval=HEARTBEAT_SECONDS,
-        grace_period=GRACE_SECONDS,
-        heartbeat_stale_trial_callback=_retry,
-    )
-    for seconds in _WAITS:
+    heartbeats = {"heartbeat_interval": HEARTBEAT_SECONDS, "grace_period": GRACE_SECONDS}
+    for attempt in itertools.count(1):
         try:
-            return make()
-        except SQLAlchemyError:
-            time.sleep(seconds)
-    return make()
+            return RDBStorage(url, engine_kwargs=options, **heartbeats, heartbeat_stale_trial_callback=_retry)
+        except SQLAlchemyError:  # another driver may make the tables in the same moment
+            if attempt == _ATTEMPTS:
+                raise
+            time.sleep(0.1 * attempt)
 
 
 def _sqlite_url(path: Path) -> str:
     path.parent.mkdir(parents=True, exist_ok=True)
-    with contextlib.suppress(FileNotFoundError), open_regular(path) as file:
-        if file.read(len(_SQLITE)) not in (b"", _SQLITE):
-            raise ConfigError(f"[sweep] storage {str(path)!r} must be a database of SQLite, found another file")
+    with contextlib.suppress(FileNotFoundError):
+        open_regular(path).close()
     return f"sqlite:///{path}"
 
 

@@ -13,17 +13,16 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping
-from multiprocessing.connection import Connection, wait
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
 import psutil
 
 from pufferlib.config import SweepConfig
-from pufferlib.dashboard.score import is_mean_over_episodes
 from pufferlib.machine import usable_cores
 from pufferlib.sweep.results import TrialRun
-from pufferlib.sweep.trial_config import TrialTask
 
 STOP_SECONDS = 10.0  # for a trial that is asked to stop to end its iteration and save
 START_SECONDS = 120.0  # at least, for one to import what it needs and make its environments, before its first message
@@ -38,6 +37,22 @@ def core_limits(num_workers: int) -> dict[str, str]:
     return {"OMP_NUM_THREADS": f"{threads}", "LOCAL_WORLD_SIZE": f"{num_workers}"} if num_workers > 1 else {}
 
 
+@dataclass(frozen=True)
+class TrialTask:
+    """A training to run in a process."""
+
+    number: int  # of the trial; of a confirmation, that of the trial which it confirms
+    env_name: str
+    args: dict[str, Any]  # its settings, with those of the trial
+    metric: str  # what is searched by, as the user calls it
+    memory_bytes: float  # that it may use, resident, with all processes that it starts
+    log_path: Path  # where its output goes
+    is_metric_known: bool = False  # whether another trial has had the metric, so that logs without it prove nothing
+    slot: int = 0  # number of its place among those side by side
+    values: Mapping[str, Any] = field(default_factory=dict)  # of the settings that the sweep varies, by name
+    seed: int | None = None  # of a confirmation; None for a trial
+
+
 class TrialProcess:
     """A training in a process and a session of its own, which begins at once and is held to the limits of `[sweep]`."""
 
@@ -45,8 +60,7 @@ class TrialProcess:
         import cloudpickle  # a task may hold classes of the user's main program
 
         self.task, self._config = task, config
-        self.run = TrialRun(task.number, task.values, task.seed)
-        self._last_message: dict[str, Any] = {}
+        self.run = TrialRun(task.number, task.seed)
         self._limit_text: str | None = None  # the limit that it was ended for
         self._stop_text: str | None = None  # why it was asked to stop
         self._kill_time: float | None = None
@@ -87,7 +101,7 @@ class TrialProcess:
         elif self._kill_time is not None:
             if now >= self._kill_time:
                 self._kill_all()
-        elif self._is_eof or "end" in self._last_message:
+        elif self._is_eof or self.run.end:
             self._kill_time = now + EXIT_SECONDS
         else:
             self._hold_to_limits(now)
@@ -102,18 +116,10 @@ class TrialProcess:
         self._connection.close()
 
     def _take(self, message: dict[str, Any]) -> None:
-        self._heard, self._last_message, run = time.monotonic(), message, self.run
-        if "folder" in message:
-            run.run_folder, run.fitted = message["folder"], message["fitted"]
-        if "log" in message:
-            log = message["log"]
-            run.progress, run.cost = log["progress"], log["cost"]
-            if "episode_steps" in log:
-                run.episode_steps = min(log["episode_steps"], run.episode_steps or math.inf)
-            if "score" in log:
-                run.metric = log["metric"]
-                run.curve.append([log["progress"], log["cost"], log["score"]])
-                run.episodes = round(log["weight"]) if is_mean_over_episodes(run.metric) else None
+        self._heard = time.monotonic()
+        self.run.curve += message.pop("rows", [])
+        for name, value in message.items():
+            setattr(self.run, name, value)
 
     def _hold_to_limits(self, now: float) -> None:
         config, silent_seconds = self._config, 60 * self._config.silent_minutes
@@ -150,22 +156,22 @@ class TrialProcess:
             os.killpg(self._process.pid, signal.SIGKILL)
 
     def _tell_end(self, exit_code: int) -> None:
-        run, kind = self.run, self._last_message.get("end")
-        if self._limit_text is not None and kind != "done":
-            kind, run.error = None, self._limit_text
-        elif kind in ("failed", "metric", "unscored"):
-            run.error = self._last_message["error"]
-        elif kind != "done" and self._stop_text is not None:
+        run = self.run
+        run.has_ended = True
+        if self._limit_text is not None and run.end != "done":
+            run.end, run.error = "failed", self._limit_text
+        elif run.error is not None:
+            return
+        elif run.end != "done" and self._stop_text is not None:
             run.stopped = self._stop_text
-        elif kind is None:
-            run.error = f"its process {_death(exit_code)}; see {self.task.log_path}"
-        elif kind == "stopped":
+        elif run.end == "stopped":
             run.error = "something else than the sweep stopped it by a signal"
+        elif run.end != "done":
+            run.error = f"its process {_death(exit_code)}; see {self.task.log_path}"
         elif not run.curve:
-            kind, run.error = "unscored", "it ended before anything was scored; train for more steps"
+            run.end, run.error = "unscored", "it ended before anything was scored; train for more steps"
         elif not all(math.isfinite(score) for *_, score in run.curve):
             run.error = f"its {run.metric} was infinite or NaN"
-        run.ends_sweep, run.is_unscored, run.has_ended = kind == "metric", kind == "unscored", True
 
 
 def _start(connection_fd: int, log_path: Path, limits: Mapping[str, str]) -> subprocess.Popen[bytes]:
@@ -192,45 +198,3 @@ def _death(exit_code: int) -> str:
         return f"exited with code {exit_code}"
     name = signal.Signals(-exit_code).name
     return f"was killed by {name}" + (", as where memory runs out" if name == "SIGKILL" else "")
-
-
-class Slots:
-    """Runs trainings side by side, one in each slot."""
-
-    def __init__(self, config: SweepConfig):
-        self._config = config
-        self.running: dict[int, TrialProcess] = {}  # those that have not been collected, by slot
-
-    @property
-    def next_slot(self) -> int | None:
-        """The slot of the next training; None where none is free."""
-        return next((slot for slot in range(self._config.workers) if slot not in self.running), None)
-
-    def start(self, task: TrialTask) -> None:
-        """Starts a training in its slot."""
-        self.running[task.slot] = TrialProcess(task, self._config)
-
-    def wait(self, seconds: float) -> list[TrialProcess]:
-        """Waits for messages, at most some seconds; returns the trainings that have ended, whose slots are free."""
-        waitables = [each for process in self.running.values() for each in process.waitables]
-        if waitables:
-            wait(waitables, seconds)
-        elif seconds > 0:
-            time.sleep(seconds)
-        ended = []
-        for slot, process in list(self.running.items()):
-            process.look()
-            if process.run.has_ended:
-                process.close()
-                ended.append(self.running.pop(slot))
-        return ended
-
-    def stop(self, reason: str) -> None:
-        """Asks all that run to save and end."""
-        for process in self.running.values():
-            process.stop(reason)
-
-    def close(self) -> None:
-        """Kills what runs. It may be called twice."""
-        while self.running:
-            self.running.popitem()[1].close()

@@ -20,6 +20,8 @@ import torch
 from torch import nn
 from typing_extensions import override
 
+from pufferlib.config import TrainConfig, resolve_sizes
+from pufferlib.config.sizes import nearest_divisor
 from pufferlib.dashboard.score import GROUPS, Score, episode_count, find_metric, is_mean_over_episodes
 from pufferlib.errors import ConfigError, PufferError, nearest
 from pufferlib.play.scores import final_episodes
@@ -27,23 +29,15 @@ from pufferlib.pufferl import PuffeRL, train
 from pufferlib.runs.calls import AnyLogger
 from pufferlib.runs.loaders import resolve_device
 from pufferlib.sweep.results import TENTHS
-from pufferlib.sweep.trial_config import TrialTask, fit_sizes
+from pufferlib.sweep.trial_process import TrialTask
 from pufferlib.vector import Vector
 from pufferlib.vector._native import end_with_parent
 
 ORPHAN_SECONDS = 1  # after the driver is gone, until the process is killed
-LOGS = 50  # of a run at least: enough for a curve whose points are means over several
 MESSAGE_SECONDS = 1.0  # between two messages that are no logs
 
 SendMessage = Callable[[dict[str, Any]], None]
-"""Sends the driver a message, which is a JSON object.
-
-`{"log": ...}` has progress, cost, and where there is a new score: score, weight, which is its number of episodes, and
-the name of the metric. `episode_steps` may be there too: the agent steps in which every agent plays one episode.
-`{"folder": ..., "fitted": ...}` has the folder of the run, and the `[train]` settings that it had to fit to the number
-of agents. The last is `{"end": ...}`: `done`, `stopped` after SIGTERM, or with a sentence in `error` `failed`, `metric`
-where the metric does not exist, or `unscored` where it may exist but no log had it.
-"""
+"""Sends the driver a message: a JSON object of fields of TrialRun, and `rows` for its curve. The last has `end`."""
 
 
 def main(connection_fd: int) -> None:
@@ -147,20 +141,21 @@ class WatchedTrainer(PuffeRL):
     def watch(self, search: MetricSearch, send: SendMessage) -> None:
         """Begins to report: `search` finds the metric, `send` takes the messages."""
         self._search, self._send_message = search, send
-        self._sent_epoch, self._sent_seconds = self.epoch, 0.0
+        self._sent_seconds = 0.0
         self._whole_cost = math.inf  # of all iterations, once they are over
-        self._logged_sum = self._logged_weight = 0.0  # of the scores in the logs of this tenth, and of their episodes
+        self._episode_steps = math.inf  # agent steps in which every agent plays one episode, the fewest seen
+        self._logged: dict[str, float] = {}  # the newest metrics of this tenth
         self._played: dict[str, Score] = {}
         self._final_episodes = final_episodes(self.config.final_episodes, self.vecenv)
-        interval = min(self.config.log_interval, max(1, self.total_epochs // LOGS))
+        interval = min(self.config.log_interval, max(1, self.total_epochs // TENTHS))
         self.config = replace(self.config, log_interval=interval)
 
     @override
     def print_dashboard(self) -> None:
         """Reports after every iteration; MissingMetricError if a tenth of the run had episodes without the metric."""
-        if self.is_logged and self._sent_epoch != self.epoch:
-            self._sent_epoch = self.epoch
-            self._add_log(self.report.metrics)
+        if self.is_logged:
+            self._logged |= self.report.metrics
+            self._search.score(self.report.metrics)
         is_tenth = TENTHS * self.epoch // self.total_epochs > TENTHS * (self.epoch - 1) // self.total_epochs
         if is_tenth and self.epoch < self.total_epochs:
             name = self._search.name
@@ -187,38 +182,31 @@ class WatchedTrainer(PuffeRL):
     def send_score(self) -> None:
         """Sends the score of the last play, or of the logs since the score before."""
         played = {name: score.mean for name, score in self._played.items()}
-        self._search.score(played)
+        metrics = {**self._logged, **played}
+        found, name = self._search.score(metrics), self._search.name
         self._search.has_played |= bool(played)
-        score = self._played.get(self._search.name or "")
-        sent: dict[str, float] = {}
-        if score is not None:
-            sent = {"score": score.mean, "weight": score.episodes}
-        elif self._logged_weight:
-            sent = {"score": self._logged_sum / self._logged_weight, "weight": self._logged_weight}
+        sent: dict[str, Any] = {}
+        if found is not None:
+            episodes = self._played[name].episodes if name in played else round(episode_count(name, metrics))
+            sent = {"metric": name, "episodes": episodes if is_mean_over_episodes(name) else None}
         if "episode/length_mean" in played:
-            sent["episode_steps"] = played["episode/length_mean"] * self.vecenv.num_agents
-        sent["progress"] = TENTHS * self.epoch // self.total_epochs / TENTHS  # the score is of this tenth, not the next
-        self._played, self._logged_sum, self._logged_weight = {}, 0.0, 0.0
-        self._send(sent)
-
-    def _add_log(self, metrics: Mapping[str, float]) -> None:
-        score = self._search.score(metrics)
-        if score is not None:
-            weight = episode_count(self._search.name, metrics)
-            self._logged_sum, self._logged_weight = self._logged_sum + score * weight, self._logged_weight + weight
+            steps = played["episode/length_mean"] * self.vecenv.num_agents
+            self._episode_steps = sent["episode_steps"] = min(self._episode_steps, steps)
+        self._played, self._logged = {}, {}
+        self._send(sent, score=found)
 
     def _send_sign_of_life(self, cost: float | None = None) -> None:
         if time.monotonic() - self._sent_seconds >= MESSAGE_SECONDS:
             self._send({}, cost)
 
-    def _send(self, sent: Mapping[str, float], cost: float | None = None) -> None:
+    def _send(self, more: Mapping[str, Any], cost: float | None = None, score: float | None = None) -> None:
         self._sent_seconds = time.monotonic()
         cost = self.uptime if cost is None else cost
         if self.epoch >= self.total_epochs:
             cost = self._whole_cost = min(cost, self._whole_cost)
-        metric = {"metric": self._search.name} if "score" in sent else {}
-        progress = min(self.epoch / self.total_epochs, 1.0)
-        self._send_message({"log": {"progress": progress, "cost": cost, **sent, **metric}})
+        tenth = TENTHS * self.epoch // self.total_epochs / TENTHS  # a score is of this tenth, not the next
+        rows = {} if score is None else {"rows": [[tenth, cost, score]]}
+        self._send_message({"progress": min(self.epoch / self.total_epochs, 1.0), "cost": cost, **more, **rows})
 
 
 def train_watched(task: TrialTask, send: SendMessage) -> None:
@@ -239,7 +227,7 @@ def train_watched(task: TrialTask, send: SendMessage) -> None:
         args["train"] = fit_sizes(args["train"], vecenv.num_agents, device_type, is_horizon_chosen)
         changed = {name: value for name, value in args["train"].items() if config[name] != value}
         trainer = WatchedTrainer({**config, **changed}, vecenv, policy, logger)
-        send({"folder": str(trainer.run_folder), "fitted": changed})
+        send({"run_folder": str(trainer.run_folder), "fitted": changed})
         trainer.watch(search, send)
         trainers.append(trainer)
         return trainer
@@ -248,3 +236,29 @@ def train_watched(task: TrialTask, send: SendMessage) -> None:
     trainers[0].send_score()
     if search.name is None:
         raise (MissingMetricError if search.is_hopeless else UnscoredError)(search.missing_text())
+
+
+def fit_sizes(
+    train: Mapping[str, Any], num_agents: int, device_type: str, keeps_horizon: bool = False
+) -> dict[str, Any]:
+    """Returns the `[train]` settings with the nearest sizes that are possible.
+
+    Where a batch is too small for the segments of all agents, these become shorter, or with `keeps_horizon` the batch
+    larger. Raises ConfigError if the sizes still do not fit each other.
+    """
+    fitted, horizon, batch, minibatch = dict(train), train["bptt_horizon"], train["batch_size"], train["minibatch_size"]
+    if batch == "auto":
+        batch = num_agents * horizon
+    else:
+        if not keeps_horizon and batch < num_agents * horizon:
+            horizon = fitted["bptt_horizon"] = max(1, round(batch / num_agents))
+        unit = num_agents * horizon
+        batch = fitted["batch_size"] = unit * max(1, round(batch / unit))
+    if minibatch != "auto" and train["shuffle"] == "steps":
+        fitted["minibatch_size"] = nearest_divisor(batch, minibatch)
+    elif minibatch != "auto":
+        fitted["minibatch_size"] = horizon * min(max(1, round(minibatch / horizon)), batch // horizon)
+    if train["num_iterations"] is None:
+        fitted["total_timesteps"] = max(train["total_timesteps"], batch)
+    resolve_sizes(TrainConfig.from_dict(fitted), num_agents, device_type)
+    return fitted

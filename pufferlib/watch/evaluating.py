@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import os
-import sys
-import time
-from contextlib import ExitStack, nullcontext
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from rich.console import Console
-from rich.live import Live
 
 from pufferlib.config.flags import EvalOptions
-from pufferlib.dashboard.output import Output, printable
+from pufferlib.dashboard.output import printable
 from pufferlib.errors import APIUsageError, DisplayError
 from pufferlib.families.catalog import Entry, find, slug
 from pufferlib.ocean.screen import display_trouble, has_display
@@ -181,8 +177,7 @@ def _show(player: Player, options: EvalOptions, in_window: bool, seed: int, name
     play = WatchedPlay(player, *_quotas(player, options), seed, side_by_side)
     show = Show(play, options, in_window, name)
     try:
-        with nullcontext() if options.video is None else _progress_line(show, player):
-            show.run()
+        show.run()
     except DisplayError as error:
         remedy = "unset it, or pass --headless or --video play.gif, to go without a window"
         raise DisplayError(f"no window can be opened, as {display_trouble()}; {remedy}") from error
@@ -190,20 +185,6 @@ def _show(player: Player, options: EvalOptions, in_window: bool, seed: int, name
         _print_outcome(play, show, options)
         raise
     _print_outcome(play, show, options)
-
-
-def _progress_line(show: Show, player: Player) -> Live:
-    # On stderr where that is a terminal, in a thread; gone when it is left.
-    begin = time.perf_counter()
-
-    def line() -> str:
-        if show.video is None:
-            return "recording"
-        frames, left = show.video.frames, int(player.remaining.sum())
-        recorded, speed = frames / float(show.video.fps), frames / (time.perf_counter() - begin)
-        return f"{recorded:.0f} s recorded, {speed:.0f} frames a second, {left} episode{'s' * (left != 1)} to end"
-
-    return Live(get_renderable=line, console=Console(file=Output(sys.stderr)), refresh_per_second=2, transient=True)
 
 
 def _print_outcome(play: WatchedPlay, show: Show, options: EvalOptions) -> None:

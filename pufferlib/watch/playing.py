@@ -8,16 +8,17 @@ import math
 import secrets
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from pathlib import Path
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import platformdirs
 import torch
 
+from pufferlib.config.flags import PlayOptions
 from pufferlib.dashboard.output import printable
 from pufferlib.environment import PufferEnv
 from pufferlib.errors import APIUsageError, DisplayError, StorageError
@@ -26,10 +27,9 @@ from pufferlib.ocean.screen import CYAN, PANEL, WHITE, Screen, display_trouble, 
 from pufferlib.play.agent import Agent
 from pufferlib.play.matches import against, load_rival
 from pufferlib.runs.folder import write_atomically
-from pufferlib.watch.controls import PATIENCE_SECONDS, Mode, Playback
-from pufferlib.watch.keyboard import Keyboard, KeyState, keyboard_for
+from pufferlib.watch.controls import PATIENCE_SECONDS, Keyboard, KeyState, Mode, Playback, keyboard_for
 from pufferlib.watch.scene import Scene, array_settings, make_scene
-from pufferlib.watch.stage import EDGE, GREY, SHADE
+from pufferlib.watch.stage import GREY, NORMAL, SMALL, SignLine, draw_sign, hint, title
 
 KEPT = 5  # scores, all of which are shown
 
@@ -87,51 +87,16 @@ FRAMES_PER_SECOND = 60.0  # of the window
 BAR_HEIGHT = 44  # pixels
 MIN_WIDTH = 520  # pixels of a window, so that the bar has room
 
-_SMALL, _NORMAL, _LARGE = 18, 22, 40
-_PADDING = 26
-
-
-class _Line(NamedTuple):  # of a sign
-    text: str
-    size: int = _NORMAL
-    color: tuple[int, ...] = WHITE
-
-
-def _title(text: str) -> _Line:
-    return _Line(text, _LARGE, CYAN)
-
-
-def _hint(text: str) -> _Line:
-    return _Line(text, _SMALL, GREY)
-
 
 def _draw_bar(screen: Screen, score: float, best: float | None, middle: str) -> None:
     width, _ = screen.size
     screen.rectangle(0, 0, width, BAR_HEIGHT, PANEL)
-    y = (BAR_HEIGHT - _NORMAL) / 2
-    screen.text(f"score {shown_score(score)}", 16, y, _NORMAL, WHITE)
+    y = (BAR_HEIGHT - NORMAL) / 2
+    screen.text(f"score {shown_score(score)}", 16, y, NORMAL, WHITE)
     if best is not None:
         text = f"best {shown_score(best)}"
-        screen.text(text, width - 16 - screen.text_width(text, _NORMAL), y, _NORMAL, CYAN)
-    screen.text(middle, (width - screen.text_width(middle, _SMALL)) / 2, y + 2, _SMALL, GREY)
-
-
-def _draw_sign(screen: Screen, lines: Sequence[_Line]) -> None:
-    # In the middle, over the picture; smaller in a small window.
-    width, height = screen.size
-    wide = max(screen.text_width(line.text, line.size) for line in lines) + 2 * _PADDING
-    tall = sum(1.3 * line.size for line in lines) + 2 * _PADDING
-    scale = min(1.0, (width - 20) / wide, (height - BAR_HEIGHT - 20) / tall)
-    wide, tall = scale * wide, scale * tall
-    left, top = (width - wide) / 2, (height + BAR_HEIGHT - tall) / 2
-    screen.rectangle(0, BAR_HEIGHT, width, height - BAR_HEIGHT, SHADE)
-    screen.rectangle(left - 2, top - 2, wide + 4, tall + 4, EDGE, 16)
-    screen.rectangle(left, top, wide, tall, PANEL, 14)
-    y = top + scale * _PADDING
-    for line in lines:
-        size = max(4, round(scale * line.size))
-        screen.text(line.text, (width - screen.text_width(line.text, size)) / 2, y, size, line.color)
-        y += 1.3 * scale * line.size
+        screen.text(text, width - 16 - screen.text_width(text, NORMAL), y, NORMAL, CYAN)
+    screen.text(middle, (width - screen.text_width(middle, SMALL)) / 2, y + 2, SMALL, GREY)
 
 
 class HumanEpisodes:
@@ -331,45 +296,38 @@ class Game:
         self._scene.draw(self._left, BAR_HEIGHT, self._scale, min(progress, ALMOST_OVER) if is_over else progress)
         _draw_bar(screen, self._episodes.score, self._best[0] if self._best else None, self.phase.value)
         if self.phase is GamePhase.READY:
-            _draw_sign(screen, self._welcome())
+            draw_sign(screen, self._welcome(), BAR_HEIGHT)
         elif self.phase is GamePhase.PAUSED:
-            _draw_sign(screen, [_title("paused"), _hint("press any key to continue")])
+            draw_sign(screen, [title("paused"), hint("press any key to continue")], BAR_HEIGHT)
         elif self.phase is GamePhase.OVER:
-            _draw_sign(screen, self._result())
+            draw_sign(screen, self._result(), BAR_HEIGHT)
 
-    def _welcome(self) -> list[_Line]:
+    def _welcome(self) -> list[SignLine]:
         keyboard = self._keyboard
         pause = [] if keyboard.waits else [f"{'pause' if 'p' in keyboard.names else 'P'}: pause"]
         keys = [f"{keyboard.description}: play", *pause]
         keys += [f"{'F5' if 'r' in keyboard.names else 'R'}: start over", "esc: end"]
-        return [_title(self._scene.title), *map(_hint, keys), _Line(self.phase.value)]
+        return [title(self._scene.title), *map(hint, keys), SignLine(self.phase.value)]
 
-    def _result(self) -> list[_Line]:
+    def _result(self) -> list[SignLine]:
         score = self._episodes.score
         is_record = self._place == 1 and (score > 0 or len(self._best) > 1)
         return [
-            _title(f"score {shown_score(score)}"),
-            *([_Line("a new high score")] if is_record else []),
+            title(f"score {shown_score(score)}"),
+            *([SignLine("a new high score")] if is_record else []),
             *(
-                _Line(f"{place}.  {shown_score(best)}", color=CYAN if place == self._place else WHITE)
+                SignLine(f"{place}.  {shown_score(best)}", color=CYAN if place == self._place else WHITE)
                 for place, best in enumerate(self._best, 1)
             ),
-            _hint("enter plays again, esc ends"),
+            hint("enter plays again, esc ends"),
         ]
 
 
-def play_command(
-    env_name: str,
-    args: Mapping[str, Any],
-    speed: float = 1.0,
-    seed: int | None = None,
-    opponent: str | None = None,
-    side: str = "first",
-) -> None:
+def play_command(env_name: str, args: Mapping[str, Any], options: PlayOptions) -> None:
     """`puffer play`: opens a window for a person to play in; prints the score of every game that was finished."""
     if not has_display():
         raise _no_display(env_name)
-    entry = find(env_name)
+    entry, opponent = find(env_name), options.opponent
     # One environment, of whole games with their true scores.
     alone = {"num_envs": 1, "report_interval": 1, "episodic_life": False, "clip_rewards": False}
     known = {name: value for name, value in alone.items() if name in entry.settings}
@@ -389,19 +347,19 @@ def play_command(
         if env.num_agents > 1:
             policy = load_rival(opponent, entry.name, env, torch.device("cpu"), args["train"]["data_dir"])
             rival = Agent(policy, env)
-        first_seed = secrets.randbelow(2**31) if seed is None else seed
-        episodes = HumanEpisodes(env, keyboard, first_seed, 0 if rival is None or side == "first" else 1, rival)
+        first_seed = secrets.randbelow(2**31) if options.seed is None else options.seed
+        episodes = HumanEpisodes(env, keyboard, first_seed, 0 if rival is None or options.side == "first" else 1, rival)
         changed = {  # games with other settings do not compare
             name: value
             for name, value in args["env"].items()
             if name not in (*alone, "render_mode")
             and (name not in entry.settings or value != entry.settings[name].default)
         }
-        changed |= {} if rival is None else {"--opponent": opponent, "--side": side}
-        high_scores = HighScores(entry.name, changed if speed == 1.0 else {**changed, "--speed": speed})
+        changed |= {} if rival is None else {"--opponent": opponent, "--side": options.side}
+        high_scores = HighScores(entry.name, changed if options.speed == 1.0 else {**changed, "--speed": options.speed})
         described = f"playing {entry.name} by {keyboard.description}; the best scores are kept in {high_scores.path}"
         print(printable(described), flush=True)
-        game = Game(episodes, partial(make_scene, env), high_scores, speed)
+        game = Game(episodes, partial(make_scene, env), high_scores, options.speed)
         try:
             game.run(raylib())
         except DisplayError as error:

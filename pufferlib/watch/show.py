@@ -15,14 +15,26 @@ import numpy as np
 from PIL import Image
 
 from pufferlib.config.flags import EvalOptions
-from pufferlib.ocean.screen import Screen, open_window, raylib
+from pufferlib.ocean.screen import CYAN, WHITE, Screen, open_window, raylib
 from pufferlib.play.matches import sheet_for
 from pufferlib.play.player import Decision, Player
 from pufferlib.runs.stopping import StopRequest
-from pufferlib.watch.controls import PATIENCE_SECONDS, Controls, Mode, Overlay, Playback, ViewerCommand
-from pufferlib.watch.keyboard import keyboard_for
+from pufferlib.watch.controls import OTHER_KEYS, PATIENCE_SECONDS, Controls, Mode, Playback, ViewerCommand, keyboard_for
 from pufferlib.watch.scene import make_scene
-from pufferlib.watch.stage import LIMIT, MAX_TRACES, Brush, Place, PolicyTrace, SidePanel, Stage, trace_of
+from pufferlib.watch.stage import (
+    LIMIT,
+    MAX_TRACES,
+    SMALL,
+    VEIL,
+    Color,
+    Place,
+    PolicyTrace,
+    SidePanel,
+    Stage,
+    draw_sign,
+    hint,
+    trace_of,
+)
 from pufferlib.watch.video import VideoWriter
 
 # Pictures of a window a second, as keys are read with each.
@@ -69,8 +81,6 @@ class WatchedPlay:
         self.steps += 1
         for episodes in ended:
             self.sheet.add(episodes)
-            place = next(place for place in self.places if place.rows.start <= episodes.agents[0] < place.rows.stop)
-            place.last = float(episodes.returns.mean())
         return True
 
     def close(self) -> None:
@@ -84,7 +94,6 @@ class WatchedPlay:
         for place in self.places:
             if place.is_playing:
                 place.scene.remember()
-                place.running = float(self.player.returns[place.rows].mean())
         actions, row = decision.actions, self.places[0].rows.start
         own = self.override() if self.places[0].is_playing else None
         if own is not None:
@@ -100,21 +109,63 @@ class WatchedPlay:
         for place in self.places:
             place.is_playing = place.env in playing
         seated = {place.env for place in self.places}
-        for env in playing:
-            if env in seated:
-                continue
+        for env in (each for each in playing if each not in seated):
             free = next((index for index, place in enumerate(self.places) if not place.is_playing), None)
             if free is None:
                 self.places.append(self._place(env))
             else:
-                last = self.places[free].last
                 self.places[free].scene.close()
                 self.places[free] = self._place(env)
-                self.places[free].last = last
 
     def _place(self, env: int) -> Place:
         agents = self.player.vecenv.agents_per_env
         return Place(env, slice(env * agents, (env + 1) * agents), make_scene(self.player.vecenv.envs[env]))
+
+
+NOTICE_SECONDS = 2.0
+
+
+class Overlay:
+    """The texts over a picture."""
+
+    def __init__(self) -> None:
+        self.is_helping = False
+        self.notice = ""
+        self._seconds_left = 0.0
+        self.say("F1 lists the keys")
+
+    def say(self, notice: str) -> None:
+        """Shows a few words for NOTICE_SECONDS, in place of earlier ones."""
+        self.notice, self._seconds_left = notice, NOTICE_SECONDS
+
+    def advance(self, seconds: float) -> None:
+        """Lets time pass."""
+        self._seconds_left -= seconds
+        if self._seconds_left <= 0:
+            self.notice = ""
+
+    def draw(self, screen: Screen, width: int, badge: str) -> None:
+        """Draws it over the picture, whose environments are `width` pixels wide."""
+        if badge:
+            _draw_label(screen, badge, 12, CYAN)
+        if self.notice:
+            _draw_label(screen, self.notice, (width - _label_width(screen, self.notice)) / 2, WHITE)
+        if self.is_helping:
+            keys = [(command.value[0], command.value[1]) for command in ViewerCommand]
+            draw_sign(screen, [hint(f"{key}: {effect}") for key, effect in (*keys, *OTHER_KEYS)])
+
+
+_LABEL_HEIGHT = 26
+
+
+def _label_width(screen: Screen, text: str) -> float:
+    return screen.text_width(text, SMALL) + 20
+
+
+def _draw_label(screen: Screen, text: str, left: float, color: Color) -> None:
+    top = screen.size[1] - _LABEL_HEIGHT - 12
+    screen.rectangle(left, top, _label_width(screen, text), _LABEL_HEIGHT, VEIL)
+    screen.text(text, left + 10, top + (_LABEL_HEIGHT - SMALL) / 2, SMALL, color)
 
 
 class Show:
@@ -147,7 +198,7 @@ class Show:
         scene = self._play.places[0].scene
         path, natural = self._options.video, scene.frames_per_second
         self._fps = self._options.fps or (max(natural, LEAST_PICTURES) if path is None else natural)
-        self._playback = Playback(scene.steps_per_second, None if path is None else self._fps, self._options.speed)
+        self._playback = Playback(scene.steps_per_second, self._options.speed)
         try:
             self._open(scene.size, scene.title)
             with (
@@ -173,7 +224,6 @@ class Show:
             self._screen = open_window(lay_out, title, LIMIT)
         else:
             self._screen = Screen(*lay_out(LIMIT), title, is_visible=False)
-        self._brush = Brush(self._screen)
         if self._in_window:
             self._controls = Controls(raylib(), keyboard_for(self._play.player.vecenv.driver_env))
             self._play.override = self._controls.action
@@ -215,23 +265,22 @@ class Show:
         while self._play.steps < self._playback.steps_due:
             if not self._play.step():
                 self._playback.end_at(self._play.steps)
-            elif not self._playback.is_recorded and time.perf_counter() - begin > PATIENCE_SECONDS:
+            elif self.video is None and time.perf_counter() - begin > PATIENCE_SECONDS:
                 self._playback.fall_back(self._play.steps)
 
     def _draw(self, has_moved: bool) -> None:
         self._screen.begin()
-        self._stage.draw(self._brush, self._play.places, self._play.traces, self._playback.progress)
+        self._stage.draw(self._screen, self._play.places, self._play.traces, self._playback.progress)
         if self._wants_picture:
             self._save_picture(self._screen.frame())
         if self.video is not None and has_moved:
             self.video.add(self._screen.frame())
         if self._in_window:
-            self._overlay.draw(self._brush, self._stage.width, self._badge())
+            self._overlay.draw(self._screen, self._stage.width, self._badge())
         self._screen.end()
 
     def _wait(self) -> None:
-        pictures = self._fps * (self._playback.speed if self._playback.is_recorded else 1.0)
-        self._due += 1 / max(pictures, SLOWEST_PICTURES)
+        self._due += 1 / max(self._fps, SLOWEST_PICTURES)
         now = time.perf_counter()
         if self._due > now:
             time.sleep(self._due - now)
@@ -242,7 +291,7 @@ class Show:
         self._overlay.advance(seconds)
         if self._in_window and self._controls.is_awaited:
             return False
-        return self._playback.advance(seconds)
+        return self._playback.advance(seconds if self.video is None else 1 / self._fps)
 
     def _obey(self, command: ViewerCommand) -> None:
         playback, overlay = self._playback, self._overlay
@@ -251,6 +300,8 @@ class Show:
                 playback.toggle_pause()
             case ViewerCommand.STEP:
                 playback.step()
+            case ViewerCommand.FASTER | ViewerCommand.SLOWER | ViewerCommand.NORMAL_SPEED if self.video is not None:
+                overlay.say("the speed stays as it is while a video is recorded")
             case ViewerCommand.FASTER:
                 playback.change_speed(2)
             case ViewerCommand.SLOWER:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import gymnasium
 import numpy as np
@@ -25,25 +26,57 @@ SHADE = (*BACKGROUND, 140)  # over what is not to be looked at
 Color = tuple[int, ...]  # red, green, blue and, if it is not opaque, alpha
 
 
-class Brush:
-    """Draws on one screen, between its `begin` and `end`; all measures are pixels from the left top corner."""
+def _fill(screen: Screen, x: float, y: float, width: float, height: float, color: Color) -> None:
+    # A rectangle of whole pixels, so that those beside each other show no seam.
+    left, top = round(x), round(y)
+    right, bottom = round(x + max(width, 0.0)), round(y + max(height, 0.0))
+    screen.rectangle(left, top, right - left, bottom - top, color)
 
-    def __init__(self, screen: Screen):
-        self.screen = screen
 
-    def box(self, x: float, y: float, width: float, height: float, color: Color) -> None:
-        """Fills a rectangle of whole pixels, so that boxes beside each other show no seam."""
-        left, top = round(x), round(y)
-        right, bottom = round(x + max(width, 0.0)), round(y + max(height, 0.0))
-        self.screen.rectangle(left, top, right - left, bottom - top, color)
+def _write(screen: Screen, text: str, x: float, y: float, size: int, color: Color, is_before: bool = False) -> None:
+    # A line that begins at x, or ends there.
+    left = x - screen.text_width(text, size) if is_before else x
+    screen.text(text, round(left), round(y), size, color)
 
-    def text(self, string: str, x: float, y: float, size: int, color: Color) -> None:
-        """Writes a line that begins at x."""
-        self.screen.text(string, round(x), round(y), size, color)
 
-    def text_before(self, string: str, right: float, y: float, size: int, color: Color) -> None:
-        """Writes a line that ends at `right`."""
-        self.text(string, right - self.screen.text_width(string, size), y, size, color)
+SMALL, NORMAL, LARGE = 18, 22, 40  # pixels of text
+_PADDING = 26
+
+
+class SignLine(NamedTuple):
+    """One line of a sign."""
+
+    text: str
+    size: int = NORMAL
+    color: Color = WHITE
+
+
+def title(text: str) -> SignLine:
+    """Returns a large line."""
+    return SignLine(text, LARGE, CYAN)
+
+
+def hint(text: str) -> SignLine:
+    """Returns a small line."""
+    return SignLine(text, SMALL, GREY)
+
+
+def draw_sign(screen: Screen, lines: Sequence[SignLine], top: float = 0.0) -> None:
+    """Draws lines in the middle, over a picture that begins at `top`; smaller on a small screen."""
+    width, height = screen.size
+    wide = max(screen.text_width(line.text, line.size) for line in lines) + 2 * _PADDING
+    tall = sum(1.3 * line.size for line in lines) + 2 * _PADDING
+    scale = min(1.0, (width - 20) / wide, (height - top - 20) / tall)
+    wide, tall = scale * wide, scale * tall
+    left, y = (width - wide) / 2, (height + top - tall) / 2
+    screen.rectangle(0, top, width, height - top, SHADE)
+    screen.rectangle(left - 2, y - 2, wide + 4, tall + 4, EDGE, 16)
+    screen.rectangle(left, y, wide, tall, PANEL, 14)
+    y += scale * _PADDING
+    for line in lines:
+        size = max(4, round(scale * line.size))
+        screen.text(line.text, (width - screen.text_width(line.text, size)) / 2, y, size, line.color)
+        y += 1.3 * scale * line.size
 
 
 @dataclass(frozen=True)
@@ -65,13 +98,16 @@ class GaussianParams:
     high: np.ndarray
 
 
+ActionTrace = DiscreteProbs | GaussianParams
+
+
 @dataclass(frozen=True)
 class PolicyTrace:
     """One step of one agent."""
 
     observation: np.ndarray  # in the shape and dtype of its space
     value: float  # the critic's estimate of the return from there on
-    actions: tuple[DiscreteProbs | GaussianParams, ...]  # its parts in their order
+    actions: tuple[ActionTrace, ...]  # its parts in their order
     is_first: bool  # of its episode
 
 
@@ -80,7 +116,7 @@ def trace_of(decision: Decision, row: int, space: gymnasium.Space, is_first: boo
     logits = decision.logits
     parts = (logits,) if isinstance(logits, torch.Tensor | Normal) else logits
     taken, bounds = decision.actions[row].reshape(-1), spaces.joint_space(space, 1)  # a Box where there are numbers
-    actions: list[DiscreteProbs | GaussianParams] = []
+    actions: list[ActionTrace] = []
     for part, place in zip(parts, spaces.action_parts(space), strict=True):
         if isinstance(part, Normal):
             low, high = (bound.reshape(-1)[place.columns] for bound in (bounds.low, bounds.high))
@@ -104,7 +140,7 @@ PANEL_WIDTH = 300  # pixels
 PANEL_MIN_HEIGHT = 460
 _MARGIN = 16
 _INNER = PANEL_WIDTH - 2 * _MARGIN
-_TEXT, _SMALL = 16, 13
+_TEXT, _TINY = 16, 13
 _HEADING = 26  # pixels from a heading to what it is about
 _SECTION = 16  # pixels between two sections
 _BARS_HEIGHT, _CHOICES_HEIGHT = 72, 40
@@ -125,28 +161,28 @@ class SidePanel:
         self._has_negative = False  # so far
         self._texture = Texture()
 
-    def draw(self, brush: Brush, left: float, height: float, traces: Sequence[PolicyTrace], progress: float) -> None:
+    def draw(self, screen: Screen, left: float, height: float, traces: Sequence[PolicyTrace], progress: float) -> None:
         """Draws it, from the top of the screen."""
-        brush.box(left, 0, PANEL_WIDTH, height, PANEL)
-        brush.box(left, 0, 1, height, EDGE)
+        _fill(screen, left, 0, PANEL_WIDTH, height, PANEL)
+        _fill(screen, left, 0, 1, height, EDGE)
         x, y, newest = left + _MARGIN, _MARGIN, traces[-1]
-        y = self._draw_observation(brush, x, y, newest.observation) + _SECTION
-        y = self._draw_actions(brush, x, y, newest.actions) + _SECTION
-        self._draw_values(brush, x, y, height - _MARGIN - y, [*traces], progress)
+        y = self._draw_observation(screen, x, y, newest.observation) + _SECTION
+        y = self._draw_actions(screen, x, y, newest.actions) + _SECTION
+        self._draw_values(screen, x, y, height - _MARGIN - y, [*traces], progress)
 
-    def _draw_observation(self, brush: Brush, x: float, y: float, observation: np.ndarray) -> float:
+    def _draw_observation(self, screen: Screen, x: float, y: float, observation: np.ndarray) -> float:
         shape = " × ".join(map(str, observation.shape)) if observation.ndim > 1 else f"{observation.size} numbers"
-        _heading(brush, x, y, "observation", shape)
+        _heading(screen, x, y, "observation", shape)
         y += _HEADING
         picture = as_picture(observation)
         if picture is None:
-            return self._draw_bars(brush, x, y, observation.ravel().astype(float))
+            return self._draw_bars(screen, x, y, observation.ravel().astype(float))
         rows, columns, _ = picture.shape
         scale = min(_INNER / columns, _MAX_IMAGE / rows)
-        self._texture.draw(brush.screen, picture, x, y, round(scale * columns), round(scale * rows))
+        self._texture.draw(screen, picture, x, y, round(scale * columns), round(scale * rows))
         return y + round(scale * rows)
 
-    def _draw_bars(self, brush: Brush, x: float, y: float, numbers: np.ndarray) -> float:
+    def _draw_bars(self, screen: Screen, x: float, y: float, numbers: np.ndarray) -> float:
         numbers = np.nan_to_num(numbers)
         if self._largest is None:
             self._largest = np.zeros(len(numbers))
@@ -154,26 +190,28 @@ class SidePanel:
         heights = pooled(numbers / np.maximum(self._largest, 1e-9), _INNER // 2)
         self._has_negative |= bool((heights < 0).any())
         reach = _BARS_HEIGHT / (2 if self._has_negative else 1)
-        _draw_columns(brush, x, y + reach, reach, heights.tolist())
+        _draw_columns(screen, x, y + reach, reach, heights.tolist())
         return y + _BARS_HEIGHT
 
-    def _draw_actions(self, brush: Brush, x: float, y: float, parts: Sequence[DiscreteProbs | GaussianParams]) -> float:
-        _heading(brush, x, y, "action", "")
+    def _draw_actions(
+        self, screen: Screen, x: float, y: float, parts: Sequence[DiscreteProbs | GaussianParams]
+    ) -> float:
+        _heading(screen, x, y, "action", "")
         y += _HEADING
         for part in parts:
             if isinstance(part, GaussianParams):
-                y = _draw_amounts(brush, x, y, part)
+                y = _draw_amounts(screen, x, y, part)
             elif len(part.probabilities) <= _MAX_LISTED and len(parts) == 1:
-                y = _draw_list(brush, x, y, part, self._action_names)
+                y = _draw_list(screen, x, y, part, self._action_names)
             else:
-                _draw_columns(brush, x, y + _CHOICES_HEIGHT, _CHOICES_HEIGHT, part.probabilities.tolist(), part.taken)
+                _draw_columns(screen, x, y + _CHOICES_HEIGHT, _CHOICES_HEIGHT, part.probabilities.tolist(), part.taken)
                 y += _CHOICES_HEIGHT + 8
         return y
 
     def _draw_values(
-        self, brush: Brush, x: float, y: float, height: float, traces: Sequence[PolicyTrace], progress: float
+        self, screen: Screen, x: float, y: float, height: float, traces: Sequence[PolicyTrace], progress: float
     ) -> None:
-        _heading(brush, x, y, "value", f"{traces[-1].value:.3g}")
+        _heading(screen, x, y, "value", f"{traces[-1].value:.3g}")
         top, reach = y + _HEADING, height - _HEADING
         if reach < 20:
             return
@@ -182,12 +220,12 @@ class SidePanel:
         base = top + reach
         across = x + _INNER + _STEP * (np.arange(len(values)) + 1 - progress - len(values))
         points = np.stack((across, base - (values - low) / (high - low) * reach), 1)[across >= x]
-        brush.screen.line(points, CYAN)
+        screen.line(points, CYAN)
         for trace, place in zip(traces, across.tolist(), strict=True):
             if trace.is_first and place >= x:
-                brush.box(place, top, 1, reach, GREY)
-        brush.text(f"{high:.3g}", x, top - 4, _SMALL, GREY)
-        brush.text(f"{low:.3g}", x, base - _SMALL, _SMALL, GREY)
+                _fill(screen, place, top, 1, reach, GREY)
+        _write(screen, f"{high:.3g}", x, top - 4, _TINY, GREY)
+        _write(screen, f"{low:.3g}", x, base - _TINY, _TINY, GREY)
 
 
 def value_range(values: np.ndarray) -> tuple[float, float]:
@@ -197,27 +235,27 @@ def value_range(values: np.ndarray) -> tuple[float, float]:
     return low - margin, high + margin
 
 
-def _heading(brush: Brush, x: float, y: float, title: str, detail: str) -> None:
-    brush.text(title, x, y, _TEXT, GREY)
-    brush.text_before(detail, x + _INNER, y, _TEXT, WHITE)
+def _heading(screen: Screen, x: float, y: float, title: str, detail: str) -> None:
+    _write(screen, title, x, y, _TEXT, GREY)
+    _write(screen, detail, x + _INNER, y, _TEXT, WHITE, is_before=True)
 
 
-def _draw_list(brush: Brush, x: float, y: float, choice: DiscreteProbs, names: Sequence[str]) -> float:
+def _draw_list(screen: Screen, x: float, y: float, choice: DiscreteProbs, names: Sequence[str]) -> float:
     line, label, percent = 20, 60, 44
     for index, share in enumerate(choice.probabilities.tolist()):
         is_taken = index == choice.taken
         name = names[index] if index < len(names) else str(index)
-        brush.text(name, x, y, _TEXT, WHITE if is_taken else GREY)
+        _write(screen, name, x, y, _TEXT, WHITE if is_taken else GREY)
         room = _INNER - label - percent
-        brush.box(x + label, y + 5, room, 8, EDGE)
-        brush.box(x + label, y + 5, share * room, 8, WHITE if is_taken else CYAN)
-        brush.text_before(f"{100 * share:.0f}%", x + _INNER, y, _TEXT, WHITE if is_taken else GREY)
+        _fill(screen, x + label, y + 5, room, 8, EDGE)
+        _fill(screen, x + label, y + 5, share * room, 8, WHITE if is_taken else CYAN)
+        _write(screen, f"{100 * share:.0f}%", x + _INNER, y, _TEXT, WHITE if is_taken else GREY, is_before=True)
         y += line
     return y
 
 
 def _draw_columns(
-    brush: Brush, x: float, base: float, reach: float, shares: Sequence[float], taken: int | None = None
+    screen: Screen, x: float, base: float, reach: float, shares: Sequence[float], taken: int | None = None
 ) -> None:
     # Shares from -1 to 1 as bars up or down from the base, each as long as that part of the reach.
     width = _INNER / max(len(shares), 1)
@@ -225,13 +263,13 @@ def _draw_columns(
     for index, share in enumerate(shares):
         across = x + index * width
         if index == taken and not gap:
-            brush.box(across, base - reach, width, reach, WHITE)  # else it would be too thin to be seen
+            _fill(screen, across, base - reach, width, reach, WHITE)  # else it would be too thin to be seen
         color = WHITE if index == taken else CYAN if share >= 0 else RED
-        brush.box(across, base - reach * max(share, 0.0), width - gap, reach * abs(share), color)
-    brush.box(x, base, _INNER, 1, EDGE)
+        _fill(screen, across, base - reach * max(share, 0.0), width - gap, reach * abs(share), color)
+    _fill(screen, x, base, _INNER, 1, EDGE)
 
 
-def _draw_amounts(brush: Brush, x: float, y: float, amounts: GaussianParams) -> float:
+def _draw_amounts(screen: Screen, x: float, y: float, amounts: GaussianParams) -> float:
     line = max(6, min(20, 160 // len(amounts.means)))
     span = np.where(np.isfinite(amounts.high - amounts.low), amounts.high - amounts.low, 2.0)
     low = np.where(np.isfinite(amounts.low), amounts.low, -1.0)
@@ -242,10 +280,10 @@ def _draw_amounts(brush: Brush, x: float, y: float, amounts: GaussianParams) -> 
     lefts, rights = across(amounts.means - amounts.deviations), across(amounts.means + amounts.deviations)
     for left, right, mean, taken in zip(lefts, rights, across(amounts.means), across(amounts.taken), strict=True):
         middle = y + line / 2
-        brush.box(x, middle - 1, _INNER, 2, EDGE)
-        brush.box(left, middle - line / 4, right - left, line / 2, DIM_CYAN)
-        brush.box(mean - 1, middle - line / 4, 2, line / 2, CYAN)
-        brush.box(taken - 2, middle - line / 2 + 1, 4, line - 2, WHITE)
+        _fill(screen, x, middle - 1, _INNER, 2, EDGE)
+        _fill(screen, left, middle - line / 4, right - left, line / 2, DIM_CYAN)
+        _fill(screen, mean - 1, middle - line / 4, 2, line / 2, CYAN)
+        _fill(screen, taken - 2, middle - line / 2 + 1, 4, line - 2, WHITE)
         y += line
     return y
 
@@ -285,34 +323,33 @@ GAP = 12  # pixels between pictures and around them
 
 @dataclass(frozen=True)
 class _Tiling:
-    # Pictures of one size in rows and columns, each with room for a line below it; measures are in pixels.
+    # Pictures of one size in rows and columns; measures are in pixels.
     columns: int
     picture: tuple[float, float]  # width and height of one
     scale: float
-    line: int  # below each picture
     gap: int
     size: tuple[int, int]  # of all together
 
     def place(self, index: int) -> tuple[float, float]:
         row, column = divmod(index, self.columns)
         width, height = self.picture
-        return self.gap + column * (width + self.gap), self.gap + row * (height + self.line + self.gap)
+        return self.gap + column * (width + self.gap), self.gap + row * (height + self.gap)
 
 
-def tiled(count: int, size: tuple[int, int], limit: tuple[int, int], line: int = 0) -> _Tiling:
+def tiled(count: int, size: tuple[int, int], limit: tuple[int, int]) -> _Tiling:
     """Returns the arrangement of `count` pictures with the largest ones, and of several such with the fewest gaps.
 
-    None is enlarged beyond its `size`; all together may cover `limit`, with `line` pixels below each.
+    None is enlarged beyond its `size`; all together may cover `limit`.
     """
     gap = GAP if count > 1 else 0
 
     def arranged(columns: int) -> _Tiling:
         rows = math.ceil(count / columns)
-        widest, highest = (limit[0] - gap) / columns - gap, (limit[1] - gap) / rows - gap - line
+        widest, highest = (limit[0] - gap) / columns - gap, (limit[1] - gap) / rows - gap
         scale = max(1e-2, min(1.0, widest / size[0], highest / size[1]))
         width, height = scale * size[0], scale * size[1]
-        whole = math.ceil(columns * (width + gap) + gap), math.ceil(rows * (height + line + gap) + gap)
-        return _Tiling(columns, (width, height), scale, line, gap, whole)
+        whole = math.ceil(columns * (width + gap) + gap), math.ceil(rows * (height + gap) + gap)
+        return _Tiling(columns, (width, height), scale, gap, whole)
 
     def rank(one: _Tiling) -> tuple[float, int, float]:
         places = one.columns * math.ceil(count / one.columns)
@@ -329,13 +366,9 @@ class Place:
     rows: slice  # of its agents
     scene: Scene  # draws it
     is_playing: bool = True  # whether it made the last step; if not, it is done
-    running: float = 0.0  # its return at the moment before the last step, the mean over its agents
-    last: float | None = None  # return of the episode before, the mean over the agents that ended last
 
 
 LIMIT = (1920, 1080)  # pixels that everything may cover together, however large a display is
-
-_CAPTION_HEIGHT, _CAPTION_TEXT = 28, 18
 
 
 class Stage:
@@ -347,7 +380,7 @@ class Stage:
 
     def __init__(self, picture: tuple[int, int], count: int, panel: SidePanel | None, limit: tuple[int, int]):
         beside = 0 if panel is None else PANEL_WIDTH
-        self._tiling = tiled(count, picture, (limit[0] - beside, limit[1]), _CAPTION_HEIGHT if count > 1 else 0)
+        self._tiling = tiled(count, picture, (limit[0] - beside, limit[1]))
         self.panel = panel
 
     @property
@@ -361,25 +394,14 @@ class Stage:
         width, height = self._tiling.size
         return (width, height) if self.panel is None else (width + PANEL_WIDTH, max(height, PANEL_MIN_HEIGHT))
 
-    def draw(self, brush: Brush, places: Sequence[Place], traces: Sequence[PolicyTrace], progress: float) -> None:
-        """Draws everything, between `begin` and `end`."""
+    def draw(self, screen: Screen, places: Sequence[Place], traces: Sequence[PolicyTrace], progress: float) -> None:
+        """Draws everything, between `begin` and `end`; a place that is done is in the shade."""
         _, height = self.size
         upper = (height - self._tiling.size[1]) // 2
         for index, place in enumerate(places):
             x, y = self._tiling.place(index)
             place.scene.draw(x, upper + y, self._tiling.scale, progress if place.is_playing else 1.0)
-            if self._tiling.line:
-                self._draw_line(brush, place, x, upper + y)
+            if not place.is_playing and len(places) > 1:
+                _fill(screen, x, upper + y, *self._tiling.picture, SHADE)
         if self.panel is not None and traces:
-            self.panel.draw(brush, self._tiling.size[0], height, traces, progress)
-
-    def _draw_line(self, brush: Brush, place: Place, x: float, y: float) -> None:
-        width, height = self._tiling.picture
-        below = y + height + (_CAPTION_HEIGHT - _CAPTION_TEXT) / 2
-        if place.is_playing:
-            brush.text(f"return {place.running:.5g}", x, below, _CAPTION_TEXT, WHITE)
-        else:
-            brush.box(x, y, width, height, SHADE)
-        if place.last is not None:
-            last = f"last {place.last:.5g}"
-            brush.text_before(last, x + width, below, _CAPTION_TEXT, GREY if place.is_playing else WHITE)
+            self.panel.draw(screen, self._tiling.size[0], height, traces, progress)

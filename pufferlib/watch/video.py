@@ -79,9 +79,7 @@ class _Mp4Encoder:
 
 
 SHORTEST = 2  # centiseconds of a frame: players show one of less for 10
-LONGEST = 60_000  # centiseconds of a frame: the format has 16 bits
-COMMON = 32  # colours that a palette has exactly, however many there are
-MANY = 1 << 16  # colours of a picture beyond which choosing takes long
+MANY = 1 << 16  # colours of a picture
 
 
 class _GifEncoder:
@@ -105,9 +103,8 @@ class _GifEncoder:
         self._newest = begin
         image = Image.fromarray(frame)  # a copy
         box = (0, 0, *image.size) if self._shown is None else ImageChops.difference(image, self._shown).getbbox()
-        if box is None and begin < self._begin + LONGEST:
+        if box is None:
             return
-        box = box or (0, 0, 1, 1)
         self._write_pending(begin)
         self._pending = _in_256_colours(image.crop(box)), box[:2]
         self._shown, self._begin = image, begin
@@ -136,18 +133,9 @@ class _GifEncoder:
 
 
 def _in_256_colours(part: Image.Image) -> Image.Image:
-    counted = part.getcolors(MANY)
-    if counted is None:
-        return part.quantize(256, method=Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE)
-    colours = np.array([colour for _, colour in sorted(counted, reverse=True)], np.uint8)
-    chosen = colours[:256] if len(colours) <= 256 else colours[:COMMON]
-    levels = chosen.ravel().tolist()
-    if len(colours) > 256:  # a rare colour, as in a glow or at an edge, needs one near it too
-        rest = Image.fromarray(colours[None, COMMON:])
-        levels += rest.quantize(256 - COMMON, method=Image.Quantize.FASTOCTREE).getpalette()
-    palette = Image.new("P", (1, 1))
-    palette.putpalette(levels[: 3 * 256])
-    return part.quantize(palette=palette, dither=Image.Dither.NONE)
+    # Median cut keeps up to 256 colours exactly, and takes seconds where there are many.
+    method = Image.Quantize.FASTOCTREE if part.getcolors(MANY) is None else Image.Quantize.MEDIANCUT
+    return part.quantize(256, method=method, dither=Image.Dither.NONE)
 
 
 SUFFIXES = (".mp4", ".gif")
@@ -167,18 +155,13 @@ class VideoWriter:
     """
 
     def __init__(self, path: Path, size: tuple[int, int], fps: float):
-        """Begins a video.
+        """Begins a video; it raises what `require_video` raises.
 
         Args:
             path: the file, which ends in `.mp4` (H.264) or `.gif` (256 colours, at most 50 frames a second: others are
                 left out). Its folder must exist.
             size: width and height of the frames, in pixels.
             fps: frames a second; it need not be whole.
-
-        Raises:
-            APIUsageError: if the name ends in something else.
-            MissingExtraError: for an mp4, if the extra `video` is not installed.
-            StorageError: if the file cannot be written there.
         """
         require_video(path)
         self.path, self.size = path, size
@@ -226,7 +209,11 @@ class VideoWriter:
 
 
 def require_video(path: Path) -> None:
-    """Checks that a video can be written, before its size and rate are known; it raises what VideoWriter raises."""
+    """Checks that a video can be written, before its size and rate are known.
+
+    Raises APIUsageError if the name ends in something else than `.mp4` or `.gif`, StorageError if the file cannot be
+    written, and MissingExtraError for an mp4 without the extra `video`.
+    """
     suffix = path.suffix.lower()
     if suffix not in SUFFIXES:
         raise APIUsageError(f"a video's name must end in {' or '.join(SUFFIXES)}, got {str(path)!r}")

@@ -27,7 +27,7 @@ class ScriptedProcess:
 
     def __init__(self, task, config):
         self.task = task
-        self.run, self.waitables = TrialRun(task.number, task.values, task.seed), []
+        self.run, self.waitables = TrialRun(task.number, task.seed), []
         self.tenth, self.stopped = 0, None
         ScriptedProcess.tasks.append(task)
 
@@ -62,7 +62,7 @@ class ScriptedProcess:
 
 def use_scripted_trials(monkeypatch):
     """Has trials be scripted; gives the class, whose `script` a test replaces."""
-    monkeypatch.setattr("pufferlib.sweep.trial_process.TrialProcess", ScriptedProcess)
+    monkeypatch.setattr("pufferlib.sweep.driver.TrialProcess", ScriptedProcess)
     monkeypatch.setattr("pufferlib.sweep.driver.TICK_SECONDS", 0.0)
     monkeypatch.setattr("pufferlib.sweep.driver.READ_SECONDS", 0.01)
     monkeypatch.setattr(ScriptedProcess, "script", staticmethod(lambda task, tenth: tenth / 10))

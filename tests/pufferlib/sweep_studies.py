@@ -1,6 +1,5 @@
 """Studies with trials that never ran, for tests of what is made of them."""
 
-import time
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -57,7 +56,7 @@ def make_state(study, folder=Path("unused"), running=(), confirmations=(), to_co
         **{"metric": "perf", "confirm_best": 3, "confirm_seeds": 3},
     }
     args = {"train": {"seed": 42}, "sweep": {**sweep, **settings}, "solve": solve}
-    state = SweepState("puffer_squared", args, "environment/perf", study, folder, started=time.monotonic())
+    state = SweepState("puffer_squared", args, "environment/perf", study, folder)
     state.trials, state.running = study.trials, list(running)
     state.confirmations, state.to_confirm = confirmations, to_confirm
     return state

@@ -17,7 +17,7 @@ import torch
 import pufferlib
 from pufferlib import cli, ocean
 from pufferlib.config import TrainConfig, VecConfig
-from pufferlib.config.flags import EvalOptions
+from pufferlib.config.flags import BenchOptions, EvalOptions
 from pufferlib.errors import CheckpointError, PufferWarning
 from pufferlib.play import environments
 
@@ -34,6 +34,7 @@ def calls(monkeypatch):
     evaluating.evaluate_command = lambda env_name, args, options: recorded.append((env_name, args, options))
     recorded_settings = types.ModuleType("pufferlib.runs.description")
     recorded_settings.run_settings = recorded_settings.model_settings = lambda env_name, args, *_: args
+    recorded_settings.pretrained_path = None
     for module in (trainer, evaluating, recorded_settings):
         monkeypatch.setitem(sys.modules, module.__name__, module)
     monkeypatch.setattr("pufferlib.config.check_config", lambda args: None)
@@ -106,7 +107,7 @@ def test_every_section_is_within_reach(calls):
 
 def test_evaluation_ends_by_itself_unless_told_when(calls):
     assert cli.main(["eval", SQUARED]) == 0
-    assert calls[-1][2] == EvalOptions() and calls[-1][2].episodes == 100
+    assert calls[-1][2] == EvalOptions()
     assert cli.main(["eval", SQUARED, "--episodes", "7", "--sample", "--headless", "--train.device", "cpu"]) == 0
     assert calls[-1][2] == EvalOptions(episodes=7, sample=True, headless=True)
     assert calls[-1][1]["train"]["device"] == "cpu"
@@ -133,22 +134,26 @@ def test_a_mistake_in_the_flags_of_the_shell_says_where_it_is(calls, monkeypatch
 
 
 def test_a_verb_is_a_row_and_a_function(calls, capsys, monkeypatch):
-    asked = []
-    monkeypatch.setitem(cli.VERBS, "stare", cli.Verb("look at an environment", asked.append, "BenchOptions"))
-    assert cli.main(["stare", SQUARED, "--seconds", "3", "--env.size", "5", "--resume", "latest"]) == 0
-    (call,) = asked
-    assert (call.env_name, call.args["env"]["size"], call.options) == (SQUARED, 5, {"seconds": 3.0})
     saved = {"resume": "folder", "env": {"size": 4}}
-    assert call.flags_over(saved, but="resume") == {"resume": "folder", "env": {"size": 5}}
+
+    def settings(call):
+        return call.flags_over(saved, but="resume")
+
+    asked = stare(monkeypatch, None, summary="look at an environment", settings=settings)
+    assert cli.main(["stare", SQUARED, "--seconds", "3", "--env.size", "5", "--resume", "latest"]) == 0
+    options = {"options": BenchOptions(seconds=3.0)}
+    assert asked == [((SQUARED, {"resume": "folder", "env": {"size": 5}}), options)]
     assert cli.main(["--help"]) == cli.main(["stare", "--help"]) == 0
     assert capsys.readouterr().out.count("look at an environment") == 2
 
 
-def stare(monkeypatch, argument, options="BenchOptions"):
-    """Adds a command without an environment; returns what it is called with."""
+def stare(monkeypatch, argument, options="BenchOptions", summary="look at runs", **more):
+    """Adds a command; returns what its function is called with."""
     asked = []
-    verb = cli.Verb("look at runs", lambda *words, **given: asked.append((words, given)), options, argument)
-    monkeypatch.setitem(cli.VERBS, "stare", verb)
+    module = types.ModuleType("pufferlib.staring")
+    module.stare = lambda *words, **given: asked.append((words, given))
+    monkeypatch.setitem(sys.modules, "pufferlib.staring", module)
+    monkeypatch.setitem(cli.VERBS, "stare", cli.Verb(summary, "staring:stare", options, argument, **more))
     return asked
 
 
@@ -156,9 +161,8 @@ def test_a_verb_without_an_environment_takes_words_and_options(monkeypatch, caps
     asked = stare(monkeypatch, "RUN...", "EvalOptions")
     command = "stare first --sample second --episodes 3 --no-headless third --max-steps=1e3"
     assert cli.main(command.split()) == 0
-    defaults = {name: setting.default for name, setting in EvalOptions.settings().items()}
-    given = {**defaults, "episodes": 3, "sample": True, "headless": False, "max_steps": 1000}
-    assert asked == [(("first", "second", "third"), given)]
+    given = EvalOptions(episodes=3, sample=True, headless=False, max_steps=1000)
+    assert asked == [(("first", "second", "third"), {"options": given})]
     assert cli.main(["stare", "--help"]) == 0
     told = capsys.readouterr().out
     assert told.startswith("usage: puffer stare RUN... [--option value ...]\n\nlook at runs\n")

@@ -63,12 +63,6 @@ def test_a_number_without_bounds_must_be_finite_and_is_told_so(kind, text):
         Setting("env", "speed", kind, 1.0).parse(text)
 
 
-def test_an_earlier_value_is_answered_with_what_it_is_called_now():
-    one = Setting("vec", "backend", Literal["Serial", "auto"], "auto", renamed={"Cereal": "auto"})
-    with pytest.raises(ConfigError, match="got 'Cereal'; did you mean 'auto'"):
-        one.check("Cereal")
-
-
 def test_a_section_may_say_what_an_unknown_name_means():
     class Hinting(Section):
         hints = {"speed": "speed is gone"}

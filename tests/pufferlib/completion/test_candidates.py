@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from pufferlib import cli
-from pufferlib.completion.candidates import candidates
-from pufferlib.config.flags import EvalOptions, TrainOptions
+from pufferlib import cli, completion
+from pufferlib.completion import candidates
 from pufferlib.config.schema import BaseConfig, TrainConfig
 
 RUNS = ("puffer_squared_20260101_1", "puffer_squared_20260102_2", "puffer_pong_20260101_3")
@@ -23,15 +22,14 @@ def in_an_empty_folder(tmp_path, monkeypatch):
 
 
 def words(line):
-    options = {"train": TrainOptions, "eval": EvalOptions}
-    return [word for word, _ in candidates(line, cli.VERBS, options)]
+    return [word for word, _ in candidates(line, cli.VERBS)]
 
 
 def test_commands():
     assert words("puffer tr") == words(".venv/bin/puffer tr") == words("puffer 'tr") == ["train"]
     assert {*cli.VERBS, "--help", "--version"} == {*words("puffer ")}
     assert words("puffer trains") == words("puffer trains ") == []
-    assert dict(candidates("puffer ev", cli.VERBS, {}))["eval"] == cli.VERBS["eval"].summary
+    assert dict(candidates("puffer ev", cli.VERBS))["eval"] == cli.VERBS["eval"].summary
 
 
 def test_environments():
@@ -57,7 +55,7 @@ def test_flags_and_their_sections():
     assert "--env.size" in words("puffer train puffer_squared --env.")
     assert "--policy.hidden-size" in words("puffer train puffer_squared --policy.")
     assert words("puffer train --conf") == ["--config"]  # whose file may name the environment
-    meanings = dict(candidates("puffer train puffer_squared --load", cli.VERBS, {}))
+    meanings = dict(candidates("puffer train puffer_squared --load", cli.VERBS))
     assert meanings == {"--load-model-path": "The weights to start from"}
 
 
@@ -131,6 +129,4 @@ def test_pressing_tab_never_waits_for_torch(line, unwanted):
 
 
 def test_settings_with_words_of_their_own_exist():
-    from pufferlib.completion import candidates as module
-
-    assert {*module._TEXTS} <= {*TrainConfig.settings(), *BaseConfig.settings()}
+    assert {*completion._TEXTS} <= {*TrainConfig.settings(), *BaseConfig.settings()}

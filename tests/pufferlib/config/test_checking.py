@@ -13,9 +13,9 @@ SQUARED = "puffer_squared"
     ("edit", "message"),
     [
         (lambda args: args.update(policy_name="Defualt"), "policy_name must name a class.*'Default'"),
-        (lambda args: args.update(rnn_name="Recurrent"), "rnn_name must name a class, found no 'Recurrent'; .*'LSTM'"),
-        (lambda args: args.update(policy_name="Policy"), "found no 'Policy'; did you mean 'Default'"),
-        (lambda args: args["vec"].update(backend="PufferEnv"), "got 'PufferEnv'; did you mean 'auto'"),
+        (lambda args: args.update(rnn_name="Recurrent"), "rnn_name must name a class, found no 'Recurrent'; .*LSTM"),
+        (lambda args: args.update(policy_name="Policy"), "found no 'Policy'; there are .*Default"),
+        (lambda args: args["vec"].update(backend="PufferEnv"), "got 'PufferEnv'"),
         (lambda args: args.update(rnn_name="LTSM"), "rnn_name must name a class.*'LSTM'"),
         (lambda args: args.update(polcy_name="Default"), "did you mean 'policy_name'"),
         (lambda args: args["policy"].update(hiden_size=3), r"'hiden_size' in \[policy\]"),

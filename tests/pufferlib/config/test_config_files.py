@@ -88,12 +88,13 @@ def test_a_mistake_in_a_description_names_it(tmp_path, text, message):
 
 
 @pytest.fixture
-def stared():
+def stared(monkeypatch):
     """The configurations that a command of no effect is called with."""
     found = []
-    cli.VERBS["stare"] = cli.Verb("look", found.append, "BenchOptions")
-    yield found
-    del cli.VERBS["stare"]
+    verb = cli.Verb("look", "builtins:dict", "BenchOptions", settings=found.append)
+    monkeypatch.setattr(cli.Verb, "call", lambda *_, options: None)
+    monkeypatch.setitem(cli.VERBS, "stare", verb)
+    return found
 
 
 def test_what_a_file_names_counts_over_what_a_run_was_begun_with(file, stared):

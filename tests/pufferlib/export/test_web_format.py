@@ -21,7 +21,7 @@ from pufferlib.export.c_layers import network_of
 from pufferlib.models import Default
 from pufferlib.runs.description import pretrained_names
 from pufferlib.seeding import mix_seed
-from pufferlib.watch.keyboard import Keyboard
+from pufferlib.watch.controls import Keyboard
 from pufferlib.watch.stage import as_picture
 
 # --- the same episodes

@@ -11,8 +11,8 @@ from terminal import run_on_terminal
 
 from pufferlib import cli
 from pufferlib.errors import ConfigError
-from pufferlib.reports.figures import braille
-from pufferlib.reports.recorded_run import panels, read_run
+from pufferlib.reports.figures import braille, panels
+from pufferlib.reports.recorded_run import read_run
 
 IDS = [f"2026010{day}_120000_000000_aaaa000{day}" for day in (1, 2)]
 

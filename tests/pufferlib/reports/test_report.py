@@ -13,7 +13,7 @@ from made_runs import made_run
 
 from pufferlib import cli
 from pufferlib.dashboard.score import Score
-from pufferlib.reports.page import Content, gather, page
+from pufferlib.reports.page import page
 from pufferlib.reports.recorded_run import read_run
 
 RUN_ID = "20260101_120000_000000_aaaa0001"
@@ -48,7 +48,7 @@ def run(in_tmp_path):
 
 
 def test_the_page_tells_of_the_run(run):
-    read = Reader(page(gather(run, episodes=0, video=False)))
+    read = Reader(page(run, episodes=0, video=False))
     for told in ("puffer_cartpole", RUN_ID, "stopped", "0.4", "8.0s", "git commit abc", "computed by C kernel"):
         assert told in read.text
     assert "train.learning_rate 0.5 0.01" in read.text  # what is not the default comes with what is
@@ -58,9 +58,24 @@ def test_the_page_tells_of_the_run(run):
     assert titles[0] == "environment/perf over agent steps, in the end 0.4" and len(read.all("svg")) == len(titles) == 6
 
 
-def test_the_page_asks_no_network_for_anything(run):
-    video = b"\0" * 100, "video/mp4"
-    text = page(Content(run, gather(run, 0, False).plots, video=video, notes=["see https://example.com"]))
+@pytest.fixture
+def played(run, monkeypatch):
+    """The page of a run whose weights were played: of the last ones there is a video, of a kind that a test says."""
+    for name in ("last", "best"):
+        (run.folder / f"{name}.pt").touch()
+    scores = {"perf": Score(0.95, 0.01234, 50), "episode_return": Score(475.0, 113.0, 50)}
+    evaluations = {"last": scores, "best": {"perf": Score(1.0, float("nan"), 1)}}
+    monkeypatch.setattr("pufferlib.reports.page._evaluate", lambda run, weights, episodes: evaluations[weights])
+
+    def page_with(source):
+        monkeypatch.setattr("pufferlib.reports.page._record", lambda *_: source)
+        return page(run, episodes=50, video=True)
+
+    return page_with
+
+
+def test_the_page_asks_no_network_for_anything(played):
+    text = played("data:video/mp4;base64,AA==")
     read = Reader(text)
     links = [value for _, each in read.elements for name, value in each.items() if name.endswith(("href", "src"))]
     assert links and all(link.startswith(("data:", "#")) for link in links)
@@ -69,15 +84,11 @@ def test_the_page_asks_no_network_for_anything(run):
     assert not {"script", "iframe", "object", "embed"} & {tag for tag, _ in read.elements}
 
 
-def test_scores_and_pictures_are_shown(run):
-    scores = {"perf": Score(0.95, 0.01234, 50), "episode_return": Score(475.0, 113.0, 50)}
-    evaluations = {"last": scores, "best": {"perf": Score(1.0, float("nan"), 1)}}
-    content = Content(run, {}, evaluations=evaluations, video=(b"GIF89a", "image/gif"))
-    read = Reader(page(content))
+def test_scores_and_pictures_are_shown(played):
+    read = Reader(played("data:image/gif;base64,AA=="))
     assert "statistic last weights best weights perf 0.95 ± 0.012 1 episode_return 475 ± 110 -" in read.text
-    (image,) = read.all("img")
-    assert base64.b64decode(image["src"].removeprefix("data:image/gif;base64,")) == b"GIF89a"
-    (video,) = Reader(page(Content(run, {}, video=(b"mp4", "video/mp4")))).all("video")
+    assert read.all("img")[0]["src"] == "data:image/gif;base64,AA=="
+    (video,) = Reader(played("data:video/mp4;base64,AA==")).all("video")
     assert video["src"].startswith("data:video/mp4;base64,") and "controls" in video
 
 
@@ -86,15 +97,15 @@ def test_what_a_run_holds_means_nothing_to_html(in_tmp_path):
     config = json.loads((folder / "config.json").read_text())
     config["settings"]["log"]["name"] = config["git_commit"] = "<script>alert('\"&')</script>"
     (folder / "config.json").write_text(json.dumps(config))
-    read = Reader(page(gather(read_run(folder), 0, False)))
+    read = Reader(page(read_run(folder), 0, False))
     assert read.all("script") == [] and "<script>alert('\"&')</script>" in read.text
 
 
 def test_what_is_missing_is_said_on_the_page(run, monkeypatch):
     monkeypatch.setattr("pufferlib.errors.is_installed", lambda package: package != "matplotlib")
-    notes = gather(run, episodes=3, video=True).notes
-    assert notes[0].startswith("No curves: ") and "pip install 'pufferlib[plot]'" in notes[0]
-    assert notes[1] == "Nothing was played: the run has saved no weights yet."
+    text = Reader(page(run, episodes=3, video=True)).text
+    assert "No curves: " in text and "pip install 'pufferlib[plot]'" in text
+    assert "Nothing was played: the run has saved no weights yet." in text
 
 
 def test_a_run_of_an_unknown_environment_has_a_page(in_tmp_path):
@@ -103,17 +114,14 @@ def test_a_run_of_an_unknown_environment_has_a_page(in_tmp_path):
     config["settings"]["env_name"] = "my_game"
     (folder / "config.json").write_text(json.dumps(config))
     (folder / "last.pt").touch()
-    content = gather(read_run(folder), episodes=3, video=False)
-    assert content.defaults is None and content.evaluations == {}
-    (note,) = content.notes
-    assert note.startswith("The last weights are not evaluated: ") and "my_game" in note
-    assert "my_game" in Reader(page(content)).text
+    text = Reader(page(read_run(folder), episodes=3, video=False)).text
+    assert "The last weights are not evaluated: " in text and "my_game" in text
+    assert "differ from the defaults" not in text and "Means over" not in text
 
 
 def test_a_run_that_has_only_begun_has_a_page(in_tmp_path):
-    content = gather(read_run(made_run("experiments", RUN_ID, logs=0, saved=False)), episodes=3, video=True)
-    assert "logged nothing yet" in content.notes[0]
-    assert "steps a second -" in Reader(page(content)).text
+    text = Reader(page(read_run(made_run("experiments", RUN_ID, logs=0, saved=False)), episodes=3, video=True)).text
+    assert "logged nothing yet" in text and "steps a second -" in text
 
 
 def test_the_command_writes_the_page_of_a_trained_run(tmp_path):
@@ -153,18 +161,18 @@ def trained(tmp_path):
 
 @pytest.mark.slow
 def test_the_video_is_of_the_newest_weights(tmp_path):
-    content = gather(trained(tmp_path), episodes=0, video=True)
-    data, kind = content.video
-    assert kind == "video/mp4" and data[4:8] == b"ftyp"
+    (video,) = Reader(page(trained(tmp_path), episodes=0, video=True)).all("video")
+    kind, _, data = video["src"].partition(",")
+    assert kind == "data:video/mp4;base64" and base64.b64decode(data)[4:8] == b"ftyp"
 
 
 @pytest.mark.slow
 def test_the_video_is_a_gif_where_nothing_makes_an_mp4(tmp_path, monkeypatch):
     monkeypatch.setattr("pufferlib.reports.page.is_installed", lambda package: package != "imageio_ffmpeg")
-    content = gather(trained(tmp_path), episodes=0, video=True)
-    data, kind = content.video
-    assert kind == "image/gif" and data.startswith(b"GIF8")
-    assert any("pip install 'pufferlib[video]'" in note for note in content.notes)
+    read = Reader(page(trained(tmp_path), episodes=0, video=True))
+    kind, _, data = read.all("img")[0]["src"].partition(",")
+    assert kind == "data:image/gif;base64" and base64.b64decode(data).startswith(b"GIF8")
+    assert "pip install 'pufferlib[video]'" in read.text
 
 
 @pytest.mark.slow
@@ -173,7 +181,7 @@ def test_the_video_is_a_gif_where_nothing_makes_an_mp4(tmp_path, monkeypatch):
 def test_a_browser_shows_the_page(tmp_path, width):
     run = trained(tmp_path)
     path = run.folder / "report.html"
-    path.write_text(page(gather(run, 1, True)) + BROWSER_SAYS.replace("WIDTH", str(width)))
+    path.write_text(page(run, 1, True) + BROWSER_SAYS.replace("WIDTH", str(width)))
     browser = ["chromium", "--headless", "--no-sandbox", f"--user-data-dir={tmp_path / 'profile'}"]
     shown = ["--window-size=1280,900", "--virtual-time-budget=10000", "--dump-dom", path.as_uri()]
     done = subprocess.run([*browser, *shown], capture_output=True, text=True, timeout=120)

@@ -172,7 +172,7 @@ def test_what_the_search_starts_with_is_long_enough(tmp_path, scripted):
 
 
 def test_a_trial_that_is_too_short_to_be_scored_is_not_a_bad_one(tmp_path, scripted):
-    unscored = {"error": "it ended before anything was scored", "is_unscored": True}
+    unscored = {"error": "it ended before anything was scored", "end": "unscored"}
     scripted.script = staticmethod(lambda task, tenth: unscored if task.number == 0 else {"error": "it burns"})
     state = run_sweep(ENV, sweep_args(tmp_path, num_trials=2), SPACE)
     assert states(state.study) == [TrialState.FAIL] * 2
@@ -199,7 +199,7 @@ def test_different_failures_or_one_success_do_not_end_a_sweep(tmp_path, scripted
 
 
 def test_a_metric_that_does_not_exist_ends_the_sweep_and_counts_nothing(tmp_path, scripted):
-    missing = {"error": "[sweep] metric must be another", "ends_sweep": True}
+    missing = {"error": "[sweep] metric must be another", "end": "metric"}
     scripted.script = staticmethod(lambda task, tenth: missing)
     with pytest.raises(ConfigError, match="metric must be another"):
         run_sweep(ENV, sweep_args(tmp_path, num_trials=4, metric="prf", workers=2), SPACE)

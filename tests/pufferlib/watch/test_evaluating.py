@@ -251,9 +251,8 @@ def test_a_signal_ends_a_video_that_can_be_watched_and_tells_what_there_is(untra
             os.kill(os.getpid(), number)
 
     monkeypatch.setattr(VideoWriter, "add", end_after_30)
-    options = EvalOptions(episodes=100, video="cut.gif")
     with pytest.raises(KeyboardInterrupt):
-        evaluate_command(SQUARED, untrained(SQUARED), options)
+        evaluate_command(SQUARED, untrained(SQUARED), EvalOptions(episodes=100, video="cut.gif"))
     *_, told = capsys.readouterr().out.splitlines()
     assert told.startswith("cut.gif: 30 frames")
     with Image.open("cut.gif") as video:

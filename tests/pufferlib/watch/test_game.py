@@ -12,7 +12,7 @@ from pufferlib.environment import Keys
 from pufferlib.ocean.connect4.connect4 import Connect4
 from pufferlib.play.agent import Agent
 from pufferlib.play.matches import load_rival
-from pufferlib.watch.keyboard import keyboard_for
+from pufferlib.watch.controls import keyboard_for
 from pufferlib.watch.playing import HumanEpisodes
 
 

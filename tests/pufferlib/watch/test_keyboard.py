@@ -12,7 +12,7 @@ import pufferlib
 from pufferlib import ocean
 from pufferlib.environment import Keys
 from pufferlib.errors import APIUsageError, is_installed
-from pufferlib.watch.keyboard import Keyboard, KeyState, held_keys, key_code, keyboard_for
+from pufferlib.watch.controls import Keyboard, KeyState, held_keys, key_code, keyboard_for
 
 FIRE = Keys({"left": 1, "right": 2, "space": 3, "left+space": 4}, idle=0)
 

@@ -27,9 +27,9 @@ import numpy as np
 import pufferlib
 from pufferlib.ocean.screen import Screen
 from pufferlib.watch.playing import HumanEpisodes
-from pufferlib.watch.keyboard import KeyState
+from pufferlib.watch.controls import KeyState
 from pufferlib.watch.playing import HighScores
-from pufferlib.watch.keyboard import keyboard_for
+from pufferlib.watch.controls import keyboard_for
 from pufferlib.watch.playing import Game, GamePhase
 from pufferlib.watch.scene import make_scene
 

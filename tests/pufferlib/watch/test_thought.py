@@ -9,7 +9,6 @@ from pufferlib.play.player import Decision
 from pufferlib.watch.stage import (
     PANEL_MIN_HEIGHT,
     PANEL_WIDTH,
-    Brush,
     DiscreteProbs,
     GaussianParams,
     PolicyTrace,
@@ -134,11 +133,11 @@ AMOUNTS = GaussianParams(
 def test_every_kind_of_thought_is_drawn_within_the_panel(observation, actions):
     screen = Screen(PANEL_WIDTH + 100, PANEL_MIN_HEIGHT, "panel", False)
     try:
-        panel, brush = SidePanel(["stay"]), Brush(screen)
+        panel = SidePanel(["stay"])
         frames = []
         for progress in (0.0, 0.9):
             screen.begin()
-            panel.draw(brush, 100, PANEL_MIN_HEIGHT, thoughts_of(np.asarray(observation), actions), progress)
+            panel.draw(screen, 100, PANEL_MIN_HEIGHT, thoughts_of(np.asarray(observation), actions), progress)
             frames.append(screen.frame().astype(int))
             screen.end()
     finally:

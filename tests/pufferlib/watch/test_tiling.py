@@ -18,16 +18,16 @@ def test_one_that_is_too_large_shrinks():
 @pytest.mark.parametrize("count", [2, 3, 4, 7, 9, 16, 64])
 @pytest.mark.parametrize("size", [(640, 480), (300, 900), (1200, 200), (90, 90)])
 def test_pictures_lie_inside_and_apart(count, size):
-    tiling = tiled(count, size, (1600, 960), line=28)
+    tiling = tiled(count, size, (1600, 960))
     width, height = tiling.picture
     assert tiling.size[0] <= 1601 and tiling.size[1] <= 961 and tiling.scale <= 1
     assert width / height == pytest.approx(size[0] / size[1])
     places = [tiling.place(index) for index in range(count)]
     for x, y in places:
         assert x >= GAP and y >= GAP
-        assert x + width <= tiling.size[0] and y + height + 28 <= tiling.size[1]
+        assert x + width <= tiling.size[0] and y + height <= tiling.size[1]
     for (x, y), (other_x, other_y) in itertools.combinations(places, 2):
-        assert abs(x - other_x) >= width or abs(y - other_y) >= height + 28
+        assert abs(x - other_x) >= width or abs(y - other_y) >= height
 
 
 def test_the_arrangement_shows_pictures_the_largest():

@@ -121,12 +121,6 @@ def test_a_gif_begins_new_colours_where_the_old_do_not_fit(tmp_path):
     assert np.abs(frames[5][0, 0].astype(int) - (0, 255, 0)).max() < 24
 
 
-def test_a_gif_stands_still_for_longer_than_a_delay_can_say(tmp_path):
-    frames, seconds = record(tmp_path / "still.gif", 0.01, [picture(0)] * 10 + [picture(1)])
-    assert seconds == pytest.approx(1100, abs=0.021)
-    assert np.array_equal(frames[-1], picture(1))
-
-
 @pytest.mark.parametrize("suffix", SUFFIXES)
 def test_one_frame_is_a_video(tmp_path, suffix):
     frames, seconds = record(tmp_path / f"one{suffix}", 4, [picture(3)])

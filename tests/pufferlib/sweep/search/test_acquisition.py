@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from pufferlib.sweep.surrogate import log_expected_improvement
+from pufferlib.sweep.proposal import log_expected_improvement
 
 
 def by_integration(mean, deviation, best):

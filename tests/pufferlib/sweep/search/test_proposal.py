@@ -3,9 +3,8 @@
 import numpy as np
 import pytest
 
-from pufferlib.sweep.proposal import History, Proposal
+from pufferlib.sweep.proposal import History, Proposal, Surrogate
 from pufferlib.sweep.space import Categorical, Dimension, SearchSpace
-from pufferlib.sweep.surrogate import Surrogate
 
 PLANE = SearchSpace((Dimension("x", "uniform", 0.0, 1.0), Dimension("y", "uniform", 0.0, 1.0)))
 SEEDS = range(8)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pufferlib.sweep.surrogate import Surrogate
+from pufferlib.sweep.proposal import Surrogate
 
 
 def smooth(features):

@@ -2,7 +2,7 @@ import pytest
 
 from pufferlib.config import load_config
 from pufferlib.sweep.command import best_ini
-from pufferlib.sweep.trial_config import trial_args, trial_settings
+from pufferlib.sweep.space import trial_args, trial_settings
 
 BREAKOUT = "puffer_breakout"
 

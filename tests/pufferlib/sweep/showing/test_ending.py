@@ -7,7 +7,7 @@ from sweep_studies import failed, make_state, make_study, running, scored, stopp
 
 from pufferlib.config import load_config
 from pufferlib.errors import StorageError
-from pufferlib.sweep.command import SweepView, finish, summary, trials_csv
+from pufferlib.sweep.command import ProgressLines, finish, trials_csv
 from pufferlib.sweep.results import CONFIG, RUN_FOLDER, Confirmation, results_of
 
 RAN = {"train": {"learning_rate": 0.02, "gamma": 0.97, "optimizer": "adam", "minibatch_size": 512}}
@@ -101,14 +101,6 @@ def test_what_flags_gave_the_sweep_is_among_the_best_settings(tmp_path):
     assert found["train"] == {"bptt_horizon": "16", "learning_rate": "0.01", "gamma": "0.98", "optimizer": "muon"}
 
 
-def test_a_narrow_terminal_shows_the_settings_that_fit(tmp_path, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "40")
-    state = squared_state(make_study(scored(0.5, 10), scored(0.9, 40)), tmp_path)
-    lines = summary(state).splitlines()
-    assert "trial  score  cost  learning_rate  gamma" in lines
-    assert "1      0.9    40s   0.01           0.98" in lines
-
-
 def test_without_a_score_there_is_no_best(tmp_path):
     text = finished(squared_state(make_study(failed("it crashed"), running()), tmp_path))
     assert "no trial has run to its end" in text and "it crashed" in text and "puffer train" not in text
@@ -137,11 +129,8 @@ def test_the_table_has_every_trial_that_ended():
 
 
 def test_the_files_are_there_while_it_runs(tmp_path):
-    study = make_study()
-    view = SweepView(io.StringIO())
-    view.show(squared_state(study, tmp_path))
+    study, lines = make_study(), ProgressLines()
+    lines.show(squared_state(study, tmp_path))
     study.add_trial(scored(0.5, 10))
-    view.show(squared_state(study, tmp_path))
-    view.close()
-    view.close()
+    lines.show(squared_state(study, tmp_path))
     assert sorted(path.name for path in tmp_path.iterdir()) == ["best.ini", "trials.csv"]

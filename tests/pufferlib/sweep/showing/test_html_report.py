@@ -125,7 +125,7 @@ def test_the_front_has_the_settings_where_one_points():
     study = make_study(scored(0.5, 10), scored(0.9, 40, gamma=0.9876), scored(0.4, 20), scored(0.1, 0))
     results = results_of(study.trials, "maximize")
     figure = front_figure(results, "perf")
-    line = next(trace for trace in figure.data if trace.name == "front")
+    line = next(trace for trace in figure.data if trace.name == "on the front")
     assert list(zip(line.x, line.y, strict=True)) == [(0.001, 0.1), (10, 0.5), (40, 0.9)]
     star = next(trace for trace in figure.data if trace.name == "winner")
     assert "trial 1" in star.hovertext[0] and "train.gamma 0.9876" in star.hovertext[0]

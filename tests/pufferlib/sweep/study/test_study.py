@@ -64,7 +64,7 @@ def test_a_storage_that_cannot_be_opened_is_named(tmp_path):
     for storage, message in (
         ("nosuchdatabase://host/name", "storage 'nosuchdatabase://host/name' cannot be opened: "),
         (f"sqlite:///{tmp_path}/missing/s.db", "unable to open database file"),
-        (str(tmp_path / "notes.txt"), r"storage '.*notes.txt' must be a database of SQLite"),
+        (str(tmp_path / "notes.txt"), r"storage '.*notes.txt' cannot be opened: .*file is not a database"),
         (str(tmp_path), r"storage '.*' cannot be opened: .*found a folder"),
     ):
         with pytest.raises(ConfigError, match=message):

@@ -5,7 +5,7 @@ from hypothesis import given, settings, strategies as st
 
 from pufferlib.config import TrainConfig, resolve_sizes
 from pufferlib.errors import ConfigError
-from pufferlib.sweep.trial_config import fit_sizes
+from pufferlib.sweep.trial_training import fit_sizes
 
 
 def train(**values):

@@ -4,7 +4,7 @@ import pytest
 
 from pufferlib.config import load_config
 from pufferlib.errors import ConfigError
-from pufferlib.sweep.trial_config import trial_args, trial_settings
+from pufferlib.sweep.space import trial_args, trial_settings
 
 
 def configuration(env_name="puffer_cartpole", *flags):

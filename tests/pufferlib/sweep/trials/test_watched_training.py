@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from pufferlib.config import load_config
-from pufferlib.sweep.trial_config import TrialTask, trial_args
+from pufferlib.sweep.space import trial_args
+from pufferlib.sweep.trial_process import TrialTask
 from pufferlib.sweep.trial_training import MissingMetricError, UnscoredError, train_watched
 
 pytestmark = pytest.mark.usefixtures("in_tmp_path")
@@ -18,14 +19,14 @@ def told(metric, env="puffer_squared", **train):
     args["train"].update(train)
     messages = []
     train_watched(TrialTask(0, env, trial_args(args, {}), metric, 1e9, Path("log")), messages.append)
-    return [message["log"] for message in messages if "log" in message]
+    return [message for message in messages if "progress" in message]
 
 
 def test_each_tenth_plays_a_tenth_of_the_episodes_and_the_end_all_of_them():
     logs = told("score", final_episodes=40)
-    scored = [log for log in logs if "score" in log]
-    assert [log["progress"] for log in scored] == pytest.approx([tenth / 10 for tenth in range(1, 11)])
-    assert [log["weight"] for log in scored] == [4] * 9 + [40]
+    scored = [log for log in logs if "rows" in log]
+    assert [log["rows"][0][0] for log in scored] == pytest.approx([tenth / 10 for tenth in range(1, 11)])
+    assert [log["episodes"] for log in scored] == [4] * 9 + [40]
     assert {log["metric"] for log in scored} == {"environment/score"}
     assert all(0 < log["episode_steps"] <= 32 * 100 for log in scored)
     costs = [log["cost"] for log in logs]
@@ -34,21 +35,21 @@ def test_each_tenth_plays_a_tenth_of_the_episodes_and_the_end_all_of_them():
 
 def test_a_run_that_is_shorter_than_an_episode_has_a_score():
     logs = told("return", "puffer_freeway", total_timesteps=256, final_episodes=2)
-    (scored,) = [log for log in logs if "score" in log]
-    assert (scored["metric"], scored["weight"]) == ("episode/return_mean", 2)
+    (scored,) = [log for log in logs if "rows" in log]
+    assert (scored["metric"], scored["episodes"]) == ("episode/return_mean", 2)
     assert scored["episode_steps"] > 256
 
 
 def test_without_play_the_episodes_that_ended_count():
-    scored = [log for log in told("score", final_episodes=0) if "score" in log]
+    scored = [log for log in told("score", final_episodes=0) if "rows" in log]
     assert len(scored) > 1 and not any("episode_steps" in log for log in scored)
     with pytest.raises(UnscoredError, match="was not logged before the training ended"):
         told("return", "puffer_freeway", total_timesteps=256, final_episodes=0)
 
 
 def test_a_metric_that_is_no_mean_over_episodes_is_taken_from_the_logs():
-    scored = [log for log in told("losses/entropy", final_episodes=10) if "score" in log]
-    assert len(scored) == 10 and {log["weight"] for log in scored} == {2.0}
+    scored = [log for log in told("losses/entropy", final_episodes=10) if "rows" in log]
+    assert len(scored) == 10 and {log["episodes"] for log in scored} == {None}
 
 
 def test_a_metric_that_nothing_reports_is_found_out():
