@@ -50,8 +50,7 @@ from pufferlib.loggers import Logger, NeptuneLogger, WandbLogger
 from pufferlib.metrics.finite import describe_update, explaining
 from pufferlib.ocean import PREFIX
 from pufferlib.play.matches import load_rival
-from pufferlib.play.periodic_evaluation import PeriodicEvaluation
-from pufferlib.play.scores import final_episodes, play_whole_episodes
+from pufferlib.play.scores import PeriodicEvaluation, final_episodes, play_whole_episodes
 from pufferlib.policy import NormalizedObservations
 from pufferlib.ppo.collector import agents_in_one
 from pufferlib.ppo.learner import Loss

@@ -18,13 +18,12 @@ from pufferlib.families.catalog import Entry
 from pufferlib.models import Default
 from pufferlib.play.agent import load_agent, trained_in
 from pufferlib.play.player import Episodes, Player
-from pufferlib.play.scores import ScoreSheet, make_environments, player_of, split_evenly
+from pufferlib.play.scores import MAX_STEPS, ScoreSheet, make_environments, play_to_the_end, player_of, split_evenly
 from pufferlib.policy import Logits, acting_forward
 from pufferlib.runs.checkpoint import resolve_run
 from pufferlib.vector import Vector
 
 BOT, RANDOM, PRETRAINED = "bot", "random", "pretrained"  # players that are no files
-MAX_STEPS = 20_000  # of a game, on average
 
 
 def load_rival(word: str, env_name: str, env: Any, device: torch.device, data_dir: str) -> nn.Module:
@@ -174,8 +173,5 @@ def play_match(
         policy = first if second is None else versus(second, entry.name, "", first, vecenv)
         quotas = split_evenly(games, vecenv.num_envs).repeat(vecenv.agents_per_env)
         player = player_of(policy, vecenv, seed, undo)
-        sheet = sheet_for(player)
-        for ended in player.play(quotas, MAX_STEPS * int(quotas.max()), seed):
-            for episodes in ended:
-                sheet.add(episodes)
+        sheet = play_to_the_end(player, quotas, MAX_STEPS, seed, sheet=sheet_for(player))
         return sheet.numbers("perf" if second is None else "points")
