@@ -79,12 +79,15 @@ class OceanInside:
         num_envs: int,
         render_mode: str | None,
         env_kwargs: Mapping[str, Any],
+        max_episode_steps: int | None = None,
         is_of_one_agent: bool = True,
     ) -> None:
         modes = self.metadata["render_modes"]
         if render_mode is not None and render_mode not in modes:
             raise APIUsageError(f"render_mode must be one of {modes} or None, got {render_mode!r}")
-        self.render_mode = render_mode
+        if max_episode_steps is not None and not (isinstance(max_episode_steps, int) and max_episode_steps >= 1):
+            raise APIUsageError(f"max_episode_steps must be an integer from 1, or None, got {max_episode_steps!r}")
+        self.render_mode, self._max_episode_steps = render_mode, max_episode_steps
         self.ocean = _make_ocean(name, num_envs, env_kwargs)
         if is_of_one_agent and self.ocean.agents_per_env != 1:
             self.ocean.close()

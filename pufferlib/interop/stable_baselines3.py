@@ -92,7 +92,9 @@ class SameStepVecEnv(VecEnv):
         setattr(self.envs, attr_name, value)
 
     @override
-    def env_method(self, method_name: str, *method_args: Any, indices: Indices = None, **method_kwargs: Any) -> list:
+    def env_method(
+        self, method_name: str, *method_args: object, indices: Indices = None, **method_kwargs: object
+    ) -> list:
         result = getattr(self.envs, method_name)(*method_args, **method_kwargs)
         return [result] * len(list(self._get_indices(indices)))
 
