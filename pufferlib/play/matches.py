@@ -19,14 +19,14 @@ from pufferlib.models import Default
 from pufferlib.play.agent import load_agent, trained_in
 from pufferlib.play.player import Episodes, Player
 from pufferlib.play.scores import MAX_STEPS, ScoreSheet, make_environments, play_to_the_end, player_of, split_evenly
-from pufferlib.policy import Logits, acting_forward
+from pufferlib.policy import EnvSpaces, Logits, acting_forward
 from pufferlib.runs.checkpoint import resolve_run
 from pufferlib.vector import Vector
 
 BOT, RANDOM, PRETRAINED = "bot", "random", "pretrained"  # players that are no files
 
 
-def load_rival(word: str, env_name: str, env: Any, device: torch.device, data_dir: str) -> nn.Module:
+def load_rival(word: str, env_name: str, env: EnvSpaces, device: torch.device, data_dir: str) -> nn.Module:
     """Loads a policy to play against in an environment or a vector, `env`, whose spaces are used.
 
     The word is what `load_agent` takes; `pretrained`; a run in `data_dir` as `puffer train --resume` names it; or
@@ -84,7 +84,7 @@ class Versus(nn.Module):
         return _choose(is_first, first, second), _choose(is_first, first_values, second_values)
 
 
-def _choose(is_first: Tensor, first: Any, second: Any) -> Any:
+def _choose(is_first: Tensor, first: Logits, second: Logits) -> Logits:
     if isinstance(first, tuple):
         return tuple(_choose(is_first, *parts) for parts in zip(first, second, strict=True))
     if isinstance(first, Normal):
