@@ -14,7 +14,7 @@ from typing_extensions import override
 
 from pufferlib.emulation.emulated_env import ACTION_MASK
 from pufferlib.environment import fitting_actions
-from pufferlib.errors import APIUsageError
+from pufferlib.errors import APIUsageError, require_extra
 from pufferlib.interop import spec_of
 from pufferlib.interop.ocean_envs import OceanInside, ShownEnv, mask_info, ocean_name, write_actions
 from pufferlib.ocean.environment import OceanEnv
@@ -317,6 +317,7 @@ def make_pettingzoo(name: str | type[OceanEnv], render_mode: str | None = None, 
 
     The arguments and errors are those of `make_gymnasium`; a MissingExtraError too, if PettingZoo is not installed.
     """
-    from pufferlib.interop.pettingzoo_interop import OceanParallelEnv  # PettingZoo is optional
+    require_extra("pettingzoo", "pettingzoo")
+    from pufferlib.interop.pettingzoo_interop import OceanParallelEnv
 
     return OceanParallelEnv(ocean_name(name), render_mode, **env_kwargs)
