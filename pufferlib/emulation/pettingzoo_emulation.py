@@ -9,6 +9,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete
+from numpy.typing import ArrayLike
 from typing_extensions import override
 
 from pufferlib import spaces
@@ -45,14 +46,8 @@ class PettingZooPufferEnv(EmulatedEnv):
     Where an agent's observations are dicts with an `action_mask`, `action_masks` has it and the observation does not;
     if one part remains, that is the observation.
 
-    Infos are empty but for
-
-    - an agent truncated and not terminated: `{"final_observation": row, "agent_id": row index}` with its last
-      observation, as `observations` would hold it;
-    - the end of an episode: one dict of the numbers in the last infos of the agents, each the mean over those that
-      have it, as of GymnasiumPufferEnv.
-
-    An exception of the environment passes through as it is.
+    Infos are those of GymnasiumPufferEnv, a final observation with the `agent_id` of its row; the numbers at the end of
+    an episode are means over the agents whose last infos have them.
     """
 
     @override
@@ -151,13 +146,13 @@ class PettingZooPufferEnv(EmulatedEnv):
             if self._has_mask[row]:
                 self._write_mask(row, observations[agent][ACTION_MASK])
 
-    def _without_mask(self, row: int, observation: Any) -> Any:
+    def _without_mask(self, row: int, observation: Any) -> object:
         if not self._has_mask[row]:
             return observation
         rest = {key: part for key, part in observation.items() if key != ACTION_MASK}
         return next(iter(rest.values())) if len(rest) == 1 else rest
 
-    def _write_mask(self, row: int, mask: Any) -> None:
+    def _write_mask(self, row: int, mask: ArrayLike) -> None:
         # The rows may have more parts and more choices than the agent's own action: it may do nothing in those.
         own, first, place = flat_mask(mask, sum(self._choices[row]), self.env), 0, 0
         target = self.action_masks[row]
@@ -224,7 +219,7 @@ def _flat_writer(space: gymnasium.Space, row: np.ndarray) -> Callable[[Any], Non
     packed = np.zeros(layout.row_space.shape, layout.row_space.dtype)
     check = row_writer(layout, packed)
 
-    def write(observation: Any) -> None:
+    def write(observation: object) -> None:
         check(observation)
         front[:] = gymnasium.spaces.flatten(space, observation)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import importlib
 import re
@@ -32,7 +33,7 @@ EnvBuilder = Callable[..., gymnasium.Env]
 
 
 def build(
-    target: str | EnvSpec, render_mode: str | None = None, max_episode_steps: int | None = None, **keywords: Any
+    target: str | EnvSpec, render_mode: str | None = None, max_episode_steps: int | None = None, **keywords: object
 ) -> gymnasium.Env:
     """Makes a Gymnasium environment as the trainer wants it.
 
@@ -60,7 +61,7 @@ def in_single_precision(env: gymnasium.Env) -> gymnasium.Env:
 
 
 def make_emulated(
-    builder: EnvBuilder, target: str | EnvSpec, buf: Buffers | None = None, seed: int = 0, **settings: Any
+    builder: EnvBuilder, target: str | EnvSpec, buf: Buffers | None = None, seed: int = 0, **settings: object
 ) -> PufferEnv:
     """Makes one environment as `builder(target, **settings)` and emulates it."""
     return GymnasiumPufferEnv(env_creator=builder, env_args=(target,), env_kwargs=settings, buf=buf, seed=seed)
@@ -81,15 +82,14 @@ class GymnasiumEntry(Entry):
     """An environment of Gymnasium's, which EnvPool steps where it was shown to be the same."""
 
     @override
-    def make_vector(self, env_kwargs: dict[str, Any], **keywords: Any) -> Vector:
+    def make_vector(self, env_kwargs: dict[str, Any], **keywords: object) -> Vector:
         made = make_alike(self, env_kwargs, keywords, self.view_maker)
         return super().make_vector(env_kwargs, **keywords) if made is None else made
 
     def view_maker(self) -> MakeView:
         """What shows the observations of EnvPool's environment as those of this one."""
-        env = self.creator(buf=None, seed=0)
-        env.close()
-        return partial(declared_as, env.single_observation_space)
+        with contextlib.closing(self.creator(buf=None, seed=0)) as env:
+            return partial(declared_as, env.single_observation_space)
 
 
 @dataclass(frozen=True, eq=False)
@@ -159,7 +159,7 @@ def build_dm_control(
     width: int = 320,
     height: int = 240,
     camera_id: int = -1,
-    **keywords: Any,
+    **keywords: object,
 ) -> gymnasium.Env:
     """Makes an environment whose observations are one flat row: they are dicts of small arrays by themselves.
 
@@ -225,9 +225,7 @@ def one_hot_view(space: gymnasium.Space) -> View:
 def _places_of_ones(space: gymnasium.Space) -> tuple[np.ndarray, int]:
     # Where the ones of each number of each cell begin, (cells, 3), and how many numbers all cells have.
     constants = importlib.import_module("minigrid.core.constants")
-    kinds = [
-        len(getattr(constants, name)) for name in ("OBJECT_TO_IDX", "COLOR_TO_IDX", "STATE_TO_IDX")
-    ]  # closed, open and locked
+    kinds = [len(getattr(constants, name)) for name in ("OBJECT_TO_IDX", "COLOR_TO_IDX", "STATE_TO_IDX")]
     width, height, _ = space["image"].shape
     cells = np.arange(width * height)[:, None] * sum(kinds)
     return cells + np.cumsum([0, *kinds[:-1]]), width * height * sum(kinds)
@@ -242,7 +240,7 @@ class GridEntry(GymnasiumEntry):
 
 
 def build_minigrid(
-    target: str, render_mode: str | None = None, max_episode_steps: int | None = None, **keywords: Any
+    target: str, render_mode: str | None = None, max_episode_steps: int | None = None, **keywords: object
 ) -> gymnasium.Env:
     """Makes a grid world with observations for a network.
 

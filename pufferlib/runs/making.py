@@ -11,7 +11,7 @@ from typing import Any
 from pufferlib import ocean, vector
 from pufferlib.config import check_env, env_settings, load_config
 from pufferlib.emulation.emulated_env import LibraryEnv
-from pufferlib.emulation.wrapping import is_refusal, make_puffer_env, makes_others
+from pufferlib.emulation import is_refusal, make_puffer_env, makes_others
 from pufferlib.environment import Origin, PufferEnv
 from pufferlib.errors import APIUsageError, nearest
 from pufferlib.families import catalog
