@@ -30,9 +30,11 @@ from pufferlib.errors import APIUsageError, CheckpointError, PufferError, Unknow
 from pufferlib.families import catalog
 from pufferlib.families.entry import importable_name
 from pufferlib.metrics.finite import require_finite_weights
-from pufferlib.policy import Logits, acting_forward, normalized
+from pufferlib.play.player import clear_states
+from pufferlib.policy import Logits, acting_forward, device_of, initial_state, normalized
 from pufferlib.ppo.sampling import greedy_action, mask_logits, sample_logits
 from pufferlib.runs.checkpoint import load_policy_weights, read_outline
+from pufferlib.runs.checks import check_acting
 from pufferlib.runs.description import (
     check_description,
     find_description,
@@ -43,7 +45,6 @@ from pufferlib.runs.description import (
 from pufferlib.runs.folder import NAMED
 from pufferlib.runs.loaders import load_policy, resolve_device
 from pufferlib.runs.making import ready_env
-from pufferlib.runs.policy_check import check_acting
 from pufferlib.spaces import Layout, action_parts
 
 
@@ -166,7 +167,7 @@ class Agent:
         env = getattr(env, "driver_env", env)
         vector.check_env(env)
         self.policy = policy.eval()
-        self.device = next((tensor.device for tensor in policy.state_dict().values()), torch.device("cpu"))
+        self.device = device_of(policy)
         self.settings = dict(settings or {})
         self.env: object = None
         require_finite_weights(policy)
@@ -259,9 +260,7 @@ class Agent:
         if rows is None:
             self._state, self._num_rows = {}, None
         elif self._num_rows is not None:
-            starts = torch.from_numpy(_mask_of(rows, self._num_rows)).to(self.device)
-            for name, value in self._state.items():  # not in place: the policy's tensor may be a view of another
-                self._state[name] = value.masked_fill(starts.view(-1, *[1] * (value.dim() - 1)), 0)
+            clear_states(self._state, torch.from_numpy(_mask_of(rows, self._num_rows)).to(self.device))
 
     def __repr__(self) -> str:
         name = self.settings.get("env_name")
@@ -287,10 +286,8 @@ class Agent:
         return found.view(num_rows, -1)
 
     def _state_of(self, num_rows: int) -> dict[str, Tensor]:
-        if not self._is_recurrent:
-            return {}
         if self._num_rows is None:
-            return dict(self.policy.initial_state(num_rows, self.device))
+            return initial_state(self.policy, num_rows, self.device)
         if self._num_rows != num_rows:
             raise APIUsageError(
                 f"this agent has the state of {self._num_rows} rows, got {num_rows}; call reset() before another "

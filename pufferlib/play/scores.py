@@ -30,10 +30,11 @@ from pufferlib.metrics.finite import require_finite_weights
 from pufferlib.metrics.measures import Phases
 from pufferlib.ocean.environment import OceanEnv
 from pufferlib.play.player import Episodes, Player, eval_mode
+from pufferlib.policy import device_of
 from pufferlib.runs.checkpoint import keep_best
+from pufferlib.runs.checks import check_acting
 from pufferlib.runs.loaders import load_policy
 from pufferlib.runs.making import env_arguments, is_to_be_made, is_vector
-from pufferlib.runs.policy_check import check_acting
 from pufferlib.seeding import mix_seed
 from pufferlib.vector import Vector
 from pufferlib.vector.native import is_stepped_in_c
@@ -179,7 +180,7 @@ def player_of(policy: object, vecenv: Vector, sampling_seed: int | None, undo: E
     """
     module = _module(policy)
     require_finite_weights(module)
-    device = next((tensor.device for tensor in module.state_dict().values()), torch.device("cpu"))
+    device = device_of(module)
     undo.enter_context(eval_mode(module, device))
     check_acting(module, vecenv.single_observation_space, vecenv.single_action_space, device)
     generator = None if sampling_seed is None else torch.Generator(device).manual_seed(sampling_seed)
