@@ -264,8 +264,7 @@ class _FairMean:
         return sum(value * episodes for value, episodes in self._seen) / count if count >= self._least else None
 
     def decisive(self, trainer: PuffeRL, newest: float, pause: float) -> float | None:
-        # Over whole episodes that the policy plays, where that is possible, with `pause` agent steps between two plays;
-        # None where nothing is decided now, as in the other processes.
+        # Over whole episodes that the policy plays, where it can, `pause` agent steps apart; None if none is played.
         if not is_mean_over_episodes(self._name) or not self._is_playing:
             return newest
         if trainer.global_step < self._next_step or not trainer.ranks.is_first:

@@ -191,10 +191,7 @@ STEPS, ENVIRONMENTS = 1_000, 4  # of real play, on whose observations the result
 
 
 def export_command(env_name: str, args: dict[str, Any], format: str = "onnx", output: str | None = None) -> None:
-    """Loads the policy that `args['load_model_path']` names, writes it, and prints its path and use.
-
-    `output` is the file or folder; None is one in the working directory that is named for the environment.
-    """
+    """Loads the policy that `args['load_model_path']` names, writes it, and prints its path and use."""
     if args["load_model_path"] is None:
         raise APIUsageError(
             f"puffer export needs trained weights, found none; say --pretrained, or --load-model-path latest after "

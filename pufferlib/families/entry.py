@@ -29,10 +29,7 @@ def slug(name: str) -> str:
 
 
 def nearest_names(name: str, known: Iterable[str], prefix: str = "") -> str:
-    """Ends an error message about an unknown name with the nearest known ones; empty where none is near.
-
-    Beside what `pufferlib.errors.nearest` finds, `pong` finds `ALE/Pong-v5`, by the word without the rest.
-    """
+    """Ends an error message about an unknown name with the nearest known ones; empty where none is near."""
     known = list(known)
     close = difflib.get_close_matches(name, known, n=3)
     if not close:

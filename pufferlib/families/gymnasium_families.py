@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import importlib
+import math
 import re
 import warnings
 from collections.abc import Callable, Mapping
@@ -52,10 +53,7 @@ def build(
 
 
 def in_single_precision(env: gymnasium.Env) -> gymnasium.Env:
-    """Declares observations of double precision as float32, which is what policies compute in.
-
-    Emulation casts each observation when it copies it into its row, so this costs nothing.
-    """
+    """Declares observations of double precision as float32, which is what policies compute in."""
     env.observation_space = spaces.in_single_precision(env.observation_space)
     return env
 
@@ -190,28 +188,28 @@ DIRECTIONS = 4  # of an agent in a grid world
 
 
 class OneHotView(gymnasium.ObservationWrapper):
-    """Shows the agent's view and direction as zeros and ones, and leaves out the text of the mission.
-
-    A cell has three numbers, its object, colour and state, which name things and measure nothing: each becomes one-hot.
-    """
+    """Shows the agent's view and direction as zeros and ones, and leaves out the text of the mission."""
 
     def __init__(self, env: gymnasium.Env):
         super().__init__(env)
-        self._first, self._size = _places_of_ones(env.observation_space)
-        self.observation_space = Box(0, 1, (self._size + DIRECTIONS,), np.uint8)
+        self.observation_space, self._write = one_hot_view(env.observation_space)
 
     @override
     def observation(self, observation: dict[str, Any]) -> np.ndarray:
         """The flat row: the one-hot numbers of every cell, then the direction."""
-        row = np.zeros(self._size + DIRECTIONS, np.uint8)
-        row[self._first + observation["image"].reshape(-1, 3)] = 1
-        row[self._size + observation["direction"]] = 1
-        return row
+        rows = np.empty((1, *self.observation_space.shape), np.uint8)
+        self._write(rows, observation)
+        return rows[0]
 
 
 def one_hot_view(space: gymnasium.Space) -> View:
-    """The view of OneHotView, of many grid worlds at once."""
-    first, size = _places_of_ones(space)
+    """The view of OneHotView, of one grid world or of many at once."""
+    constants = importlib.import_module("minigrid.core.constants")
+    kinds = [len(getattr(constants, name)) for name in ("OBJECT_TO_IDX", "COLOR_TO_IDX", "STATE_TO_IDX")]
+    cells = math.prod(space["image"].shape[:2])
+    size = cells * sum(kinds)
+    # Where the ones of each number of each cell begin, (cells, 3).
+    first = np.arange(cells)[:, None] * sum(kinds) + np.cumsum([0, *kinds[:-1]])
 
     def write(rows: np.ndarray, observations: Mapping[str, np.ndarray]) -> None:
         worlds = np.arange(len(rows))
@@ -220,15 +218,6 @@ def one_hot_view(space: gymnasium.Space) -> View:
         rows[worlds, size + observations["direction"]] = 1
 
     return Box(0, 1, (size + DIRECTIONS,), np.uint8), write
-
-
-def _places_of_ones(space: gymnasium.Space) -> tuple[np.ndarray, int]:
-    # Where the ones of each number of each cell begin, (cells, 3), and how many numbers all cells have.
-    constants = importlib.import_module("minigrid.core.constants")
-    kinds = [len(getattr(constants, name)) for name in ("OBJECT_TO_IDX", "COLOR_TO_IDX", "STATE_TO_IDX")]
-    width, height, _ = space["image"].shape
-    cells = np.arange(width * height)[:, None] * sum(kinds)
-    return cells + np.cumsum([0, *kinds[:-1]]), width * height * sum(kinds)
 
 
 class GridEntry(GymnasiumEntry):

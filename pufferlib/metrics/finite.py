@@ -1,8 +1,4 @@
-"""Finds the first number of a training that is infinite or NaN: a reward, an observation, a loss or a weight.
-
-A sum tells whether all of many numbers are finite at the price of reading them once; only where it is not itself finite
-is anything looked for, from what came first to what came of it.
-"""
+"""Finds the first number of a training that is infinite or NaN: a reward, an observation, a loss or a weight."""
 
 from __future__ import annotations
 

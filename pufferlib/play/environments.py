@@ -36,10 +36,7 @@ def overview() -> str:
 
 
 def listing(family_name: str) -> str:
-    """Returns the names of a family's environments as text, and before them how many there are of each kind.
-
-    Raises APIUsageError or MissingExtraError where there is no such family or it is not installed.
-    """
+    """Returns the names of a family's environments as text, and before them how many there are of each kind."""
     known = {family.name: family for family in catalog.families()}
     if family_name not in known:
         remedy = nearest(family_name, known) or f"; there are {', '.join(known)}"

@@ -1,7 +1,4 @@
-"""The two calls of a trainer: `PuffeRL(config, vecenv, policy)`, or `PuffeRL(env, policy, learning_rate=3e-4, ...)`.
-
-Both end in a ResolvedCall: everything that a trainer is made of, checked and ready.
-"""
+"""The two calls of a trainer: `PuffeRL(config, vecenv, policy)`, or `PuffeRL(env, policy, learning_rate=3e-4, ...)`."""
 
 from __future__ import annotations
 

@@ -44,10 +44,7 @@ def move_policy(policy: nn.Module, device: torch.device) -> nn.Module:
 def check_policy(
     policy: nn.Module, observation_space: gymnasium.Space, action_space: gymnasium.Space, device: torch.device
 ) -> None:
-    """Calls a policy on observations of zeros, to act and to train, and raises APIUsageError if it does not fit.
-
-    Neither its buffers nor torch's random numbers are changed.
-    """
+    """Calls a policy on observations of zeros, to act and to train, and raises APIUsageError if it does not fit."""
     if not any(parameter.requires_grad for parameter in policy.parameters()):
         raise APIUsageError(f"{type(policy).__name__} must have parameters to train, got none that require gradients")
     check_acting(policy, observation_space, action_space, device)

@@ -148,10 +148,7 @@ def describe_run(
     computation: Mapping[str, str | None] | None = None,
     simulator: str | None = None,
 ) -> dict[str, Any]:
-    """Returns the content of `config.json`: the nested dict of `load_config`, and where and how the run computes.
-
-    The class of a policy is written down if it is the user's own, which the settings cannot name.
-    """
+    """Returns the content of `config.json`: the nested dict of `load_config`, and where and how the run computes."""
     policy_class = None
     if policy is not None and _policy_settings(policy, settings["env_name"]) is None:
         kind = type(_without_statistics(policy))
@@ -187,10 +184,7 @@ def find_description(model: Path) -> Path | None:
 
 
 def check_description(found: Mapping[str, Any], path: Path) -> dict[str, Any]:
-    """Returns a description whose `settings` have their names and sections; their values are not checked.
-
-    Its `policy_class` is the class of the policy if it is the user's own, else None.
-    """
+    """Returns a description whose `settings` have their names and sections; their values are not checked."""
     settings, policy_class = found.get("settings"), found.get("policy_class")
     if not isinstance(settings, dict) or not isinstance(settings.get("env_name"), str):
         raise CheckpointError(f"{path} must hold the settings of the run, found none that can be read")
@@ -263,10 +257,7 @@ def run_settings(env_name: str, args: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def model_settings(env_name: str, args: Mapping[str, Any], is_policy_named: bool) -> dict[str, Any]:
-    """Returns the settings that a model was trained with, on the device of `args`, or `args` if no file has them.
-
-    Where `args` name the policy's class (`is_policy_named`), the run does not have to.
-    """
+    """Returns the settings that a model was trained with, on the device of `args`, or `args` if no file has them."""
     path = resolve_model(args["train"]["data_dir"], env_name, args["load_model_path"])
     file = find_description(path)
     if file is None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
@@ -127,19 +129,6 @@ def _require_room(entry: Entry, env_kwargs: dict[str, Any], num_buffers: int, ho
     require_memory(needed, what, "have a smaller --env.num-envs or bptt_horizon")
 
 
-def _require_room_for_policy(make: Callable[[], nn.Module], arguments: Mapping[str, Any]) -> None:
-    if not any(isinstance(value, int) and value >= _LARGE_LAYER for value in arguments.values()):
-        return
-    try:
-        with torch.device("meta"):
-            weights = sum(weight.numel() * weight.element_size() for weight in make().parameters())
-    except PufferError:
-        raise
-    except Exception:  # a module of a user's own may do anything in it; it is made in earnest next
-        return
-    require_memory(weights, "a policy of such layers", "have smaller ones, by [policy] and [rnn]")
-
-
 def load_policy(
     args: dict[str, Any], vecenv: PufferEnv | Vector, env_name: str | None, weights_path: Path | None = None
 ) -> nn.Module:
@@ -174,10 +163,10 @@ def load_policy(
     model, ranks = args.get("load_model_path"), distributed.connect()
     if model is not None:
         weights_path = ranks.from_first(lambda: checkpoint.resolve_model(args["train"]["data_dir"], env_name, model))
-    if weights_path is not None:
-        ranks.from_first(lambda: _require_fit(make, weights_path))
+    numbers = [value for value in (*arguments.values(), *recurrent.values()) if isinstance(value, int)]
+    if weights_path is not None or max(numbers, default=0) >= _LARGE_LAYER:
+        ranks.from_first(lambda: _check_outline(make, weights_path))
     with borrowed_generator(train.seed):
-        _require_room_for_policy(make, {**arguments, **recurrent})
         policy = make()
     if model is not None:
         ranks.from_first(lambda: checkpoint.load_policy_weights(policy, weights_path))
@@ -185,15 +174,14 @@ def load_policy(
     return policy.to(device)
 
 
-def _require_fit(make: Callable[[], nn.Module], path: Path) -> None:
-    weights = checkpoint.require_weights(checkpoint.read_outline(path), path)
-    most = 2 * len(weights) + 64  # a class may make some that it does not keep
-    made, thread = 0, threading.get_ident()
+def _check_outline(make: Callable[[], nn.Module], path: Path | None) -> None:
+    # Makes the policy on `meta`, where it takes no memory: its weights fit into memory, and those of a file into it.
+    weights = None if path is None else checkpoint.require_weights(checkpoint.read_outline(path), path)
+    most = math.inf if weights is None else 2 * len(weights) + 64  # a class may make some that it does not keep
+    made, thread = itertools.count(1), threading.get_ident()
 
     def count(*parameter: object) -> None:
-        nonlocal made
-        made += threading.get_ident() == thread
-        if made > most:
+        if threading.get_ident() == thread and next(made) > most:
             raise CheckpointError(
                 f"{path} has {len(weights)} tensors, the policy many more; use the settings that it was trained with"
             )
@@ -204,8 +192,8 @@ def _require_fit(make: Callable[[], nn.Module], path: Path) -> None:
             policy = make()
     except PufferError:
         raise
-    except Exception as error:
-        if describe_lack(error) is None:
+    except Exception as error:  # a module of a user's own may do anything in it; it is made in earnest next
+        if weights is None or describe_lack(error) is None:
             return
         raise CheckpointError(
             f"{path} cannot have weights of a policy of these settings, which is larger than any memory; use the "
@@ -213,16 +201,16 @@ def _require_fit(make: Callable[[], nn.Module], path: Path) -> None:
         ) from error
     finally:
         hook.remove()
-    checkpoint.check_policy_weights(policy, weights, path)
+    if weights is not None:
+        checkpoint.check_policy_weights(policy, weights, path)
+    needed = sum(weight.numel() * weight.element_size() for weight in policy.parameters())
+    require_memory(needed, "a policy of such layers", "have smaller ones, by [policy] and [rnn]")
 
 
 def make_loggers(
     log_settings: Mapping[str, Any], run_folder: Path, run_id: str, resume_step: int | None = None
 ) -> list[Logger]:
-    """Makes the loggers of a run: a JsonLogger, then those that the `[log]` settings ask for.
-
-    A resumed run has the same id, and continues from the agent step `resume_step`.
-    """
+    """Makes the loggers of a run: a JsonLogger, then those that the `[log]` settings ask for."""
     config = LogConfig.from_dict(log_settings)
     mode = "offline" if config.offline else None
     common = {"name": config.name, "tags": config.tag_list, "run_id": run_id, "mode": mode}
