@@ -106,6 +106,7 @@ class LibraryEnv(PufferEnv):
     """
 
     env: Any
+    own_spaces: tuple[gymnasium.Space, gymnasium.Space] | None = None  # of one agent, where they are not the rows'
     _layout: Layout | None  # of the observations in rows; None where they are not packed
     _actions: ActionLayout
 
@@ -136,7 +137,7 @@ class LibraryEnv(PufferEnv):
         """Sets `env` to the environment, once it was checked, and the spaces and agents that it has as a PufferEnv."""
 
     def _take_spaces(self, observation_space: gymnasium.Space, action_space: gymnasium.Space) -> None:
-        self._layout = Layout.of(observation_space)
+        self.own_spaces, self._layout = (observation_space, action_space), Layout.of(observation_space)
         warn_of_left_out(self.env, self._layout.left_out)
         self._actions = ActionLayout(action_space)
         self.single_observation_space = self._layout.row_space

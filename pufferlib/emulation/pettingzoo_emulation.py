@@ -54,7 +54,7 @@ class PettingZooPufferEnv(EmulatedEnv):
     def _describe(self, env: object) -> None:
         self.env = _parallel(env)
         agents = _possible_agents(self.env)
-        given = [without_mask(self.env.observation_space(agent)) for agent in agents]
+        given = [_space_without_mask(self.env.observation_space(agent)) for agent in agents]
         layouts = [Layout.of(space) for space in given]
         warn_of_left_out(self.env, dict.fromkeys(name for layout in layouts for name in layout.left_out))
         self._spaces = [only_numbers(space)[0] for space in given]
@@ -65,6 +65,8 @@ class PettingZooPufferEnv(EmulatedEnv):
         self.has_action_masks = any(self._has_mask)
         actions = [ActionLayout(self.env.action_space(agent)) for agent in agents]
         self.single_action_space = _common([layout.canonical for layout in actions])
+        own = [(space, layout.space) for space, layout in zip(given, actions, strict=True)]
+        self.own_spaces = own[0] if all(each == own[0] for each in own) else None
         self._splits = [_split(layout, self.single_action_space) for layout in actions]
         self._choices = [[part.choices or 0 for part in spaces.action_parts(layout.canonical)] for layout in actions]
         self.num_agents = len(agents)
@@ -167,8 +169,7 @@ def _has_mask(space: gymnasium.Space) -> bool:
     return isinstance(space, Dict) and ACTION_MASK in space.spaces and len(space.spaces) > 1
 
 
-def without_mask(space: gymnasium.Space) -> gymnasium.Space:
-    """An agent's observation space without its action mask: what it sees, alone where that is one part."""
+def _space_without_mask(space: gymnasium.Space) -> gymnasium.Space:  # what is left alone where that is one part
     if not _has_mask(space):
         return space
     rest = {key: part for key, part in space.spaces.items() if key != ACTION_MASK}

@@ -22,8 +22,7 @@ from torch.distributions import Normal
 
 from pufferlib import ocean, vector
 from pufferlib.config import TrainConfig, check_config, check_env
-from pufferlib.emulation.gymnasium_emulation import GymnasiumPufferEnv, GymnasiumVectorPufferEnv
-from pufferlib.emulation.pettingzoo_emulation import PettingZooPufferEnv, without_mask
+from pufferlib.emulation.emulated_env import LibraryEnv
 from pufferlib.emulation.rows import ActionLayout, row_writer
 from pufferlib.environment import PufferEnv
 from pufferlib.errors import APIUsageError, CheckpointError, PufferError, UnknownEnvironmentError, nearest
@@ -46,20 +45,6 @@ from pufferlib.runs.folder import NAMED
 from pufferlib.runs.loaders import load_policy, resolve_device
 from pufferlib.runs.making import ready_env
 from pufferlib.spaces import Layout, action_parts
-
-
-def _own_spaces(env: PufferEnv) -> tuple[gymnasium.Space, gymnasium.Space]:
-    # Those of one agent, which may be structured. A PettingZoo environment whose agents differ has those of the rows.
-    rows = env.single_observation_space, env.single_action_space
-    if isinstance(env, GymnasiumPufferEnv):
-        return env.env.observation_space, env.env.action_space
-    if isinstance(env, GymnasiumVectorPufferEnv):
-        return env.env.single_observation_space, env.env.single_action_space
-    if isinstance(env, PettingZooPufferEnv):
-        agents, inner = env.env.possible_agents, env.env
-        found = [(without_mask(inner.observation_space(agent)), inner.action_space(agent)) for agent in agents]
-        return found[0] if all(each == found[0] for each in found) else rows
-    return rows
 
 
 class _ObservationForms:
@@ -172,7 +157,9 @@ class Agent:
         self.env: object = None
         require_finite_weights(policy)
         check_acting(policy, env.single_observation_space, env.single_action_space, self.device)
-        self.observation_space, self.action_space = _own_spaces(env)
+        own_spaces = env.own_spaces if isinstance(env, LibraryEnv) else None
+        rows = env.single_observation_space, env.single_action_space
+        self.observation_space, self.action_space = own_spaces or rows
         self._observations = _ObservationForms(self.observation_space)
         self._action_layout = ActionLayout(self.action_space)
         are_rows = self.action_space is env.single_action_space
@@ -370,10 +357,10 @@ def _find_weights(path: Path) -> Path:
         return path
     named = [path / f"{name}.pt" for name in NAMED]
     numbered = sorted(path.glob("model_*.pt"), key=lambda model: (model.stat().st_mtime_ns, model.name), reverse=True)
-    for found in (*named, *numbered):
-        if found.exists():
-            return found
-    raise CheckpointError(f"there are no weights in {path}; pass the folder of a run that saved some")
+    found = next(filter(Path.exists, (*named, *numbered)), None)
+    if found is None:
+        raise CheckpointError(f"there are no weights in {path}; pass the folder of a run that saved some")
+    return found
 
 
 def _description(path: Path) -> Mapping[str, Any]:
