@@ -179,7 +179,19 @@ class GymnasiumVectorPufferEnv(LibraryEnv):
 
     @override
     def _describe(self, env: object) -> None:
-        self.env = _checked_vector(env)
+        if not isinstance(env, VectorEnv):
+            raise APIUsageError(
+                f"the environment must be a gymnasium.vector.VectorEnv, got {type(env).__name__}; "
+                "a single one goes to GymnasiumPufferEnv"
+            )
+        require_same_step(env)
+        batch_size = getattr(env, "batch_size", env.num_envs)
+        if batch_size != env.num_envs:
+            raise APIUsageError(
+                f"{type(env).__name__} must step all of its {env.num_envs} environments at once, got batch_size "
+                f"{batch_size}; leave that out, and make several vector environments to overlap them"
+            )
+        self.env = env
         self._take_spaces(self.env.single_observation_space, self.env.single_action_space)
         self.num_agents = self.num_envs = self.env.num_envs
 
@@ -285,22 +297,6 @@ def _halves(env: VectorEnv) -> tuple[Callable | None, Callable | None]:
         if hasattr(type(env), start) and hasattr(type(env), finish):
             return getattr(env, start), getattr(env, finish)
     return None, None
-
-
-def _checked_vector(env: object) -> VectorEnv:
-    if not isinstance(env, VectorEnv):
-        raise APIUsageError(
-            f"the environment must be a gymnasium.vector.VectorEnv, got {type(env).__name__}; "
-            "a single one goes to GymnasiumPufferEnv"
-        )
-    require_same_step(env)
-    batch_size = getattr(env, "batch_size", env.num_envs)
-    if batch_size != env.num_envs:
-        raise APIUsageError(
-            f"{type(env).__name__} must step all of its {env.num_envs} environments at once, got batch_size "
-            f"{batch_size}; leave that out, and make several vector environments to overlap them"
-        )
-    return env
 
 
 def require_same_step(env: VectorEnv) -> None:

@@ -53,14 +53,20 @@ class PettingZooPufferEnv(EmulatedEnv):
     @override
     def _describe(self, env: object) -> None:
         self.env = _parallel(env)
-        agents = _possible_agents(self.env)
+        agents = list(getattr(self.env, "possible_agents", []))
+        if not agents:
+            raise APIUsageError(
+                f"a PettingZoo environment must list its possible_agents, got none from {env}; set them in its __init__"
+            )
         given = [_space_without_mask(self.env.observation_space(agent)) for agent in agents]
         layouts = [Layout.of(space) for space in given]
         warn_of_left_out(self.env, dict.fromkeys(name for layout in layouts for name in layout.left_out))
         self._spaces = [only_numbers(space)[0] for space in given]
         self._layout = layouts[0] if all(layout == layouts[0] for layout in layouts) else None
-        row_space = self._layout.row_space if self._layout else _widest_box(map(_flat_space, self._spaces))
-        self.single_observation_space = row_space
+        if self._layout is not None:
+            self.single_observation_space = self._layout.row_space
+        else:
+            self.single_observation_space = _widest_box(map(gymnasium.spaces.flatten_space, self._spaces))
         self._has_mask = [_has_mask(self.env.observation_space(agent)) for agent in agents]
         self.has_action_masks = any(self._has_mask)
         actions = [ActionLayout(self.env.action_space(agent)) for agent in agents]
@@ -195,23 +201,9 @@ def _parallel(env: object) -> Any:
     return aec_to_parallel(env)
 
 
-def _possible_agents(env: object) -> list[Any]:
-    agents = list(getattr(env, "possible_agents", []))
-    if not agents:
-        raise APIUsageError(
-            f"a PettingZoo environment must list its possible_agents, got none from {env}; set them in its __init__"
-        )
-    return agents
-
-
 def _means(reports: list[dict[str, float]]) -> dict[str, float]:
     names = dict.fromkeys(name for report in reports for name in report)
     return {name: statistics.fmean(report[name] for report in reports if name in report) for name in names}
-
-
-def _flat_space(space: gymnasium.Space) -> Box:
-    flat = gymnasium.spaces.flatten_space(space)
-    return Box(flat.low.astype(np.float32), flat.high.astype(np.float32))
 
 
 def _flat_writer(space: gymnasium.Space, row: np.ndarray) -> Callable[[Any], None]:
@@ -233,8 +225,8 @@ def _widest_box(boxes: Iterable[Box]) -> Box:
     low, high = np.full(length, np.inf, np.float32), np.full(length, -np.inf, np.float32)
     for box in boxes:
         front = slice(box.shape[0])
-        low[front] = np.minimum(low[front], box.low)
-        high[front] = np.maximum(high[front], box.high)
+        low[front] = np.minimum(low[front], box.low.astype(np.float32))
+        high[front] = np.maximum(high[front], box.high.astype(np.float32))
     return Box(low, high)
 
 

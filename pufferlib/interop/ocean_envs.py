@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -141,12 +142,10 @@ class ShownEnv(OceanInside):
 
 def _natural_pace(name: str | type[OceanEnv], env_kwargs: Mapping[str, Any]) -> int:
     # Steps per second, rounded: what a video is to be shown at.
-    env = _make_ocean(name, 1, env_kwargs)
-    env.reset()
-    drawing = env.drawing()
-    drawing.close()
-    env.close()
-    return round(drawing.steps_per_second)
+    with closing(_make_ocean(name, 1, env_kwargs)) as env:
+        env.reset()
+        with closing(env.drawing()) as drawing:
+            return round(drawing.steps_per_second)
 
 
 def _screen_like(drawing: Drawing) -> Screen:
