@@ -8,10 +8,9 @@ A wrapper takes any PufferEnv, native or emulated, of one agent or of thousands:
 A creator of wrapped environments may pass `buf` on to the environment inside where the shape of its observations stays
 the same, which saves a copy, and leaves it alone otherwise.
 
-What Gymnasium wraps as well before emulation, and in every detail, is left to it: `AtariPreprocessing`, images with
-colours last (`ResizeObservation`, `GrayscaleObservation`), `TransformReward` and the like. And some things need no
-wrapper here: emulation clips actions to their space, and the trainer follows the episodes, clips rewards
-(`reward_clip`) and normalizes by itself, so that its statistics are those of the true rewards.
+What Gymnasium wraps as well before emulation is left to it: `AtariPreprocessing`, images with colours last, and the
+like. Some things need no wrapper: emulation clips actions to their space, and the trainer follows the episodes, clips
+rewards (`reward_clip`) and normalizes by itself, so that its statistics are those of the true rewards.
 """
 
 from __future__ import annotations

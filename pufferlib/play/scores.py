@@ -94,15 +94,11 @@ def evaluate(
     seed: int = 0,
     max_steps: int = MAX_STEPS,
 ) -> dict[str, Score]:
-    """Plays a number of episodes with a policy, which stays as it is.
-
-        scores = pufferlib.evaluate(policy, "puffer_breakout", episodes=1_000)
-        print(scores["episode_return"].mean, scores["episode_return"].standard_error)
+    """Plays a number of episodes with a policy, which stays as it is: mode, buffers and recurrent state.
 
     Every environment plays the same number of episodes to the end, so long episodes count like short ones. Where
     several agents share an environment, each of them adds a return and a length for every episode; where they begin and
-    end apart, as the snakes of puffer_snake, `episodes` counts those of single agents. Torch's random numbers and the
-    policy's mode, buffers and recurrent state are unchanged afterwards.
+    end apart, as the snakes of puffer_snake, `episodes` counts those of single agents. Torch's random numbers stay.
 
     Args:
         policy: a torch module that `PuffeRL` would train, or a `pufferlib.Agent`; it may be recurrent.
@@ -296,18 +292,13 @@ def play_whole_episodes(
     max_steps: int,
     is_wanted: Callable[[], bool] = lambda: True,
 ) -> dict[str, Score]:
-    """Plays in new environments like those of a training, with sampled actions as in training.
+    """Plays at least some episodes in new environments like those of a training, by actions drawn as in training.
 
-    Args:
-        policy: that is trained; it and torch's random numbers stay unchanged.
-        vecenv: of the training, which is not stepped.
-        episodes: at least; all environments, and all agents in them, play equally many, give or take one.
-        seed: of the environments and of the actions.
-        max_steps: as for `evaluate`.
-        is_wanted: asked after every step; once it says False the play ends without scores.
+    All environments, and all agents in them, play equally many, give or take one. The policy and torch's random numbers
+    stay, and the vector of the training is not stepped. Once `is_wanted`, asked after every step, returns False the
+    play ends without scores.
 
-    Returns:
-        Scores by metric; empty where no episode ended, or no such environments can be made.
+    Returns scores by metric; empty where no episode ended, or no such environments can be made.
     """
     env = repeatable(vecenv)
     if env is None:
