@@ -150,11 +150,17 @@ class AtariVectorPufferEnv(GymnasiumVectorPufferEnv):
         """
         settings = {**PREPROCESSING, **preprocessing}
         game = {
-            **{"game": _game(env_id), "num_envs": num_envs, "num_threads": num_threads},
-            **{name: settings[name] for name in ("repeat_action_probability", "frameskip", "noop_max")},
-            **dict.fromkeys(("img_height", "img_width"), settings["screen_size"]),
-            **{"stack_num": settings["frame_stack"], "full_action_space": full_action_space},
+            "game": _game(env_id),
+            "num_envs": num_envs,
+            "num_threads": num_threads,
             "max_num_frames_per_episode": _MAX_FRAMES,
+            "repeat_action_probability": settings["repeat_action_probability"],
+            "full_action_space": full_action_space,
+            "img_height": settings["screen_size"],
+            "img_width": settings["screen_size"],
+            "stack_num": settings["frame_stack"],
+            "frameskip": settings["frameskip"],
+            "noop_max": settings["noop_max"],
             "life_loss_info": settings["episodic_life"],  # ale-py's would begin a new game with each life
             "reward_clipping": False,  # done here, where the score is still known
             "use_fire_reset": False,
