@@ -75,12 +75,7 @@ def make_puffer_env(creator: Callable, args: Sequence, kwargs: Mapping[str, Any]
     """
     mismatch = _mismatch(creator, args, {**kwargs, **given})
     if mismatch is None and not makes_others(creator):
-        try:
-            env = creator(*args, **kwargs, **given)
-        except TypeError as error:  # the `**kwargs` of PettingZoo's `parallel_env` go to a class that takes none
-            if not is_refusal(error, given):
-                raise
-            env = creator(*args, **kwargs)
+        env = _call_with(creator, args, kwargs, given)
     else:
         refusal = _mismatch(creator, args, kwargs)
         if refusal is not None:
@@ -98,6 +93,16 @@ def make_puffer_env(creator: Callable, args: Sequence, kwargs: Mapping[str, Any]
             f"that ({mismatch}); take them and pass buf on to super().__init__"
         ) from mismatch
     return env
+
+
+def _call_with(creator: Callable, args: Sequence, kwargs: Mapping[str, Any], offered: Mapping[str, Any]) -> Any:
+    # A function with `**kwargs`, such as PettingZoo's `parallel_env`, may pass the keywords to one that takes none.
+    try:
+        return creator(*args, **kwargs, **offered)
+    except TypeError as error:
+        if not is_refusal(error, offered):
+            raise
+    return creator(*args, **kwargs)
 
 
 def is_refusal(error: TypeError, keywords: Iterable[str]) -> bool:
