@@ -31,7 +31,7 @@ if TYPE_CHECKING:  # the same names as in the table, for type checkers and edito
     from pufferlib.play.agent import Agent as Agent, load_agent as load_agent
     from pufferlib.play.scores import evaluate as evaluate
     from pufferlib.pufferl import PuffeRL as PuffeRL
-    from pufferlib.runs.early_notes import check_env as check_env
+    from pufferlib.runs.checks import check_env as check_env
     from pufferlib.runs.making import make as make
     from pufferlib.sweep.protein import Protein as Protein
     from pufferlib.watch.evaluating import record as record
@@ -47,7 +47,7 @@ _NAMES = {  # by the module that they come from
     "pufferlib.dashboard.score": "Score",
     "pufferlib.play.scores": "evaluate",
     "pufferlib.pufferl": "PuffeRL",
-    "pufferlib.runs.early_notes": "check_env",
+    "pufferlib.runs.checks": "check_env",
     "pufferlib.runs.making": "make",
     "pufferlib.sweep.protein": "Protein",
     "pufferlib.watch.evaluating": "record",

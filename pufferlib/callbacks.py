@@ -24,7 +24,7 @@ from pufferlib.dashboard.score import episode_count, find_metric, is_mean_over_e
 from pufferlib.errors import APIUsageError, PufferWarning, nearest
 from pufferlib.play.scores import evaluate, repeatable
 from pufferlib.runs.checkpoint import keep_best
-from pufferlib.runs.policy_check import whole_number
+from pufferlib.runs.checks import whole_number
 
 if TYPE_CHECKING:
     from pufferlib.pufferl import PuffeRL
@@ -49,7 +49,7 @@ class Callback:
             trainer: that learns. Each of several processes has its own, and all call its methods in the same order.
             logs: of this iteration, by the names of `PuffeRL.mean_and_log`: `agent_steps`, `epoch`, `sps` and `uptime`;
                 `losses/...`; `episode/...` and `environment/...` where episodes ended in this process; and everything
-                else of `mean_and_log` where the iteration was logged. You may add to them.
+                else where the iteration was logged. You may add to them.
         """
 
 
@@ -137,8 +137,8 @@ class StopAfterSeconds(Callback):
 class EvaluateEvery(Callback):
     """Plays episodes in environments of its own at intervals, and logs the scores.
 
-    They are `eval/return_mean`, `eval/length_mean`, and `eval/<name>` for the environment's own statistics. The
-    training is unchanged by it. Of several processes the first plays while the others wait.
+    They are `eval/return_mean`, `eval/length_mean`, and `eval/<name>` for the environment's own statistics. Of several
+    processes the first plays while the others wait.
 
     Args:
         steps: agent steps between two evaluations; there is one more after the last iteration of `learn`.
@@ -148,7 +148,7 @@ class EvaluateEvery(Callback):
         settings: further keywords of `pufferlib.evaluate`, such as `sample` or `seed`.
     """
 
-    def __init__(self, steps: int, env: Any = None, episodes: int = 100, **settings: Any):
+    def __init__(self, steps: int, env: object = None, episodes: int = 100, **settings: Any):
         self.steps = whole_number("steps", steps)
         self.env, self.episodes, self.settings = env, whole_number("episodes", episodes), settings
         self._next_step, self._playground = 0, env
@@ -264,8 +264,7 @@ class _FairMean:
         return sum(value * episodes for value, episodes in self._seen) / count if count >= self._least else None
 
     def decisive(self, trainer: PuffeRL, newest: float, pause: float) -> float | None:
-        # Over whole episodes that the policy plays, where that is possible, with `pause` agent steps between two plays;
-        # None where nothing is decided now, as in the other processes.
+        # Over whole episodes that the policy plays, where it can, `pause` agent steps apart; None if none is played.
         if not is_mean_over_episodes(self._name) or not self._is_playing:
             return newest
         if trainer.global_step < self._next_step or not trainer.ranks.is_first:

@@ -70,8 +70,7 @@ class Ranks:
         store: dist.Store | None = None,
         group: dist.ProcessGroup | None = None,
     ):
-        self.rank = rank
-        self.world_size = world_size
+        self.rank, self.world_size = rank, world_size
         self._store = store  # shared by all processes, see `_wait_for_all`; it works when the group is broken
         self._group = group  # for tensors of the CPU; None is torch's default one, which those of GPUs take
         self._compared: tuple[Mapping[str, str], Total] | None = None  # facts whose comparison has not ended
@@ -90,7 +89,7 @@ class Ranks:
         """Averages the gradients over all processes; a missing one counts as 0, and stays missing if all are.
 
         The parameters are on one device and of one dtype. `numbers`, `(count,)` float32 on that device, are sent in the
-        same message, because each waits for the slowest process. Returns those of all, `(world_size, count)` by rank.
+        same message. Returns those of all, `(world_size, count)` by rank.
         """
         if self.world_size == 1:
             return numbers.unsqueeze(0)
@@ -256,8 +255,7 @@ class Ranks:
     def check_same(self, tensors: Sequence[Tensor], name: str, tolerance: float = 0.0) -> None:
         """Compares tensors, of the same shapes in all processes, with those of the first one.
 
-        Raises RankError if numbers are farther apart than `tolerance`, a part of the largest in a tensor; it has the
-        `name` of the tensors and the processes that differ.
+        Raises RankError if numbers are farther apart than `tolerance`, a part of the largest in a tensor.
         """
         if self.world_size == 1:
             return

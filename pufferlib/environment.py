@@ -21,12 +21,11 @@ class EpisodeTracker:
     """Follows every agent's running episode, from batches of agents in any order.
 
     A step counts for the agents that acted on the observation before it. Later rewards of an agent that is absent, as
-    one that waits for its turn, belong to its last own step: they add to its return and not to its length, until an
-    end, which ends the episode that it had started. After that nothing counts until it is back.
+    one that waits for its turn, add to its return and not to its length, until an end of the episode that it had
+    started. After that nothing counts until it is back.
 
     Attributes:
-        returns: `(num_agents,)` float64, sums of the rewards of the running episodes; an episode may have more steps
-            than float32 has digits.
+        returns: `(num_agents,)` float64, sums of the rewards of the running episodes.
         lengths: `(num_agents,)` int64, the steps of the running episodes at which the agent acted.
         has_acted: `(num_agents,)` bool, the agents that act on the newest observation: the next step counts for them.
         is_pending: `(num_agents,)` bool, the agents whose episode ended and that were absent since.
@@ -66,11 +65,10 @@ class EpisodeTracker:
         return self.begin(rows, ended, masks)
 
     def begin(self, rows: slice | np.ndarray, ended: np.ndarray, masks: np.ndarray) -> np.ndarray:
-        """Finds the agents whose episode starts with the observations of a step; a part of `step`.
+        """Returns the agents whose episode starts with the observations of a step, `(rows,)` bool; a part of `step`.
 
-        Returns:
-            `(rows,)` bool, the episode starts, where recurrent state is reset. An agent that is absent after an end has
-            one at every step, up to its return.
+        Recurrent state is reset there. An agent that is absent after an end has a start at every step, up to its
+        return.
         """
         begins = ended | self.is_pending[rows]
         self.is_pending[rows] = begins > masks
@@ -259,13 +257,9 @@ class PufferEnv:
     num_agents: int
 
     def __init__(self, buf: Buffers | None = None):
-        """Checks the spaces, and takes the arrays.
+        """Takes the arrays to fill; None allocates them.
 
-        Args:
-            buf: the arrays to fill; None allocates them.
-
-        Raises:
-            APIUsageError: if the subclass did not set its spaces and agents, or the arrays do not fit them.
+        Raises an APIUsageError if the subclass did not set its spaces and agents, or the arrays do not fit them.
         """
         for name in ("single_observation_space", "single_action_space", "num_agents"):
             if not hasattr(self, name):
@@ -300,21 +294,11 @@ class PufferEnv:
         return None
 
     def reset(self, seed: int | None = None) -> tuple[np.ndarray, list[dict]]:
-        """Begins an episode for every agent.
-
-        Args:
-            seed: restarts the random streams; None continues them.
-
-        Returns:
-            Observations and infos.
-        """
+        """Begins an episode for every agent; a seed restarts the random streams. Returns observations and infos."""
         raise NotImplementedError
 
     def step(self, actions: np.ndarray) -> StepResult:
-        """Steps every agent.
-
-        Args:
-            actions: shape `(num_agents, *action_shape)`, see `single_action_space`.
+        """Steps every agent, by actions `(num_agents, *action_shape)`, see `single_action_space`.
 
         Returns:
             Observations, rewards, terminals, truncations (the environment's own arrays) and a list of info dicts. A
@@ -342,12 +326,11 @@ class PufferEnv:
 
 def check_env(env: object) -> None:
     """Raises an APIUsageError unless something can be stepped as a PufferEnv."""
-    missing = [name for name in PUFFER_ENV_PARTS if not hasattr(env, name)]
-    if not missing and not isinstance(env, type):
-        return
     if isinstance(env, type):
         raise APIUsageError(f"env must be a PufferEnv, got the class {env.__name__}; make an instance of it")
-    raise APIUsageError(
-        f"env must be a PufferEnv, got {type(env).__name__} without {missing[0]}; wrap it with pufferlib.emulation, or "
-        "make a vector with pufferlib.vector.make"
-    )
+    missing = [name for name in PUFFER_ENV_PARTS if not hasattr(env, name)]
+    if missing:
+        raise APIUsageError(
+            f"env must be a PufferEnv, got {type(env).__name__} without {missing[0]}; wrap it with "
+            "pufferlib.emulation, or make a vector with pufferlib.vector.make"
+        )

@@ -74,10 +74,9 @@ class ActionHead(nn.Module):
         self._are_numbers = [part.choices is None for part in parts]
         self.is_continuous = any(self._are_numbers)
         self.is_joint = not isinstance(action_space, (Discrete, Box))
-        num_logits = sum(self.sizes)
-        self.linear = orthogonal_linear(hidden_size, num_logits + 1)
-        nn.init.orthogonal_(self.linear.weight[:num_logits], 0.01)
-        nn.init.orthogonal_(self.linear.weight[num_logits:], 1.0)
+        self.linear = orthogonal_linear(hidden_size, sum(self.sizes) + 1)
+        nn.init.orthogonal_(self.linear.weight[:-1], 0.01)
+        nn.init.orthogonal_(self.linear.weight[-1:], 1.0)
         if self.is_continuous:
             self._num_numbers = [part.width for part in parts if part.choices is None]
             self.log_std = nn.Parameter(torch.zeros(sum(self._num_numbers)))
@@ -130,18 +129,13 @@ class Default(_Encoding):
     Observations that were packed from a structure are taken apart first: see `pufferlib.emulation.tensors.features` for
     the numbers that the first layer gets.
 
-    Use `one_hot` where integers are names rather than amounts: the cells of a board, a maze or a window on a grid, of
-    which 2 is a wall and 3 is food. It costs next to nothing.
-
     Args:
         env: anything with `single_observation_space`, `single_action_space` and, where it packs structures, `emulated`.
         hidden_size: width of every layer, at least 1.
         num_layers: linear layers before the head, at least 1.
         activation: after each layer: gelu, relu, tanh, or linear where a recurrent wrapper is the nonlinearity.
-        one_hot: whether the first layer sees every integer as one of the categories between its bounds; see OneHot.
-
-    Attributes:
-        one_hot: the module that does so, or None.
+        one_hot: whether the first layer sees every integer as one of the categories between its bounds, see OneHot:
+            where integers are names rather than amounts, such as the cells of a board, of which 2 is a wall.
     """
 
     def __init__(
@@ -159,10 +153,8 @@ class Default(_Encoding):
         self.hidden_size = hidden_size
         self.activation = activation
         self.emulated = getattr(env, "emulated", None)
-        inputs = num_features(self.emulated) if self.emulated else math.prod(env.single_observation_space.shape)
         self.one_hot = _one_hot(env) if one_hot else None
-        if self.one_hot is not None:
-            inputs = self.one_hot.num_columns
+        inputs = _num_inputs(env) if self.one_hot is None else self.one_hot.num_columns
         gain = 1.0 if activation == "linear" else math.sqrt(2.0)
         self.encoder = _layers([inputs, *[hidden_size] * num_layers], activation, gain)
         self.head = ActionHead(hidden_size, env.single_action_space)
@@ -175,6 +167,11 @@ class Default(_Encoding):
         dims = self._observation_dims
         flat = observations.flatten(-dims) if dims else observations.unsqueeze(-1)
         return self.encoder(flat.to(torch.float32) if self.one_hot is None else self.one_hot(flat))
+
+
+def _num_inputs(env: EnvSpaces) -> int:
+    emulated = getattr(env, "emulated", None)
+    return num_features(emulated) if emulated else math.prod(env.single_observation_space.shape)
 
 
 def _one_hot(env: EnvSpaces) -> OneHot:
@@ -217,9 +214,8 @@ class Continuous(RecordsInitArgs):
                 raise APIUsageError(f"{name} must be one or more widths of at least 1, got {sizes}")
         self.activation = activation
         self.emulated = getattr(env, "emulated", None)
-        inputs = num_features(self.emulated) if self.emulated else math.prod(env.single_observation_space.shape)
-        self.actor = _layers([inputs, *actor_sizes], activation, math.sqrt(2.0))
-        self.critic = _layers([inputs, *critic_sizes], activation, math.sqrt(2.0))
+        self.actor = _layers([_num_inputs(env), *actor_sizes], activation, math.sqrt(2.0))
+        self.critic = _layers([_num_inputs(env), *critic_sizes], activation, math.sqrt(2.0))
         space = env.single_action_space
         if not isinstance(space, Box) or space.dtype.kind != "f" or len(space.shape) != 1:
             raise APIUsageError(f"Continuous acts in one-dimensional float Box spaces, got {space}; use Default")
@@ -267,10 +263,6 @@ class Convolutional(_Encoding):
         image_shape: of an image, where observations are flat; empty where they have the shape of one.
         channels_last: whether the channels of an image are its last dimension. The kernels and the export to C have
             channels first alone; torch computes these, which takes longer.
-
-    Attributes:
-        image_shape: channels, height and width, in this order.
-        one_hot: the module that makes the planes, or None.
     """
 
     def __init__(
@@ -286,7 +278,7 @@ class Convolutional(_Encoding):
     ):
         super().__init__()
         _check_convolutions(filters=filters, sizes=sizes, strides=strides)
-        self.image_shape = _image_shape(env, image_shape, sizes, strides, channels_last)
+        self.image_shape = _image_shape(env, image_shape, sizes, strides, channels_last)  # channels, height, width
         self.channels_last = channels_last
         self.hidden_size = hidden_size
         self.one_hot = OneHotPlanes(_planes_space(env, self), self.image_shape) if one_hot else None
@@ -375,10 +367,7 @@ class LSTMWrapper(RecordsInitArgs):
         self.cells = nn.ModuleList(nn.LSTMCell(size, hidden_size) for size in sizes)
         self._names = [(f"lstm_h_{index}", f"lstm_c_{index}") for index in range(num_layers)]
         for name, parameter in self.cells.named_parameters():
-            if ".weight" in name:
-                nn.init.orthogonal_(parameter)
-            else:
-                nn.init.zeros_(parameter)
+            (nn.init.orthogonal_ if ".weight" in name else nn.init.zeros_)(parameter)
 
     def initial_state(self, batch: int, device: torch.device | str = "cpu") -> State:
         """Zeros: `lstm_h_0`, `lstm_c_0`, `lstm_h_1`, ..., two for each layer, `(batch, hidden_size)`."""

@@ -38,6 +38,16 @@ Forward = Callable[[Tensor, dict[str, Tensor]], tuple[Logits, Tensor]]
 _GIVEN = ("self", "env", "policy")  # arguments of a policy's class that are no settings
 
 
+def device_of(policy: nn.Module) -> torch.device:
+    """Returns the device of a policy's first tensor; the CPU where it has none."""
+    return next((tensor.device for tensor in policy.state_dict().values()), torch.device("cpu"))
+
+
+def initial_state(policy: nn.Module, rows: int, device: torch.device) -> dict[str, Tensor]:
+    """Returns the state of a policy before the first step, which the caller may change; empty if it has none."""
+    return dict(policy.initial_state(rows, device)) if hasattr(policy, "initial_state") else {}
+
+
 def acting_forward(policy: nn.Module) -> Forward:
     """Returns the call of a policy for one step: its `forward_eval`, or else its `forward`."""
     if hasattr(policy, "forward_eval"):
@@ -69,7 +79,7 @@ def _takes_state(function: Callable) -> bool:
 class RecordsInitArgs(nn.Module):
     """The base of the policies of pufferlib.models: it records the settings that its class is called with."""
 
-    def __new__(cls, *arguments: Any, **keywords: Any) -> Self:
+    def __new__(cls, *arguments: object, **keywords: object) -> Self:
         """Records the arguments, with defaults for those that were left out."""
         module = super().__new__(cls)
         try:
@@ -81,7 +91,7 @@ class RecordsInitArgs(nn.Module):
         return module
 
 
-def make_module(kind: type[nn.Module], *given: Any, **settings: Any) -> nn.Module:
+def make_module(kind: type[nn.Module], *given: object, **settings: object) -> nn.Module:
     """Makes a policy or a recurrent layer of any class, and records the settings."""
     module = kind(*given, **settings)
     if not isinstance(module, RecordsInitArgs):
@@ -123,12 +133,9 @@ class _CategoryColumns(nn.Module):
 class OneHot(_CategoryColumns):
     """Turns integers `(..., cells)` into zeros, and a one for each of them, `(..., num_columns)` float32.
 
-    An integer has a column for each of its values, from its lower bound to its upper one, `lowest` and `highest`,
-    `(cells,)` int32; the columns of the first come first. One outside its bounds counts as the nearest inside. There is
-    nothing to learn or to save.
-
-    Raises:
-        APIUsageError: if the space is no Box of integers, or one of them has more than MAX_CATEGORIES values.
+    An integer has a column for each value between its bounds, `lowest` and `highest`, `(cells,)` int32; the columns of
+    the first come first. One outside its bounds counts as the nearest inside. An APIUsageError if the space is no Box
+    of integers, or one of them has more than MAX_CATEGORIES values.
     """
 
     def __init__(self, space: Space):
@@ -181,18 +188,14 @@ def _check_counts(space: Space, low: np.ndarray, high: np.ndarray) -> None:
 class NormalizedObservations(nn.Module):
     """A policy, with a state or without, whose observations are normalised by a running mean and variance, and clipped.
 
-    The statistics are buffers, so they are saved and loaded with the weights. They change only by `update`, which the
-    trainer calls after each update of the policy: so a rollout is learned from with the statistics it was collected by.
+    The statistics are buffers, so they are saved and loaded with the weights: `count`, `mean` and `variance`, the last
+    two of the observations' shape, float64. They change only by `update`, which the trainer calls after each update of
+    the policy: so a rollout is learned from with the statistics it was collected by.
 
-    Attributes:
-        policy: gets the normalised observations.
-        clip: their largest absolute value.
-        count: observations so far.
-        mean: of the observations' shape, float64, 0 at first.
-        variance: likewise, 1 at first.
-
-    Raises:
-        APIUsageError: if the observations are no numbers, or the policy takes them for categories, which have no mean.
+    Args:
+        env: for the space, which must be one Box of numbers, else APIUsageError.
+        policy: gets the normalised observations; one that takes them for categories is an APIUsageError.
+        clip: the largest absolute value of normalised observations.
     """
 
     def __init__(self, env: EnvSpaces, policy: nn.Module, clip: float = 10.0):
@@ -207,8 +210,7 @@ class NormalizedObservations(nn.Module):
                 "normalize_observations needs a policy that sees numbers, got one with one_hot, which sees categories; "
                 "switch one of the two off"
             )
-        self.policy = policy
-        self.clip = clip
+        self.policy, self.clip = policy, clip
         self.register_buffer("count", torch.zeros((), dtype=torch.float64))
         self.register_buffer("mean", torch.zeros(space.shape, dtype=torch.float64))
         self.register_buffer("variance", torch.ones(space.shape, dtype=torch.float64))
@@ -243,8 +245,7 @@ class NormalizedObservations(nn.Module):
     def update(self, observations: Tensor, ranks: Ranks) -> None:
         """Adds observations `(count, *observation_shape)`, and those of all other processes.
 
-        Raises:
-            DivergedError: if they are not finite, or too large to have a variance; then nothing was added.
+        Raises a DivergedError if they are not finite, or too large to have a variance; then nothing was added.
         """
         seen = Moments.of_rows(observations)
         if seen.count and not is_finite(seen.variance):  # nor is it where the mean is not

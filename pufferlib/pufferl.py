@@ -50,18 +50,15 @@ from pufferlib.loggers import Logger, NeptuneLogger, WandbLogger
 from pufferlib.metrics.finite import describe_update, explaining
 from pufferlib.ocean import PREFIX
 from pufferlib.play.matches import load_rival
-from pufferlib.play.periodic_evaluation import PeriodicEvaluation
-from pufferlib.play.scores import final_episodes, play_whole_episodes
+from pufferlib.play.scores import PeriodicEvaluation, final_episodes, play_whole_episodes
 from pufferlib.policy import NormalizedObservations
 from pufferlib.ppo.collector import agents_in_one
 from pufferlib.ppo.learner import Loss
 from pufferlib.ppo.opponents import Pool
 from pufferlib.runs.calls import AnyLogger, resolve_call
 from pufferlib.runs.checkpoint import find_weights, note, save_checkpoint_file
-from pufferlib.runs.description import LENGTH, Change, find_run, settings_of, with_new_length
-from pufferlib.runs.early_notes import EarlyNotes, observation_far_outside
-from pufferlib.runs.loaders import load_env, load_policy
-from pufferlib.runs.policy_check import (
+from pufferlib.runs.checks import (
+    EarlyNotes,
     check_policy,
     check_state,
     facts_of_arguments,
@@ -69,8 +66,11 @@ from pufferlib.runs.policy_check import (
     facts_of_settings,
     list_callbacks,
     move_policy,
+    observation_far_outside,
     whole_number,
 )
+from pufferlib.runs.description import LENGTH, Change, find_run, settings_of, with_new_length
+from pufferlib.runs.loaders import load_env, load_policy
 from pufferlib.runs.run import Run
 from pufferlib.runs.state_check import plain_metadata
 from pufferlib.runs.stopping import SIGNAL_DEBOUNCE_SECONDS, StopRequest

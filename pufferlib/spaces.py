@@ -169,12 +169,8 @@ def path_name(path: LeafPath) -> str:
 def unpack(rows: np.ndarray, layout: Layout | None) -> Any:
     """The observations in rows, as dicts and tuples of arrays; `nativize` does the same in torch.
 
-    Args:
-        rows: `(..., *row_shape)`, the last dimension contiguous.
-        layout: `emulated` of the environment; None gives the rows themselves.
-
-    Returns:
-        Nested like the space: arrays `(..., *leaf_shape)` of the leaf's dtype, views of the rows.
+    Rows are `(..., *row_shape)`, the last dimension contiguous; the layout is `emulated` of the environment, and None
+    gives the rows themselves. The result is nested like the space: arrays `(..., *leaf_shape)`, views of the rows.
     """
     if layout is None or not layout.is_packed:
         return rows

@@ -8,10 +8,9 @@ A wrapper takes any PufferEnv, native or emulated, of one agent or of thousands:
 A creator of wrapped environments may pass `buf` on to the environment inside where the shape of its observations stays
 the same, which saves a copy, and leaves it alone otherwise.
 
-What Gymnasium wraps as well before emulation, and in every detail, is left to it: `AtariPreprocessing`, images with
-colours last (`ResizeObservation`, `GrayscaleObservation`), `TransformReward` and the like. And some things need no
-wrapper here: emulation clips actions to their space, and the trainer follows the episodes, clips rewards
-(`reward_clip`) and normalizes by itself, so that its statistics are those of the true rewards.
+What Gymnasium wraps as well before emulation is left to it: `AtariPreprocessing`, images with colours last, and the
+like. Some things need no wrapper: emulation clips actions to their space, and the trainer follows the episodes, clips
+rewards (`reward_clip`) and normalizes by itself, so that its statistics are those of the true rewards.
 """
 
 from __future__ import annotations
@@ -54,15 +53,10 @@ class PufferWrapper(PufferEnv):
     memory: tuple[np.ndarray, ...] = ()
 
     def __init__(self, env: PufferEnv, observation_space: gymnasium.Space | None = None):
-        """Takes the environment to wrap.
+        """Takes the environment to wrap; an APIUsageError if it has not the parts of a PufferEnv.
 
-        Args:
-            env: a PufferEnv, or anything with its spaces, `num_agents`, `reset`, `step` and `close`.
-            observation_space: what one agent sees of it; None leaves observations as they are. Another space has
-                `self.observations` allocated for it, which the subclass fills and returns.
-
-        Raises:
-            APIUsageError: if `env` is no PufferEnv.
+        For another `observation_space` of one agent `self.observations` is allocated, which the subclass fills and
+        returns; None leaves observations as they are.
         """
         check_env(env)
         self.env = env
@@ -88,7 +82,7 @@ class PufferWrapper(PufferEnv):
         return getattr(self.env, "emulated", None) if self._shows_the_same else None
 
     @override
-    def reset(self, seed: int | None = None, **kwargs: Any) -> tuple[np.ndarray, list[dict]]:
+    def reset(self, seed: int | None = None, **kwargs: object) -> tuple[np.ndarray, list[dict]]:
         """Resets the environment inside, which gets every keyword."""
         return self.env.reset(seed=seed, **kwargs)
 
@@ -148,7 +142,7 @@ class ObservationWrapper(PufferWrapper):
         raise NotImplementedError
 
     @override
-    def reset(self, seed: int | None = None, **kwargs: Any) -> tuple[np.ndarray, list[dict]]:
+    def reset(self, seed: int | None = None, **kwargs: object) -> tuple[np.ndarray, list[dict]]:
         observations, infos = super().reset(seed, **kwargs)
         self.observations[...] = self.transform(observations)
         return self.observations, infos
@@ -170,23 +164,20 @@ class FrameStack(PufferWrapper):
 
     At the beginning of an episode, and when an agent comes back that was absent, its first observation stands for those
     that were not there.
+
+    Args:
+        env: shows a Box.
+        num_frames: how many, at least 1.
+        axis: None puts them into a first dimension of their own, `(num_frames, *shape)`. A number joins them along that
+            dimension of the observation: 0 makes channels of them where images are `(channels, height, width)`.
+
+    Raises:
+        APIUsageError: if the observations are no Box or have no such dimension, or `num_frames` is below 1.
     """
 
     changes_final_observations = True
 
     def __init__(self, env: PufferEnv, num_frames: int, axis: int | None = None):
-        """Takes the environment to wrap.
-
-        Args:
-            env: shows a Box.
-            num_frames: how many, at least 1.
-            axis: None puts them into a first dimension of their own, `(num_frames, *shape)`. A number joins them along
-                that dimension of the observation: 0 makes channels of them where images are `(channels, height,
-                width)`, as the policy Convolutional has them.
-
-        Raises:
-            APIUsageError: if the observations are no Box or have no such dimension, or `num_frames` is below 1.
-        """
         space = _box_of(env, "FrameStack")
         if num_frames < 1:
             raise APIUsageError(f"num_frames must be at least 1, got {num_frames}")
@@ -204,7 +195,7 @@ class FrameStack(PufferWrapper):
         self._frames = np.moveaxis(self.observations.reshape(parts), 1 + place, 1)
 
     @override
-    def reset(self, seed: int | None = None, **kwargs: Any) -> tuple[np.ndarray, list[dict]]:
+    def reset(self, seed: int | None = None, **kwargs: object) -> tuple[np.ndarray, list[dict]]:
         observations, infos = super().reset(seed, **kwargs)
         self._frames[:] = observations[:, None]
         self._present[:] = self.masks
@@ -251,16 +242,7 @@ class ResizeObservation(ObservationWrapper):
     """
 
     def __init__(self, env: PufferEnv, height: int, width: int):
-        """Takes the environment to wrap.
-
-        Args:
-            env: shows a Box of two dimensions or more, of which the last two are the image's.
-            height: pixels, at least 1.
-            width: pixels, at least 1.
-
-        Raises:
-            APIUsageError: if the observations are no such images, or a size is below 1.
-        """
+        """Takes a height and a width in pixels; an APIUsageError if they, or the environment's images, do not fit."""
         space = _box_of(env, "ResizeObservation")
         if len(space.shape) < 2 or (len(space.shape) > 2 and space.shape[-1] <= 4 < space.shape[0]):
             raise APIUsageError(
@@ -313,9 +295,8 @@ class ClipReward(PufferWrapper):
 class EpisodeStatistics(PufferWrapper):
     """Reports every finished episode in an info: `{"episode_return": ..., "episode_length": ...}` of one agent.
 
-    For loops of one's own; the trainer follows episodes by itself, as `episode/...` in its metrics. A step counts for
-    the agents that were there before it: the reward that comes to an agent with its absence is its last one. Rewards
-    are those of the environment inside, so wrappers that change them go inside or outside as they should count or not.
+    For loops of one's own; the trainer follows episodes by itself, as `episode/...` in its metrics. Rewards are those
+    of the environment inside, so wrappers that change them go inside or outside as they should count or not.
     """
 
     def __init__(self, env: PufferEnv):
@@ -324,7 +305,7 @@ class EpisodeStatistics(PufferWrapper):
         self.memory = (self._tracker.returns, self._tracker.lengths, self._tracker.has_acted)
 
     @override
-    def reset(self, seed: int | None = None, **kwargs: Any) -> tuple[np.ndarray, list[dict]]:
+    def reset(self, seed: int | None = None, **kwargs: object) -> tuple[np.ndarray, list[dict]]:
         results = super().reset(seed, **kwargs)
         self._tracker.restart()
         self._tracker.has_acted[:] = self.masks

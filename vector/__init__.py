@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from pufferlib.emulation import as_puffer_env
 from pufferlib.emulation.gymnasium_emulation import GymnasiumVectorPufferEnv
-from pufferlib.emulation.wrapping import as_puffer_env
 from pufferlib.environment import check_env
 from pufferlib.errors import APIUsageError, nearest
 from pufferlib.vector.base import State, Vector

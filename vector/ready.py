@@ -13,7 +13,7 @@ from gymnasium.spaces import Box
 from typing_extensions import override
 
 from pufferlib import spaces
-from pufferlib.emulation.wrapping import as_puffer_env
+from pufferlib.emulation import as_puffer_env
 from pufferlib.environment import Buffers, PufferEnv, check_env
 from pufferlib.errors import APIUsageError
 from pufferlib.vector.arrays import private_buffers

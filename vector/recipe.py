@@ -11,7 +11,7 @@ from typing import ClassVar
 import numpy as np
 from typing_extensions import override
 
-from pufferlib.emulation.wrapping import make_puffer_env
+from pufferlib.emulation import make_puffer_env
 from pufferlib.environment import Buffers, PufferEnv
 from pufferlib.errors import APIUsageError, PufferWarning
 from pufferlib.machine import usable_cores

@@ -1,15 +1,25 @@
-"""Environments of Gymnasium and PettingZoo, single and in vectors, as PufferEnvs.
+"""Environments of Gymnasium and PettingZoo, single and in vectors, as PufferEnvs: what wraps one, and what makes it.
 
-Their observations are packed into rows, as pufferlib.spaces has them, and rows of actions are taken apart for
-them.
+Their observations are packed into rows, as pufferlib.spaces has them, and rows of actions are taken apart for them.
 """
 
 from __future__ import annotations
 
+import inspect
+import re
+import sys
+import weakref
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from pufferlib.emulation.gymnasium_emulation import GymnasiumPufferEnv
+import gymnasium
+from gymnasium.vector import VectorEnv
+
+from pufferlib.emulation.gymnasium_emulation import GymnasiumPufferEnv, GymnasiumVectorPufferEnv
 from pufferlib.emulation.pettingzoo_emulation import PettingZooPufferEnv
+from pufferlib.environment import PUFFER_ENV_PARTS, PufferEnv
+from pufferlib.errors import APIUsageError
 from pufferlib.spaces import Layout, unpack
 
 if TYPE_CHECKING:
@@ -18,10 +28,116 @@ if TYPE_CHECKING:
 __all__ = ["GymnasiumPufferEnv", "Layout", "PettingZooPufferEnv", "nativize", "unpack"]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> Callable:
     if name != "nativize":
         raise AttributeError(f"module 'pufferlib.emulation' has no attribute {name!r}")
     from pufferlib.emulation.tensors import nativize  # not before it is used: workers do without torch
 
     globals()[name] = nativize
     return nativize
+
+
+# By id(), as an environment may be unhashable; an entry vanishes with its value, which holds what it wraps.
+_wrapped: weakref.WeakValueDictionary[int, PufferEnv] = weakref.WeakValueDictionary()
+
+
+def wrapper_of(env: object) -> type[PufferEnv] | None:
+    """The class that makes a PufferEnv of an environment that is none yet; None for everything else."""
+    if isinstance(env, VectorEnv):
+        return GymnasiumVectorPufferEnv
+    if all(hasattr(env, name) for name in PUFFER_ENV_PARTS):
+        return None
+    if isinstance(env, gymnasium.Env):
+        return GymnasiumPufferEnv
+    return PettingZooPufferEnv if isinstance(env, _pettingzoo_kinds()) else None
+
+
+def as_puffer_env(env: object) -> Any:
+    """A Gymnasium or PettingZoo environment as a PufferEnv, the same one every time; everything else as it is.
+
+    Raises APIUsageError if it is a vector environment that was closed, or cannot be stepped.
+    """
+    wrapper = wrapper_of(env)
+    if wrapper is None:
+        return env
+    if isinstance(env, VectorEnv) and env.closed:
+        raise APIUsageError(f"the vector environment {type(env).__name__} is closed; make a new one")
+    wrapped = _wrapped.get(id(env)) or wrapper(env)
+    _wrapped[id(env)] = wrapped
+    return wrapped
+
+
+def make_puffer_env(creator: Callable, args: Sequence, kwargs: Mapping[str, Any], given: Mapping[str, Any]) -> Any:
+    """Calls a creator, and wraps environments of Gymnasium and PettingZoo.
+
+    A PufferEnv is made with `given`, which is `buf` and `seed` or one of them: its creator must take them. The creator
+    of another environment need not; they then go to the wrapper.
+    """
+    mismatch = _mismatch(creator, args, {**kwargs, **given})
+    if mismatch is None and not makes_others(creator):
+        env = _call_with(creator, args, kwargs, given)
+    else:
+        refusal = _mismatch(creator, args, kwargs)
+        if refusal is not None:
+            raise APIUsageError(
+                f"{_described(creator)} does not accept the arguments that it is given ({refusal}); "
+                "check their names and number"
+            ) from refusal
+        env = creator(*args, **kwargs)
+    wrapper = wrapper_of(env)
+    if wrapper is not None:
+        return wrapper(env, **given)
+    if mismatch is not None:
+        raise APIUsageError(
+            f"what makes a PufferEnv is called with {' and '.join(given)}, but {_described(creator)} does not accept "
+            f"that ({mismatch}); take them and pass buf on to super().__init__"
+        ) from mismatch
+    return env
+
+
+def _call_with(creator: Callable, args: Sequence, kwargs: Mapping[str, Any], offered: Mapping[str, Any]) -> Any:
+    # A function with `**kwargs`, such as PettingZoo's `parallel_env`, may pass the keywords to one that takes none.
+    try:
+        return creator(*args, **kwargs, **offered)
+    except TypeError as error:
+        if not is_refusal(error, offered):
+            raise
+    return creator(*args, **kwargs)
+
+
+def is_refusal(error: TypeError, keywords: Iterable[str]) -> bool:
+    """Whether something was called with one of these keywords and takes none of that name."""
+    return re.search(rf"unexpected keyword argument '({'|'.join(keywords)})'", str(error)) is not None
+
+
+def makes_others(creator: Callable) -> bool:
+    """Whether it makes no PufferEnv, so that keywords of one are lost in its `**kwargs` unless it names them."""
+    inner = creator
+    while isinstance(inner, partial):
+        inner = inner.func
+    if inner in (gymnasium.make, gymnasium.make_vec):
+        return True
+    others = (gymnasium.Env, VectorEnv, *_pettingzoo_kinds())
+    is_other = isinstance(inner, type) and issubclass(inner, others) and not issubclass(inner, PufferEnv)
+    return is_other and "buf" not in inspect.signature(creator).parameters
+
+
+def _pettingzoo_kinds() -> tuple[type, ...]:
+    pettingzoo = sys.modules.get("pettingzoo")  # imported where one of its environments was made
+    return () if pettingzoo is None else (pettingzoo.ParallelEnv, pettingzoo.AECEnv)
+
+
+def _described(creator: Callable) -> str:
+    return f"{getattr(creator, '__name__', creator)!s}{inspect.signature(creator)}"
+
+
+def _mismatch(creator: Callable, args: Sequence, kwargs: Mapping[str, Any]) -> TypeError | None:
+    try:
+        signature = inspect.signature(creator)
+    except (TypeError, ValueError):  # a builtin that does not tell
+        return None
+    try:
+        signature.bind(*args, **kwargs)
+    except TypeError as error:
+        return error
+    return None

@@ -9,6 +9,7 @@ from typing import Any
 
 import gymnasium
 import numpy as np
+from numpy.typing import ArrayLike
 from typing_extensions import override
 
 from pufferlib.emulation.rows import ActionLayout
@@ -70,7 +71,7 @@ ACTION_MASK = "action_mask"
 """The key of Gymnasium's infos and of PettingZoo's observations for what an agent may do."""
 
 
-def flat_mask(given: Any, choices: int, of: object) -> np.ndarray:
+def flat_mask(given: ArrayLike | tuple[ArrayLike, ...], choices: int, of: object) -> np.ndarray:
     """An action mask of another library, an array or one for each part of the action, as `(choices,)` bool."""
     flat = np.concatenate([np.ravel(part) for part in given]) if isinstance(given, (tuple, list)) else np.ravel(given)
     if len(flat) != choices:
@@ -81,23 +82,31 @@ def flat_mask(given: Any, choices: int, of: object) -> np.ndarray:
     return flat.astype(bool)
 
 
-_SEEDS = 2**32  # the seeds that every library takes: NumPy's RandomState has no more
-
-
 def library_seed(seed: int | None) -> int | None:
-    """A seed as every library takes it, in [0, 2**32)."""
-    return None if seed is None else int(seed) % _SEEDS
+    """A seed as every library takes it, in [0, 2**32): NumPy's RandomState has no more."""
+    return None if seed is None else int(seed) % 2**32
 
 
 class LibraryEnv(PufferEnv):
     """A PufferEnv around an environment, or a vector of environments, of another library.
 
-    Attributes:
-        env: the environment.
-        options: passed to every reset of the environment; may be replaced.
+    Args:
+        env: the environment, closed with this one, or a class or function in the place of `env_creator`.
+        env_creator: called as `env_creator(*env_args, **env_kwargs)` where `env` is not given.
+        env_args: for `env_creator`.
+        env_kwargs: for `env_creator`.
+        buf: the arrays of its agents to fill.
+        seed: of the first reset, where that gives none.
+        options: for `env.reset`, at every reset; the attribute may be replaced.
+
+    Raises:
+        APIUsageError: if not exactly one of `env` and `env_creator` is given, it is of another kind, or one of its
+            spaces has a part that rows cannot hold.
+        MissingExtraError: if the package of its kind is not installed.
     """
 
     env: Any
+    own_spaces: tuple[gymnasium.Space, gymnasium.Space] | None = None  # of one agent, where they are not the rows'
     _layout: Layout | None  # of the observations in rows; None where they are not packed
     _actions: ActionLayout
 
@@ -111,22 +120,6 @@ class LibraryEnv(PufferEnv):
         seed: int = 0,
         options: dict[str, Any] | None = None,
     ):
-        """Takes an environment, or makes one.
-
-        Args:
-            env: the environment, closed with this one, or a class or function in the place of `env_creator`.
-            env_creator: called as `env_creator(*env_args, **env_kwargs)` where `env` is not given.
-            env_args: for `env_creator`.
-            env_kwargs: for `env_creator`.
-            buf: the arrays of its agents to fill.
-            seed: of the first reset, where that gives none.
-            options: for `env.reset`, at every reset.
-
-        Raises:
-            APIUsageError: if not exactly one of `env` and `env_creator` is given, it is of another kind, or one of its
-                spaces has a part that rows cannot hold.
-            MissingExtraError: if the package of its kind is not installed.
-        """
         self.options = options
         self._first_seed: int | None = seed  # until the first reset
         self._is_closed = False
@@ -144,7 +137,7 @@ class LibraryEnv(PufferEnv):
         """Sets `env` to the environment, once it was checked, and the spaces and agents that it has as a PufferEnv."""
 
     def _take_spaces(self, observation_space: gymnasium.Space, action_space: gymnasium.Space) -> None:
-        self._layout = Layout.of(observation_space)
+        self.own_spaces, self._layout = (observation_space, action_space), Layout.of(observation_space)
         warn_of_left_out(self.env, self._layout.left_out)
         self._actions = ActionLayout(action_space)
         self.single_observation_space = self._layout.row_space
@@ -164,15 +157,10 @@ class LibraryEnv(PufferEnv):
 
     @override
     def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, list[dict]]:
-        """Begins an episode.
+        """Begins an episode; returns observations `(num_agents, *row_shape)` and no infos.
 
-        Args:
-            seed: for the environment. None continues its random streams; at the first reset it stands for the seed
-                given to the constructor.
-            options: for the environment, at this reset alone; None stands for those of the constructor.
-
-        Returns:
-            Observations `(num_agents, *row_shape)` and no infos.
+        No seed continues the environment's random streams, or at the first reset takes that of the constructor. The
+        options are for this reset alone; None stands for those of the constructor.
         """
         seed, self._first_seed = self._first_seed if seed is None else seed, None
         self._clear_step()

@@ -39,14 +39,12 @@ class GymnasiumPufferEnv(EmulatedEnv):
 
     - where the episode was truncated and not terminated, `{"final_observation": row, "agent_id": 0}` with the last
       observation of the old episode, as `observations` would hold it;
-    - one dict of the numbers in the environment's last info, if there are any. What is no single number is left out,
-      and so is a name that means something else here (`n`, `agent_id`, `final_observation`).
+    - one dict of the single numbers in the environment's last info, if there are any, without the names that mean
+      something else here (`n`, `agent_id`, `final_observation`).
 
     Where the environment tells what is allowed, `action_masks` has it: by a method `action_masks()`, as that of
     Stable-Baselines3's contributions, or by `info["action_mask"]`. One that has this name in a method of its class or
     of a wrapper is reset when it is taken, with its first seed, to see it; a first reset with that seed is this one.
-
-    An exception of the environment passes through as it is.
     """
 
     env: gymnasium.Env
@@ -54,7 +52,15 @@ class GymnasiumPufferEnv(EmulatedEnv):
 
     @override
     def _describe(self, env: object) -> None:
-        self.env = _checked(env)
+        if not isinstance(env, gymnasium.Env):
+            raise APIUsageError(
+                f"GymnasiumPufferEnv takes a gymnasium.Env, got {kind_of(env)}; "
+                "a PettingZoo environment goes to PettingZooPufferEnv"
+            )
+        for name in ("observation_space", "action_space"):
+            if not isinstance(getattr(env, name, None), gymnasium.Space):
+                raise APIUsageError(f"{type(env).__name__}.{name} must be a gymnasium.Space; set it in __init__")
+        self.env = env
         self._take_spaces(self.env.observation_space, self.env.action_space)
         self.num_agents = 1
         self._first: tuple[Any, Any, Any, Any] | None = None  # seed, options and results of a reset not shown yet
@@ -157,37 +163,35 @@ def _converter(layout: ActionLayout) -> Callable[[np.ndarray], Any]:
     return convert
 
 
-def _checked(env: object) -> gymnasium.Env:
-    if not isinstance(env, gymnasium.Env):
-        raise APIUsageError(
-            f"GymnasiumPufferEnv takes a gymnasium.Env, got {kind_of(env)}; "
-            "a PettingZoo environment goes to PettingZooPufferEnv"
-        )
-    for name in ("observation_space", "action_space"):
-        if not isinstance(getattr(env, name, None), gymnasium.Space):
-            raise APIUsageError(f"{type(env).__name__}.{name} must be a gymnasium.Space; set it in __init__")
-    return env
-
-
-_SEEDS = 2**31  # what every generator that an environment may use takes as a seed
 _HALVES = (("step_async", "step_wait"), ("send", "recv"))  # of a step, by Gymnasium's own and by ale-py's
 
 
 class GymnasiumVectorPufferEnv(LibraryEnv):
     """A `gymnasium.vector.VectorEnv` as one PufferEnv: its environment `i` is agent `i`.
 
-    It must reset in the same step (`AutoresetMode.SAME_STEP`), so that no action is swallowed. Observations are copied
-    once, into the arrays of the PufferEnv; rows, actions and infos are those of GymnasiumPufferEnv, with an `agent_id`
-    for every environment. At the first reset environment `i` gets 31 bits of `mix_seed(seed, i)`. Where a step comes in
-    two halves, as of AsyncVectorEnv and ale-py's AtariVectorEnv, `start` begins one that runs while the caller does
-    something else.
+    It must reset in the same step (`AutoresetMode.SAME_STEP`), so that no action is swallowed. Rows, actions and infos
+    are those of GymnasiumPufferEnv, with an `agent_id` for every environment. At the first reset environment `i` gets
+    31 bits of `mix_seed(seed, i)`. Where a step comes in two halves, as of AsyncVectorEnv and ale-py's AtariVectorEnv,
+    `start` begins one that runs while the caller does something else.
     """
 
     env: VectorEnv
 
     @override
     def _describe(self, env: object) -> None:
-        self.env = _checked_vector(env)
+        if not isinstance(env, VectorEnv):
+            raise APIUsageError(
+                f"the environment must be a gymnasium.vector.VectorEnv, got {type(env).__name__}; "
+                "a single one goes to GymnasiumPufferEnv"
+            )
+        require_same_step(env)
+        batch_size = getattr(env, "batch_size", env.num_envs)
+        if batch_size != env.num_envs:
+            raise APIUsageError(
+                f"{type(env).__name__} must step all of its {env.num_envs} environments at once, got batch_size "
+                f"{batch_size}; leave that out, and make several vector environments to overlap them"
+            )
+        self.env = env
         self._take_spaces(self.env.single_observation_space, self.env.single_action_space)
         self.num_agents = self.num_envs = self.env.num_envs
 
@@ -264,7 +268,7 @@ class GymnasiumVectorPufferEnv(LibraryEnv):
         return plain_numbers({name: v[agent] for name, v in given.items() if isinstance(v, np.ndarray)})
 
     def _env_seeds(self, seed: int) -> list[int] | np.ndarray:
-        seeds = [mix_seed(seed, index) % _SEEDS for index in range(self.num_agents)]
+        seeds = [mix_seed(seed, index) % 2**31 for index in range(self.num_agents)]  # which every generator takes
         atari = sys.modules.get("ale_py.vector_env")
         is_atari = atari is not None and isinstance(self.env.unwrapped, atari.AtariVectorEnv)
         return np.array(seeds) if is_atari else seeds  # it takes no list, the others no array
@@ -293,22 +297,6 @@ def _halves(env: VectorEnv) -> tuple[Callable | None, Callable | None]:
         if hasattr(type(env), start) and hasattr(type(env), finish):
             return getattr(env, start), getattr(env, finish)
     return None, None
-
-
-def _checked_vector(env: object) -> VectorEnv:
-    if not isinstance(env, VectorEnv):
-        raise APIUsageError(
-            f"the environment must be a gymnasium.vector.VectorEnv, got {type(env).__name__}; "
-            "a single one goes to GymnasiumPufferEnv"
-        )
-    require_same_step(env)
-    batch_size = getattr(env, "batch_size", env.num_envs)
-    if batch_size != env.num_envs:
-        raise APIUsageError(
-            f"{type(env).__name__} must step all of its {env.num_envs} environments at once, got batch_size "
-            f"{batch_size}; leave that out, and make several vector environments to overlap them"
-        )
-    return env
 
 
 def require_same_step(env: VectorEnv) -> None:

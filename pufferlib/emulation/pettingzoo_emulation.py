@@ -9,6 +9,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete
+from numpy.typing import ArrayLike
 from typing_extensions import override
 
 from pufferlib import spaces
@@ -45,31 +46,33 @@ class PettingZooPufferEnv(EmulatedEnv):
     Where an agent's observations are dicts with an `action_mask`, `action_masks` has it and the observation does not;
     if one part remains, that is the observation.
 
-    Infos are empty but for
-
-    - an agent truncated and not terminated: `{"final_observation": row, "agent_id": row index}` with its last
-      observation, as `observations` would hold it;
-    - the end of an episode: one dict of the numbers in the last infos of the agents, each the mean over those that
-      have it, as of GymnasiumPufferEnv.
-
-    An exception of the environment passes through as it is.
+    Infos are those of GymnasiumPufferEnv, a final observation with the `agent_id` of its row; the numbers at the end of
+    an episode are means over the agents whose last infos have them.
     """
 
     @override
     def _describe(self, env: object) -> None:
         self.env = _parallel(env)
-        agents = _possible_agents(self.env)
-        given = [without_mask(self.env.observation_space(agent)) for agent in agents]
+        agents = list(getattr(self.env, "possible_agents", []))
+        if not agents:
+            raise APIUsageError(
+                f"a PettingZoo environment must list its possible_agents, got none from {env}; set them in its __init__"
+            )
+        given = [_space_without_mask(self.env.observation_space(agent)) for agent in agents]
         layouts = [Layout.of(space) for space in given]
         warn_of_left_out(self.env, dict.fromkeys(name for layout in layouts for name in layout.left_out))
         self._spaces = [only_numbers(space)[0] for space in given]
         self._layout = layouts[0] if all(layout == layouts[0] for layout in layouts) else None
-        row_space = self._layout.row_space if self._layout else _widest_box(map(_flat_space, self._spaces))
-        self.single_observation_space = row_space
+        if self._layout is not None:
+            self.single_observation_space = self._layout.row_space
+        else:
+            self.single_observation_space = _widest_box(map(gymnasium.spaces.flatten_space, self._spaces))
         self._has_mask = [_has_mask(self.env.observation_space(agent)) for agent in agents]
         self.has_action_masks = any(self._has_mask)
         actions = [ActionLayout(self.env.action_space(agent)) for agent in agents]
         self.single_action_space = _common([layout.canonical for layout in actions])
+        own = [(space, layout.space) for space, layout in zip(given, actions, strict=True)]
+        self.own_spaces = own[0] if all(each == own[0] for each in own) else None
         self._splits = [_split(layout, self.single_action_space) for layout in actions]
         self._choices = [[part.choices or 0 for part in spaces.action_parts(layout.canonical)] for layout in actions]
         self.num_agents = len(agents)
@@ -151,13 +154,13 @@ class PettingZooPufferEnv(EmulatedEnv):
             if self._has_mask[row]:
                 self._write_mask(row, observations[agent][ACTION_MASK])
 
-    def _without_mask(self, row: int, observation: Any) -> Any:
+    def _without_mask(self, row: int, observation: Any) -> object:
         if not self._has_mask[row]:
             return observation
         rest = {key: part for key, part in observation.items() if key != ACTION_MASK}
         return next(iter(rest.values())) if len(rest) == 1 else rest
 
-    def _write_mask(self, row: int, mask: Any) -> None:
+    def _write_mask(self, row: int, mask: ArrayLike) -> None:
         # The rows may have more parts and more choices than the agent's own action: it may do nothing in those.
         own, first, place = flat_mask(mask, sum(self._choices[row]), self.env), 0, 0
         target = self.action_masks[row]
@@ -172,8 +175,7 @@ def _has_mask(space: gymnasium.Space) -> bool:
     return isinstance(space, Dict) and ACTION_MASK in space.spaces and len(space.spaces) > 1
 
 
-def without_mask(space: gymnasium.Space) -> gymnasium.Space:
-    """An agent's observation space without its action mask: what it sees, alone where that is one part."""
+def _space_without_mask(space: gymnasium.Space) -> gymnasium.Space:  # what is left alone where that is one part
     if not _has_mask(space):
         return space
     rest = {key: part for key, part in space.spaces.items() if key != ACTION_MASK}
@@ -199,23 +201,9 @@ def _parallel(env: object) -> Any:
     return aec_to_parallel(env)
 
 
-def _possible_agents(env: object) -> list[Any]:
-    agents = list(getattr(env, "possible_agents", []))
-    if not agents:
-        raise APIUsageError(
-            f"a PettingZoo environment must list its possible_agents, got none from {env}; set them in its __init__"
-        )
-    return agents
-
-
 def _means(reports: list[dict[str, float]]) -> dict[str, float]:
     names = dict.fromkeys(name for report in reports for name in report)
     return {name: statistics.fmean(report[name] for report in reports if name in report) for name in names}
-
-
-def _flat_space(space: gymnasium.Space) -> Box:
-    flat = gymnasium.spaces.flatten_space(space)
-    return Box(flat.low.astype(np.float32), flat.high.astype(np.float32))
 
 
 def _flat_writer(space: gymnasium.Space, row: np.ndarray) -> Callable[[Any], None]:
@@ -224,7 +212,7 @@ def _flat_writer(space: gymnasium.Space, row: np.ndarray) -> Callable[[Any], Non
     packed = np.zeros(layout.row_space.shape, layout.row_space.dtype)
     check = row_writer(layout, packed)
 
-    def write(observation: Any) -> None:
+    def write(observation: object) -> None:
         check(observation)
         front[:] = gymnasium.spaces.flatten(space, observation)
 
@@ -237,8 +225,8 @@ def _widest_box(boxes: Iterable[Box]) -> Box:
     low, high = np.full(length, np.inf, np.float32), np.full(length, -np.inf, np.float32)
     for box in boxes:
         front = slice(box.shape[0])
-        low[front] = np.minimum(low[front], box.low)
-        high[front] = np.maximum(high[front], box.high)
+        low[front] = np.minimum(low[front], box.low.astype(np.float32))
+        high[front] = np.maximum(high[front], box.high.astype(np.float32))
     return Box(low, high)
 
 

@@ -131,11 +131,12 @@ def _compile(
 
 def _compile_discrete(space: Discrete, column: int | None) -> Split:
     # Without a column the row is one number.
-    choices, last = _Choices(space), int(space.n) - 1
+    start, kind, last = int(space.start), space.dtype.type, int(space.n) - 1
+    number = functools.cache(lambda choice: kind(start + choice))  # making one takes time
 
     def split(row: np.ndarray) -> np.integer:
         choice = int(row) if column is None else int(row.item(column))
-        return choices[choice if 0 <= choice <= last else 0 if choice < 0 else last]
+        return number(choice if 0 <= choice <= last else 0 if choice < 0 else last)
 
     return split
 
@@ -151,16 +152,6 @@ def _compile_choices(space: Discrete, column: int | None) -> Split:
         return (np.clip(numbers, 0, last).astype(np.int64) + start).astype(space.dtype, copy=False)
 
     return split
-
-
-class _Choices(dict):
-    # The environment's number of every choice, made when it is first asked for: making it takes time.
-    def __init__(self, space: Discrete):
-        self._start, self._type = int(space.start), space.dtype.type
-
-    def __missing__(self, choice: int) -> np.integer:
-        number = self[choice] = self._type(self._start + choice)
-        return number
 
 
 def _compile_array(space: MultiDiscrete | MultiBinary | Box, place: slice, is_float: bool) -> Split:
@@ -227,14 +218,9 @@ def row_writer(layout: Layout, row: np.ndarray) -> Callable[[Any], None]:
     What an environment returns is cast to the leaf's dtype where nothing but precision is lost: float64 to float32, and
     integers to smaller ones that hold them. Values outside a space's bounds are not looked for.
 
-    Args:
-        layout: of the observations.
-        row: contiguous, with the shape and dtype of `layout.row_space`; the function keeps views of it. Rows have
-            further dimensions before those, and so have all parts of the observations that go there.
-
-    Returns:
-        A function that raises APIUsageError if a part of an observation is missing, or has another shape or kind than
-        its space; the message names it.
+    The row is contiguous, with the shape and dtype of `layout.row_space`, and the function keeps views of it. Rows have
+    further dimensions before those, and so have all parts of the observations that go there. The function raises an
+    APIUsageError that names the part of an observation which is missing, or has another shape or kind than its space.
     """
     leading = row.ndim - len(layout.row_space.shape)
     leaves = [replace(leaf, shape=row.shape[:leading] + leaf.shape) if leading else leaf for leaf in layout.leaves]

@@ -14,15 +14,11 @@ from pufferlib.spaces import Layout, Leaf, map_structure
 
 
 def nativize(observations: Tensor, emulated: Layout | None) -> Any:
-    """The observations in rows, as dicts and tuples of tensors.
+    """The observations in rows, as dicts and tuples of tensors, nested like the environment's observation space.
 
-    Args:
-        observations: `(..., *row_shape)`, the last dimension contiguous, on any device. Rows that are no bytes may have
-            been converted to another dtype; the leaves then have that.
-        emulated: that of the environment or vector; None gives the rows themselves.
-
-    Returns:
-        Nested like the environment's observation space: views `(..., *leaf_shape)` of the rows, `(...)` for Discrete.
+    Rows are `(..., *row_shape)`, the last dimension contiguous, on any device; `emulated` is that of the environment or
+    vector, and None gives the rows themselves. The leaves are views `(..., *leaf_shape)`, `(...)` for Discrete. Rows
+    that are no bytes may have been converted to another dtype; the leaves then have that.
     """
     if emulated is None or not emulated.is_packed:
         return observations

@@ -41,10 +41,6 @@ void probe(const {type}Observation* observations, int agents, float** states, fl
     }}
 }}
 {masks}
-void probe_act(const {type}Observation* observations, int agents, int is_sampled, uint64_t seed, {action}* actions) {{
-    {name}_begin(&policy, seed);
-    {name}_act(&policy, observations, agents, actions, is_sampled != 0);
-}}
 """
 
 
@@ -54,10 +50,7 @@ def c_files(
     """The content of the folder by file name, compiled and compared where this machine has a compiler.
 
     For an environment of Ocean's, which has a `name` in C, there is a program that plays it. The policy is compared on
-    `observations` of real play, `(steps, rows, *observation_shape)`, besides random ones.
-
-    Raises:
-        ExportError: if C cannot express the policy, or its results differ.
+    `observations` of real play, besides random ones; an ExportError if C cannot express it, or its results differ.
     """
     writer = HeaderWriter(name, network_of(policy, env))
     files = {f"{writer.name}.h": writer.text(notes), "puffernet.h": PUFFERNET.read_text()}
@@ -85,8 +78,7 @@ class Probe:
     """The policy in C, compiled and loaded."""
 
     def __init__(self, library: ctypes.CDLL, writer: HeaderWriter):
-        self.library = library
-        self._writer = writer
+        self.library, self._writer = library, writer
 
     def run(self, observations: np.ndarray, *states: np.ndarray) -> list[np.ndarray]:
         """One step, with results in the order of `OneStep.output_names`."""
@@ -100,23 +92,13 @@ class Probe:
         after = [np.array(state) for state in states]
         addresses = (ctypes.c_void_p * max(len(after), 1))(*(state.ctypes.data for state in after))
         self.library.probe(_address(observations), rows, addresses, _address(logits), _address(values))
-        results, place, number = [], 0, 0
-        for part in network.parts:
+        results = []
+        for part, place, _, number in self._writer.parts():
             results.append(logits[:, place : place + part.outputs])
             if part.choices is None:
                 deviations = network.deviations[number : number + part.width]
                 results.append(np.broadcast_to(np.log(deviations), (rows, part.width)))
-                number += part.width
-            place += part.outputs
         return [*results, values, *after]
-
-    def act(self, observations: np.ndarray, is_sampled: bool, seed: int = 0) -> np.ndarray:
-        """The first actions of an episode, `(rows, numbers)`."""
-        dtype = np.float32 if self._writer.action_type == "float" else np.int32
-        actions = np.empty((len(observations), self._writer.constants["ACTION"]), dtype)
-        rows, seed = len(observations), ctypes.c_uint64(seed)
-        self.library.probe_act(_address(observations), rows, int(is_sampled), seed, _address(actions))
-        return actions
 
 
 @contextlib.contextmanager
@@ -146,7 +128,6 @@ def _probe_source(writer: HeaderWriter) -> str:
     return _PROBE.format(
         name=writer.name,
         type=writer.type_name,
-        action=writer.action_type,
         load="\n    ".join(load) or "(void)states;",
         store="\n    ".join(store),
         masks="void probe_masks(const uint8_t* masks) { policy.masks = masks; }" if writer.network.has_masks else "",
@@ -184,9 +165,7 @@ def play_files(
 def write_folder(folder: Path, files: Mapping[str, str]) -> None:
     """Writes a folder with all of the files, or leaves it as it was; an earlier export in it is replaced.
 
-    Raises:
-        APIUsageError: if the folder has anything else in it.
-        StorageError: if it cannot be written.
+    Raises an APIUsageError if the folder has anything else in it, and a StorageError if it cannot be written.
     """
     folder = Path(os.path.abspath(folder))
     with storing(folder):

@@ -25,7 +25,7 @@ from pufferlib.fast.policy_layers import find_layers
 from pufferlib.fast.traced_layers import trace
 from pufferlib.fast.traced_values import UntracedError
 from pufferlib.models import LSTMWrapper, MinGRUWrapper
-from pufferlib.policy import NormalizedObservations
+from pufferlib.policy import NormalizedObservations, initial_state
 from pufferlib.ppo.rollout import Rollout
 
 _DROPOUT = (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.AlphaDropout, nn.FeatureAlphaDropout)  # nothing in acting
@@ -70,13 +70,12 @@ class CNetwork:
 def network_of(policy: nn.Module, env: PufferEnv) -> CNetwork:
     """The layers of a policy: of one of pufferlib.models, or of one that the kernel's tracing follows.
 
-    Raises:
-        ExportError: if puffernet.h has no layers for it; the message names the layer.
+    Raises an ExportError that names the layer if puffernet.h has none for it.
     """
     if getattr(env, "emulated", None) is not None:
         raise ExportError(f"C has no structured observations, got {env.emulated.parts_text()}; {_REMEDY}")
     policy = _acting(policy)
-    states = dict(policy.initial_state(1, torch.device("cpu"))) if hasattr(policy, "initial_state") else {}
+    states = initial_state(policy, 1, torch.device("cpu"))
     layers = find_layers(policy)
     if layers is None or None in layers.shapes():
         layers = _traced(policy, env, states)
@@ -227,11 +226,7 @@ def padded(array: np.ndarray, blocks: int = 1) -> np.ndarray:
 
 
 def floats(tensor: Tensor) -> np.ndarray:
-    """As float32.
-
-    Raises:
-        ExportError: if a number is infinite or NaN.
-    """
+    """As float32; an ExportError if a number is infinite or NaN."""
     array = tensor.detach().to(torch.float32).cpu().numpy()
     if not np.isfinite(array).all():
         raise ExportError("the policy's weights must be finite numbers, found infinity or NaN; take an earlier model")

@@ -29,19 +29,14 @@ C_TYPES = {
 
 
 class HeaderWriter:
-    """Writes the header of one network.
+    """Writes the header of one network, for an environment's name in C, such as `breakout`.
 
-    Args:
-        name: an environment's in C, such as `breakout`.
-        network: to write.
+    Raises an ExportError if C has no type for the observations.
 
     Attributes:
         name: the prefix of all functions and tables, such as `breakout_policy`.
         type_name: of the struct, such as `BreakoutPolicy`.
         states: the recurrent state by name: floats of one agent in memory, and those of them that torch has.
-
-    Raises:
-        ExportError: if C has no type for the observations.
     """
 
     def __init__(self, name: str, network: CNetwork):
@@ -82,12 +77,12 @@ class HeaderWriter:
             network=self.network,
             constants=self.constants,
             program=self._program,
-            parts=list(self._parts()),
+            parts=list(self.parts()),
             parts_text=self._parts_text(),
         )
 
-    def _parts(self) -> Iterator[tuple[ActionPart, int, int, int]]:
-        # The parts of the action, and where their logits, choices and numbers begin.
+    def parts(self) -> Iterator[tuple[ActionPart, int, int, int]]:
+        """The parts of the action, and where their logits, choices and numbers begin."""
         place = choice = number = 0
         for part in self.network.parts:
             yield part, place, choice, number

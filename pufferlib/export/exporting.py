@@ -7,7 +7,7 @@ import json
 import logging
 import re
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ from pufferlib.export.one_step import OneStep, check_agreement, first_sentence, 
 from pufferlib.export.web_format import web_page
 from pufferlib.families import catalog
 from pufferlib.fast.cpu import one_thread
-from pufferlib.policy import acting_forward
+from pufferlib.policy import acting_forward, initial_state
 from pufferlib.ppo.sampling import sample_logits
 from pufferlib.runs.folder import write_atomically
 from pufferlib.runs.loaders import load_policy
@@ -37,8 +37,7 @@ PACKAGES = ("onnx", "onnxruntime", "onnxscript")
 
 
 def _onnx_bytes(step: OneStep, notes: Mapping[str, str], observations: np.ndarray | None = None) -> bytes:
-    # Its inputs are OneStep.input_names, its outputs OneStep.output_names; the first dimension of all is rows, any
-    # number of agents.
+    # Of inputs OneStep.input_names and outputs OneStep.output_names; the first dimension of all is any number of rows.
     for package in PACKAGES:
         require_extra(package, "export")
     import onnxruntime
@@ -58,34 +57,26 @@ def _onnx_bytes(step: OneStep, notes: Mapping[str, str], observations: np.ndarra
         session = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
     except Exception as error:  # its errors have no class of their own in common
         raise ExportError(f"onnxruntime cannot load the policy as ONNX ({first_sentence(error)})") from error
-    check_agreement(
-        step,
-        lambda *arrays: session.run(None, dict(zip(step.input_names, arrays, strict=True))),
-        "onnxruntime",
-        observations,
-    )
+
+    def run(*arrays: np.ndarray) -> Sequence[np.ndarray]:
+        return session.run(None, dict(zip(step.input_names, arrays, strict=True)))
+
+    check_agreement(step, run, "onnxruntime", observations)
     return content
 
 
 def _converted(step: OneStep) -> Any:  # onnx.ModelProto
-    rows = torch.export.Dim("rows", min=1)
+    rows = {0: torch.export.Dim("rows", min=1)}
     others = (*step.initial_states(3), *step.random_masks(3, 0))
-    shapes: dict[str, Any] = {"observations": {0: rows}}
-    if others:
-        shapes["others"] = tuple({0: rows} for _ in others)
+    shapes = {"observations": rows, **({"others": (rows,) * len(others)} if others else {})}
     disabled = logging.root.manager.disable
     logging.disable(logging.WARNING)
     try:
         with warnings.catch_warnings(), unchecked_distributions():
             warnings.simplefilter("ignore")
             program = torch.export.export(step, (step.random_observations(3, 0), *others), dynamic_shapes=shapes)
-            converted = torch.onnx.export(
-                program,
-                dynamo=True,
-                input_names=list(step.input_names),
-                output_names=list(step.output_names),
-                verbose=False,
-            )
+            names = {"input_names": list(step.input_names), "output_names": list(step.output_names)}
+            converted = torch.onnx.export(program, dynamo=True, verbose=False, **names)
     except Exception as error:  # of any class: the exporter runs the policy's own code
         raise ExportError(
             f"ONNX cannot express this policy ({first_sentence(error)}); write its forward with torch operations "
@@ -96,13 +87,10 @@ def _converted(step: OneStep) -> Any:  # onnx.ModelProto
     return converted.model_proto
 
 
-NOTES = "notes.json"
-"""The extra file in the archive that holds the notes, and the names of arguments and results."""
+NOTES = "notes.json"  # in the archive of TorchScript: the notes, and the names of arguments and results
 
 
 def _torchscript_bytes(step: OneStep, notes: Mapping[str, str], observations: np.ndarray | None = None) -> bytes:
-    # It takes tensors in the order of step.input_names, and returns a tuple in the order of step.output_names; both
-    # orders stand in its notes.json.
     named = {**notes, "arguments": list(step.input_names), "results": list(step.output_names)}
     traced = _traced(step)
     with warnings.catch_warnings():
@@ -110,12 +98,11 @@ def _torchscript_bytes(step: OneStep, notes: Mapping[str, str], observations: np
         file = io.BytesIO()
         torch.jit.save(traced, file, _extra_files={NOTES: json.dumps(named, indent=2)})
         loaded = torch.jit.load(io.BytesIO(file.getvalue()))
-    check_agreement(
-        step,
-        lambda *arrays: [each.numpy() for each in loaded(*map(torch.from_numpy, arrays))],
-        "TorchScript",
-        observations,
-    )
+
+    def run(*arrays: np.ndarray) -> Sequence[np.ndarray]:
+        return [each.numpy() for each in loaded(*map(torch.from_numpy, arrays))]
+
+    check_agreement(step, run, "TorchScript", observations)
     return file.getvalue()
 
 
@@ -215,19 +202,17 @@ def export_command(env_name: str, args: dict[str, Any], options: ExportOptions) 
     entry = catalog.find(env_name)
     many = {"num_envs": ENVIRONMENTS} if "num_envs" in entry.settings else {}
     env_kwargs, seed = {**args["env"], **many}, args["train"]["seed"]
-    vecenv = vector.make(entry.creator, env_kwargs=env_kwargs, backend="Serial", seed=seed)
     format, output = options.format, options.output
-    path = Path(output or c_name(env_name) + ENDINGS[format])
+    name = c_name(env_name) + ENDINGS[format]
+    path = Path(output or name)
     if output is not None and format != "c" and (output.endswith("/") or path.is_dir()):
-        path /= c_name(env_name) + ENDINGS[format]
-    try:
+        path /= name
+    with vector.make(entry.creator, env_kwargs=env_kwargs, backend="Serial", seed=seed) as vecenv:
         policy = load_policy({**args, "train": {**args["train"], "device": "cpu"}}, vecenv, env_name).eval()
         notes = {"model": str(args["load_model_path"]), "settings": json.dumps(args, default=str)}
         with one_thread():
             export_policy(policy, vecenv, path, format, notes, _observations_of_play(vecenv, policy))
         print(f"wrote {printable(str(path))}, {_use(path, format, OneStep(policy, vecenv.driver_env))}")
-    finally:
-        vecenv.close()
 
 
 def _use(path: Path, format: str, step: OneStep) -> str:
@@ -248,8 +233,7 @@ def _use(path: Path, format: str, step: OneStep) -> str:
 def _observations_of_play(vecenv: vector.Vector, policy: nn.Module) -> np.ndarray:
     # (steps, rows, *observation_shape)
     forward, generator = acting_forward(policy), torch.Generator().manual_seed(0)
-    rows = vecenv.num_agents
-    state = dict(policy.initial_state(rows, torch.device("cpu"))) if hasattr(policy, "initial_state") else {}
+    state = initial_state(policy, vecenv.num_agents, torch.device("cpu"))
     observations, _ = vecenv.reset(0)
     seen = []
     for _ in range(STEPS):

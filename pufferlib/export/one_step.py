@@ -18,9 +18,11 @@ from pufferlib.environment import PufferEnv
 from pufferlib.errors import ExportError
 from pufferlib.metrics.finite import find_weight, is_finite
 from pufferlib.models import MinGRUWrapper, State
-from pufferlib.policy import Logits, NormalizedObservations, acting_forward
+from pufferlib.policy import Logits, NormalizedObservations, acting_forward, initial_state
 from pufferlib.ppo.sampling import mask_logits
 from pufferlib.spaces import num_choices
+
+_CPU = torch.device("cpu")
 
 
 class OneStep(nn.Module):
@@ -29,15 +31,14 @@ class OneStep(nn.Module):
     It has weights of its own on the CPU and computes with torch's operations alone. Weights of another type that does
     not fit the observations, such as float64, become float32.
 
+    Raises an ExportError if the policy cannot be copied or called, or a weight is infinite or NaN.
+
     Attributes:
         state_names: of the recurrent state, in the order of the arguments; empty for a policy without one.
         input_names: of the arguments: `observations`, the states, and `action_masks` where the environment has them,
             `(rows, choices)` bool, whose False makes a logit -inf.
         output_names: of all results, in their order: for each part of the action `logits` or `mean` and
             `log_deviation`, numbered from 0 where there are several, then `value`, then `next_<state>` for each state.
-
-    Raises:
-        ExportError: if the policy cannot be copied or called, or a weight is infinite or NaN.
     """
 
     def __init__(self, policy: nn.Module, env: PufferEnv):
@@ -62,7 +63,7 @@ class OneStep(nn.Module):
                 logits = self._first_logits()
             except Exception as second:
                 raise _call_error(policy, second) from second
-        self.state_names = tuple(self._initial_state(1))
+        self.state_names = tuple(initial_state(self.policy, 1, _CPU))
         self.input_names = ("observations", *self.state_names, *["action_masks"] * has_masks)
         self.output_names = (*_named_tensors(logits), "value", *(f"next_{name}" for name in self.state_names))
 
@@ -76,7 +77,7 @@ class OneStep(nn.Module):
 
     def initial_states(self, rows: int) -> tuple[Tensor, ...]:
         """Returns the state at the start of an episode for `rows` agents, in the order of `state_names`."""
-        return tuple(self._initial_state(rows).values())
+        return tuple(initial_state(self.policy, rows, _CPU).values())
 
     def random_observations(self, rows: int, seed: int) -> Tensor:
         """Returns observations drawn from the space, `(rows, *observation_shape)`."""
@@ -90,12 +91,8 @@ class OneStep(nn.Module):
 
     @torch.no_grad()
     def _first_logits(self) -> Logits:
-        logits, _ = self._forward(self.random_observations(2, 0), self._initial_state(2))
+        logits, _ = self._forward(self.random_observations(2, 0), initial_state(self.policy, 2, _CPU))
         return logits
-
-    def _initial_state(self, rows: int) -> State:
-        has_state = hasattr(self.policy, "initial_state")
-        return dict(self.policy.initial_state(rows, torch.device("cpu"))) if has_state else {}
 
 
 class _PlainMinGRU(nn.Module):
@@ -192,11 +189,9 @@ def check_agreement(
 ) -> None:
     """Compares results over several steps from the start of an episode, with the recurrent state of each.
 
-    It runs on random observations, and on those of real play where there are, `(steps, rows, *observation_shape)`.
-
-    Raises:
-        ExportError: if a result differs by more than `tolerance`, relative to 1 or to the value where that is greater,
-            and by what float32 rounds the largest value of its row.
+    It runs on random observations, and on those of real play where there are, `(steps, rows, *observation_shape)`. An
+    ExportError if a result differs by more than `tolerance`, relative to 1 or to the value where that is greater, and
+    by what float32 rounds the largest value of its row.
     """
     drawn = torch.stack([step.random_observations(ROWS, seed) for seed in range(STEPS)])
     for sequence in [drawn] if observations is None else [drawn, torch.from_numpy(observations)]:

@@ -74,7 +74,7 @@ def build_atari(
     episodic_life: bool = True,
     clip_rewards: bool = True,
     repeat_action_probability: float = 0.0,
-    **keywords: Any,
+    **keywords: object,
 ) -> gymnasium.Env:
     """Makes a game with observations `(frame_stack, screen_size, screen_size)` uint8, in grey.
 
@@ -142,12 +142,11 @@ class AtariVectorPufferEnv(GymnasiumVectorPufferEnv):
         num_threads: int = 0,
         buf: Buffers | None = None,
         seed: int = 0,
-        **preprocessing: Any,
+        **preprocessing: object,
     ):
-        """Makes `num_envs` games of an id such as `ALE/Pong-v5`.
+        """Makes `num_envs` games of an id such as `ALE/Pong-v5`, with settings of `PREPROCESSING` by name.
 
-        A `full_action_space` has all 18 actions instead of those of the game, 0 threads leave their number to ale-py,
-        and `preprocessing` has settings of `build_atari`, of those in `PREPROCESSING`, by name.
+        A `full_action_space` has all 18 actions instead of those of the game; 0 threads leave their number to ale-py.
         """
         settings = {**PREPROCESSING, **preprocessing}
         game = {
@@ -200,17 +199,12 @@ def make_atari_vector(
     num_workers: int | str = AUTO,
     batch_size: int | str = AUTO,
     seed: int = 0,
-    **settings: Any,
+    **settings: object,
 ) -> Vector:
-    """Makes Atari games in ale-py's own vector environments, which step in turns.
+    """Makes Atari games in ale-py's own vector environments, which step in turns; settings are those in `SETTINGS`.
 
-    Args:
-        env_id: such as `ALE/Pong-v5`.
-        num_envs: games in all.
-        num_workers: threads that step a batch; 'auto' is the cores this process may use.
-        batch_size: games in each vector environment, a divisor of `num_envs`; 'auto' is all games in one.
-        seed: as for `pufferlib.vector.make`.
-        settings: of those in `SETTINGS`.
+    Each vector environment has `batch_size` games, a divisor of `num_envs`; 'auto' is all games in one. `num_workers`
+    threads step it; 'auto' is the cores that this process may use.
     """
     unknown = sorted(settings.keys() - SETTINGS)
     if unknown:
@@ -229,10 +223,9 @@ def make_atari_vector(
 def _game(env_id: str) -> str:
     _import_ale()
     try:
-        game = gymnasium.spec(env_id).kwargs["game"]
+        return gymnasium.spec(env_id).kwargs["game"]
     except (gymnasium.error.Error, KeyError) as error:
         raise APIUsageError(f"the id of an Atari game must be like 'ALE/Pong-v5', got {env_id!r}") from error
-    return game
 
 
 def _import_ale() -> ModuleType:
@@ -247,7 +240,7 @@ def _import_ale() -> ModuleType:
     return ale_py
 
 
-def _make(**settings: Any) -> VectorEnv:
+def _make(**settings: object) -> VectorEnv:
     return _import_ale().vector_env.AtariVectorEnv(**settings, autoreset_mode=AutoresetMode.SAME_STEP)
 
 
@@ -258,7 +251,7 @@ class AtariEntry(Entry):
     """A game; it trains in ale-py's own vector environment, unless another backend or a setting of others is given."""
 
     @override
-    def make_vector(self, env_kwargs: dict[str, Any], **keywords: Any) -> Vector:
+    def make_vector(self, env_kwargs: dict[str, Any], **keywords: object) -> Vector:
         backend = keywords.get("backend", "auto")
         is_asked_for = backend in (GymnasiumVector, GymnasiumVector.__name__)
         seconds = keywords.get("step_timeout_seconds")

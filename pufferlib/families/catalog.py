@@ -1,8 +1,4 @@
-"""The catalog: where every name of an environment leads.
-
-Everything that needs an environment by its name asks here: the configuration, the trainer's loaders, `pufferlib.make`
-and the command line.
-"""
+"""The catalog: where every name of an environment leads."""
 
 from __future__ import annotations
 
@@ -33,9 +29,7 @@ def families() -> tuple[Family, ...]:
 def find(name: str | Callable[..., PufferEnv] | Entry) -> Entry:
     """The environment that a name leads to, or a callable that makes PufferEnvs; an entry leads to itself.
 
-    Raises:
-        UnknownEnvironmentError: if there is no environment of that name; the message lists the nearest.
-        MissingExtraError: if there is, and what it needs is not installed.
+    Raises an UnknownEnvironmentError that lists the nearest names, or a MissingExtraError if something is missing.
     """
     found = lookup(name)
     if found is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import contextlib
 import difflib
 import functools
 import importlib.util
@@ -28,21 +29,13 @@ def slug(name: str) -> str:
 
 
 def nearest_names(name: str, known: Iterable[str], prefix: str = "") -> str:
-    """Ends an error message about an unknown name with the nearest known ones; empty where none is near.
-
-    Beside what `pufferlib.errors.nearest` finds, `pong` finds `ALE/Pong-v5`, by the word without the rest.
-    """
+    """Ends an error message about an unknown name with the nearest known ones; empty where none is near."""
     known = list(known)
-    close = difflib.get_close_matches(name, known, n=3) or _of_near_words(name, known)
+    close = difflib.get_close_matches(name, known, n=3)
+    if not close:
+        words = difflib.get_close_matches(word_of(name), {word_of(each) for each in known}, n=3, cutoff=0.75)
+        close = [each for word in words for each in known if word_of(each) == word][:3]
     return f"; did you mean {' or '.join(repr(prefix + each) for each in close)}?" if close else ""
-
-
-def _of_near_words(name: str, known: list[str]) -> list[str]:
-    words: dict[str, list[str]] = {}
-    for each in known:
-        words.setdefault(word_of(each), []).append(each)
-    close = difflib.get_close_matches(word_of(name), words, n=3, cutoff=0.75)
-    return [each for word in close for each in words[word]][:3]
 
 
 def word_of(name: str) -> str:
@@ -75,14 +68,9 @@ class Entry:
         name: str,
         family: str,
         creator: Callable[..., PufferEnv],
-        settings: tuple[Mapping[str, Setting], bool],
-        recipe: str | None = "",
+        settings: tuple[Mapping[str, Setting], bool],  # and whether it takes any other, as of `keyword_settings`
+        recipe: str | None = "",  # the name of the first ini file; None looks at the actions, empty means no inis
     ):
-        """Describes an environment.
-
-        The settings come with whether it takes any other, as `keyword_settings` returns them. The recipe is the name of
-        the first ini file; None looks at the actions of an environment, empty means no inis.
-        """
         self.name, self.family, self.creator = name, family, creator
         self.settings, self.takes_any_setting = settings
         self._recipe = recipe
@@ -98,13 +86,10 @@ class Entry:
     def _fitting_recipe(self) -> str:
         from gymnasium.spaces import Box  # not before: the catalog is imported without Gymnasium
 
-        env = self.creator(buf=None, seed=0)
-        try:
+        with contextlib.closing(self.creator(buf=None, seed=0)) as env:
             return "continuous" if isinstance(env.single_action_space, Box) else "discrete"
-        finally:
-            env.close()
 
-    def make_vector(self, env_kwargs: dict[str, Any], **keywords: Any) -> Vector:
+    def make_vector(self, env_kwargs: dict[str, Any], **keywords: object) -> Vector:
         """Makes the vector to train in, with further keywords of `pufferlib.vector.make`."""
         from pufferlib import vector
 
@@ -166,9 +151,11 @@ def callable_entry(creator: Callable[..., Any], name: str | None = None) -> Entr
     return Entry(name or own, "callable", made_by, keyword_settings(creator))
 
 
-def make_imported(creator: Callable[..., Any], buf: Buffers | None = None, seed: int = 0, **settings: Any) -> PufferEnv:
+def make_imported(
+    creator: Callable[..., Any], buf: Buffers | None = None, seed: int = 0, **settings: object
+) -> PufferEnv:
     """Makes one environment of a class or function of the user's; those of Gymnasium and PettingZoo are emulated."""
-    from pufferlib.emulation.wrapping import make_puffer_env  # these two: the catalog is imported without Gymnasium
+    from pufferlib.emulation import make_puffer_env  # these two: the catalog is imported without Gymnasium
     from pufferlib.environment import check_env
 
     env = make_puffer_env(creator, (), settings, {"buf": buf, "seed": seed})

@@ -7,11 +7,10 @@ import functools
 import sys
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import gymnasium
 from typing_extensions import override
@@ -39,8 +38,7 @@ _INIS = {"envpool.atari": ("atari",), "envpool.minigrid": ("discrete", "minigrid
 _PRESETS = {"envpool.atari": {"episodic_life": True, "reward_clip": True}}  # as of ALE/ here
 
 
-@dataclass(frozen=True)
-class Compared:
+class Compared(NamedTuple):
     """A row of the table of `bench/envpool_same.py`: an environment of Gymnasium's and EnvPool's of the same name."""
 
     name: str  # Gymnasium's
@@ -75,7 +73,7 @@ def make_vector(
     batch_size: int | str = AUTO,
     backend: type[Vector] | str = AUTO,
     step_timeout_seconds: float | None = None,
-    **keywords: Any,
+    **keywords: object,
 ) -> Vector:
     """Makes a vector of environments of EnvPool; workers of Multiprocessing and Ray each step a pool of their own.
 
@@ -98,20 +96,11 @@ def make_vector(
 def make_alike(
     entry: Entry, env_kwargs: Mapping[str, Any], keywords: Mapping[str, Any], view_maker: Callable[[], MakeView]
 ) -> Vector | None:
-    """Makes the vector by EnvPool of an environment of Gymnasium's.
+    """Makes the vector by EnvPool of an environment of Gymnasium's; `view_maker` returns the `make_view` of EnvPoolEnv.
 
-    Args:
-        entry: of the environment.
-        env_kwargs: its settings; where one is another than its default, EnvPool is not known to be the same.
-        keywords: of `pufferlib.vector.make`.
-        view_maker: returns the `make_view` of EnvPoolEnv that shows the observations as the environment does.
-
-    Returns:
-        The vector where the backend is EnvPool, or `auto` and the table says that EnvPool of this version is the same,
-        else None.
-
-    Raises:
-        APIUsageError: if EnvPool is asked for, and there is no such environment or setting of it.
+    That is where the backend is EnvPool, or `auto` and the table says that EnvPool of this version is the same, with
+    all settings at their defaults; else it returns None. If EnvPool is asked for, and has no such environment or
+    setting of it, it raises an APIUsageError.
     """
     backend, row = keywords.get("backend", AUTO), compared().get(entry.name)
     changed = [name for name, value in env_kwargs.items() if value != entry.settings[name].default]
@@ -160,12 +149,12 @@ class EnvPoolEntry(Entry):
         return tuple(path for name in names if (path := _TABLE.parent / f"{name}.ini").exists())
 
     @override
-    def make_vector(self, env_kwargs: dict[str, Any], **keywords: Any) -> Vector:
+    def make_vector(self, env_kwargs: dict[str, Any], **keywords: object) -> Vector:
         return make_vector(self._task, env_kwargs, **keywords)
 
 
 def _make_env(
-    task: str, buf: Buffers | None = None, seed: int = 0, render_mode: str | None = None, **config: Any
+    task: str, buf: Buffers | None = None, seed: int = 0, render_mode: str | None = None, **config: object
 ) -> PufferEnv:
     if render_mode is not None and _world(task).startswith("envpool.mujoco"):  # it ends the process without OpenGL
         return _drawn_by_gymnasium(task, buf, seed, render_mode)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import importlib
+import math
 import re
 import warnings
 from collections.abc import Callable, Mapping
@@ -32,7 +34,7 @@ EnvBuilder = Callable[..., gymnasium.Env]
 
 
 def build(
-    target: str | EnvSpec, render_mode: str | None = None, max_episode_steps: int | None = None, **keywords: Any
+    target: str | EnvSpec, render_mode: str | None = None, max_episode_steps: int | None = None, **keywords: object
 ) -> gymnasium.Env:
     """Makes a Gymnasium environment as the trainer wants it.
 
@@ -51,16 +53,13 @@ def build(
 
 
 def in_single_precision(env: gymnasium.Env) -> gymnasium.Env:
-    """Declares observations of double precision as float32, which is what policies compute in.
-
-    Emulation casts each observation when it copies it into its row, so this costs nothing.
-    """
+    """Declares observations of double precision as float32, which is what policies compute in."""
     env.observation_space = spaces.in_single_precision(env.observation_space)
     return env
 
 
 def make_emulated(
-    builder: EnvBuilder, target: str | EnvSpec, buf: Buffers | None = None, seed: int = 0, **settings: Any
+    builder: EnvBuilder, target: str | EnvSpec, buf: Buffers | None = None, seed: int = 0, **settings: object
 ) -> PufferEnv:
     """Makes one environment as `builder(target, **settings)` and emulates it."""
     return GymnasiumPufferEnv(env_creator=builder, env_args=(target,), env_kwargs=settings, buf=buf, seed=seed)
@@ -81,15 +80,14 @@ class GymnasiumEntry(Entry):
     """An environment of Gymnasium's, which EnvPool steps where it was shown to be the same."""
 
     @override
-    def make_vector(self, env_kwargs: dict[str, Any], **keywords: Any) -> Vector:
+    def make_vector(self, env_kwargs: dict[str, Any], **keywords: object) -> Vector:
         made = make_alike(self, env_kwargs, keywords, self.view_maker)
         return super().make_vector(env_kwargs, **keywords) if made is None else made
 
     def view_maker(self) -> MakeView:
         """What shows the observations of EnvPool's environment as those of this one."""
-        env = self.creator(buf=None, seed=0)
-        env.close()
-        return partial(declared_as, env.single_observation_space)
+        with contextlib.closing(self.creator(buf=None, seed=0)) as env:
+            return partial(declared_as, env.single_observation_space)
 
 
 @dataclass(frozen=True, eq=False)
@@ -159,7 +157,7 @@ def build_dm_control(
     width: int = 320,
     height: int = 240,
     camera_id: int = -1,
-    **keywords: Any,
+    **keywords: object,
 ) -> gymnasium.Env:
     """Makes an environment whose observations are one flat row: they are dicts of small arrays by themselves.
 
@@ -190,28 +188,28 @@ DIRECTIONS = 4  # of an agent in a grid world
 
 
 class OneHotView(gymnasium.ObservationWrapper):
-    """Shows the agent's view and direction as zeros and ones, and leaves out the text of the mission.
-
-    A cell has three numbers, its object, colour and state, which name things and measure nothing: each becomes one-hot.
-    """
+    """Shows the agent's view and direction as zeros and ones, and leaves out the text of the mission."""
 
     def __init__(self, env: gymnasium.Env):
         super().__init__(env)
-        self._first, self._size = _places_of_ones(env.observation_space)
-        self.observation_space = Box(0, 1, (self._size + DIRECTIONS,), np.uint8)
+        self.observation_space, self._write = one_hot_view(env.observation_space)
 
     @override
     def observation(self, observation: dict[str, Any]) -> np.ndarray:
         """The flat row: the one-hot numbers of every cell, then the direction."""
-        row = np.zeros(self._size + DIRECTIONS, np.uint8)
-        row[self._first + observation["image"].reshape(-1, 3)] = 1
-        row[self._size + observation["direction"]] = 1
-        return row
+        rows = np.empty((1, *self.observation_space.shape), np.uint8)
+        self._write(rows, observation)
+        return rows[0]
 
 
 def one_hot_view(space: gymnasium.Space) -> View:
-    """The view of OneHotView, of many grid worlds at once."""
-    first, size = _places_of_ones(space)
+    """The view of OneHotView, of one grid world or of many at once."""
+    constants = importlib.import_module("minigrid.core.constants")
+    kinds = [len(getattr(constants, name)) for name in ("OBJECT_TO_IDX", "COLOR_TO_IDX", "STATE_TO_IDX")]
+    cells = math.prod(space["image"].shape[:2])
+    size = cells * sum(kinds)
+    # Where the ones of each number of each cell begin, (cells, 3).
+    first = np.arange(cells)[:, None] * sum(kinds) + np.cumsum([0, *kinds[:-1]])
 
     def write(rows: np.ndarray, observations: Mapping[str, np.ndarray]) -> None:
         worlds = np.arange(len(rows))
@@ -220,17 +218,6 @@ def one_hot_view(space: gymnasium.Space) -> View:
         rows[worlds, size + observations["direction"]] = 1
 
     return Box(0, 1, (size + DIRECTIONS,), np.uint8), write
-
-
-def _places_of_ones(space: gymnasium.Space) -> tuple[np.ndarray, int]:
-    # Where the ones of each number of each cell begin, (cells, 3), and how many numbers all cells have.
-    constants = importlib.import_module("minigrid.core.constants")
-    kinds = [
-        len(getattr(constants, name)) for name in ("OBJECT_TO_IDX", "COLOR_TO_IDX", "STATE_TO_IDX")
-    ]  # closed, open and locked
-    width, height, _ = space["image"].shape
-    cells = np.arange(width * height)[:, None] * sum(kinds)
-    return cells + np.cumsum([0, *kinds[:-1]]), width * height * sum(kinds)
 
 
 class GridEntry(GymnasiumEntry):
@@ -242,7 +229,7 @@ class GridEntry(GymnasiumEntry):
 
 
 def build_minigrid(
-    target: str, render_mode: str | None = None, max_episode_steps: int | None = None, **keywords: Any
+    target: str, render_mode: str | None = None, max_episode_steps: int | None = None, **keywords: object
 ) -> gymnasium.Env:
     """Makes a grid world with observations for a network.
 

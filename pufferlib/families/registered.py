@@ -38,7 +38,7 @@ _PREFIX = "pettingzoo:"
 _SISTERS = ("mpe2", "magent2.environments")  # families that became packages of their own
 
 
-def make_pettingzoo_env(module: str, buf: Buffers | None = None, seed: int = 0, **settings: Any) -> PufferEnv:
+def make_pettingzoo_env(module: str, buf: Buffers | None = None, seed: int = 0, **settings: object) -> PufferEnv:
     """Makes and emulates one environment of a module such as `pettingzoo.butterfly.pistonball_v6`."""
     return PettingZooPufferEnv(env_creator=_creator(_import_env(module)), env_kwargs=settings, buf=buf, seed=seed)
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import copy
 import importlib.util
 from pathlib import Path
-from typing import Any
 
 import gymnasium
 from gymnasium.envs.registration import EnvSpec
@@ -33,7 +32,7 @@ def env_id(name: str) -> str:
     return f"pufferlib/{name.removeprefix(_PREFIX)}"
 
 
-def spec_of(name: object, **kwargs: Any) -> EnvSpec | None:
+def spec_of(name: object, **kwargs: object) -> EnvSpec | None:
     """The registration of an environment with the arguments that it was made with; None for a class."""
     if not isinstance(name, str):
         return None

@@ -14,7 +14,7 @@ from typing_extensions import override
 
 from pufferlib.emulation.emulated_env import ACTION_MASK
 from pufferlib.environment import fitting_actions
-from pufferlib.errors import APIUsageError
+from pufferlib.errors import APIUsageError, require_extra
 from pufferlib.interop import spec_of
 from pufferlib.interop.ocean_envs import OceanInside, ShownEnv, mask_info, ocean_name, write_actions
 from pufferlib.ocean.environment import OceanEnv
@@ -24,16 +24,13 @@ if TYPE_CHECKING:
 
 
 class OceanGymnasiumEnv(ShownEnv, gymnasium.Env):
-    """A C environment of one agent, step by step as Gymnasium's users know it.
+    """A C environment of one agent, step by step as Gymnasium's users know it; `make_gymnasium_vec` is for speed.
 
-    Observations are copies, and the last one of an episode is its final one. After it nothing may be stepped
-    before `reset`, which continues the environment's random stream unless it is given a seed. Rewards are floats,
-    infos empty, `options` have no meaning.
+    Observations are copies, infos are empty, `options` have no meaning. After the end of an episode nothing may be
+    stepped before `reset`, which continues the environment's random stream unless it is given a seed.
 
     Where the environment has action masks, infos have `action_mask`, int8 as `Discrete.sample` takes it, but for those
     of an end, and there is a method `action_masks()` for Stable-Baselines3's contributions, which returns bools.
-
-    For speed there is `pufferlib.make_gymnasium_vec`: a thousand environments step there while a few do here.
     """
 
     metadata: ClassVar[dict[str, Any]] = {"render_modes": ["rgb_array", "human"]}
@@ -43,7 +40,7 @@ class OceanGymnasiumEnv(ShownEnv, gymnasium.Env):
         name: str | type[OceanEnv],
         render_mode: str | None = None,
         max_episode_steps: int | None = None,
-        **env_kwargs: Any,
+        **env_kwargs: object,
     ):
         """Makes the environment.
 
@@ -54,8 +51,7 @@ class OceanGymnasiumEnv(ShownEnv, gymnasium.Env):
             env_kwargs: of the environment's class, such as `frameskip`; `seed` is that of the first episode, where
                 `reset` gives none.
         """
-        self._max_episode_steps = _checked_limit(max_episode_steps)
-        self._open(name, 1, render_mode, env_kwargs)
+        self._open(name, 1, render_mode, env_kwargs, max_episode_steps)
         self.observation_space = self.ocean.single_observation_space
         self.action_space = self.ocean.single_action_space
         self._elapsed = 0  # steps of the episode
@@ -94,24 +90,17 @@ class OceanGymnasiumEnv(ShownEnv, gymnasium.Env):
         return observation.copy(), float(self.ocean.rewards[0]), terminated, truncated, info
 
 
-def _checked_limit(max_episode_steps: int | None) -> int | None:
-    if max_episode_steps is not None and not (isinstance(max_episode_steps, int) and max_episode_steps >= 1):
-        raise APIUsageError(f"max_episode_steps must be an integer from 1, or None, got {max_episode_steps!r}")
-    return max_episode_steps
-
-
 class OceanVectorEnv(OceanInside, VectorEnv):
     """C environments of one agent each, stepped together, without copies.
 
-    The arrays that `reset` and `step` return are the environments' own, and the next step overwrites them: what is to
-    be kept must be copied before, or `copy=True` does so every time. Infos are copies always.
+    The arrays that `reset` and `step` return are the environments' own, and the next step overwrites them; `copy=True`
+    copies them every time. Infos are copies always.
 
-    An environment whose episode ends is reset in the same step, as `AutoresetMode.SAME_STEP` says: its observation is
-    the first of the next episode, and the final one is in `infos["final_obs"]`, an object array with a row for every
-    environment, None where `infos["_final_obs"]` is False. `infos` are empty in all other steps, but for `action_mask`
-    of shape `(num_envs, choices)` where the environments have action masks, and `_action_mask`, which is False at a
-    final observation. With `AutoresetMode.NEXT_STEP` the observation is the final one, and the next step begins an
-    episode in that environment, whatever its action, with a reward of 0; observations are then copies in any case.
+    As `AutoresetMode.SAME_STEP` says, the final observations of episodes that end are in `infos["final_obs"]`, an
+    object array `(num_envs,)`, None where `infos["_final_obs"]` is False. `infos` are empty in all other steps, but for
+    `action_mask` `(num_envs, choices)` where the environments have action masks, and `_action_mask`, which is False at
+    a final observation. With `AutoresetMode.NEXT_STEP` the reward of the step that begins an episode is 0, and
+    observations are copies in any case.
 
     `ocean.episode_statistics()` has the statistics of episodes that ended.
     """
@@ -129,29 +118,30 @@ class OceanVectorEnv(OceanInside, VectorEnv):
         copy: bool = False,
         autoreset_mode: AutoresetMode | str = AutoresetMode.SAME_STEP,
         max_episode_steps: int | None = None,
-        **env_kwargs: Any,
+        **env_kwargs: object,
     ):
         """Makes the environments.
 
         Args:
-            name: of an Ocean environment, such as `puffer_breakout`, or a class of C environments.
+            name: as of OceanGymnasiumEnv.
             num_envs: environments, at least 1.
             render_mode: `rgb_array` for frames from `render`, or None.
             copy: whether `reset` and `step` return copies.
             autoreset_mode: `AutoresetMode.SAME_STEP` or `NEXT_STEP`, or its value.
-            max_episode_steps: after which an episode is truncated; None leaves that to the environment. Episodes that
-                are truncated so are none of `ocean.episode_statistics()`.
-            env_kwargs: of the environment's class, such as `frameskip`; `seed` is that of the first episodes, where
-                `reset` gives none.
+            max_episode_steps: as of OceanGymnasiumEnv; `ocean.episode_statistics()` leaves out what it truncates.
+            env_kwargs: as of OceanGymnasiumEnv.
         """
         self.closed = True  # as long as there is nothing to close
-        mode = _checked_autoreset(autoreset_mode)
-        self._max_episode_steps = _checked_limit(max_episode_steps)
-        self._open(name, num_envs, render_mode, env_kwargs)
+        known = (AutoresetMode.SAME_STEP, AutoresetMode.NEXT_STEP)
+        mode = next((each for each in known if autoreset_mode in (each, each.value)), None)
+        if mode is None:
+            raise APIUsageError(
+                f"autoreset_mode must be one of {[each.value for each in known]}, got {autoreset_mode!r}"
+            )
+        self._open(name, num_envs, render_mode, env_kwargs, max_episode_steps)
         self.metadata["autoreset_mode"] = mode
         self._is_next_step = mode == AutoresetMode.NEXT_STEP
-        self.num_envs = num_envs
-        self.copy = copy
+        self.num_envs, self.copy = num_envs, copy
         self.single_observation_space = self.ocean.single_observation_space
         self.single_action_space = self.ocean.single_action_space
         self.observation_space = batch_space(self.single_observation_space, num_envs)
@@ -163,22 +153,11 @@ class OceanVectorEnv(OceanInside, VectorEnv):
 
     @override
     def reset(
-        self,
-        *,
-        seed: int | Sequence[int | None] | None = None,
-        options: dict[str, Any] | None = None,
+        self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None
     ) -> tuple[np.ndarray, dict]:
-        """Begins episodes.
+        """Begins episodes; environment `i` restarts its random stream with `seed + i` or `seed[i]`, None continues it.
 
-        Args:
-            seed: environment `i` begins its random stream anew with `seed + i`, or with `seed[i]`; None continues it.
-            options: without meaning, but `reset_mask`, which is refused.
-
-        Returns:
-            Observations of shape `(num_envs, *observation_shape)`, and infos.
-
-        Raises:
-            APIUsageError: if there is not one seed for every environment, or there is a `reset_mask`.
+        Raises an APIUsageError if there is not one seed for every environment, or `options` have a `reset_mask`.
         """
         if options and "reset_mask" in options:
             raise APIUsageError(
@@ -210,16 +189,10 @@ class OceanVectorEnv(OceanInside, VectorEnv):
 
     @override
     def step(self, actions: ArrayLike) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict]:
-        """Steps every environment.
+        """Steps every environment, with actions `(num_envs, *action_shape)`.
 
-        Args:
-            actions: shape `(num_envs, *action_shape)`.
-
-        Returns:
-            Observations, rewards (float32), terminations and truncations, `num_envs` rows each, and infos.
-
-        Raises:
-            APIUsageError: if the actions have another shape or kind, or nothing was reset yet.
+        Returns observations, rewards (float32), terminations and truncations, `num_envs` rows each, and infos. Raises
+        an APIUsageError if the actions have another shape or kind, or nothing was reset yet.
         """
         if not self._was_reset:
             raise APIUsageError("step() is for episodes under way, and none is; call reset() first")
@@ -294,19 +267,13 @@ class OceanVectorEnv(OceanInside, VectorEnv):
         return tuple(self._picture(index) for index in range(self.num_envs))
 
     @override
-    def close_extras(self, **kwargs: Any) -> None:
+    def close_extras(self, **kwargs: object) -> None:
         self._close_ocean()
 
 
-def _checked_autoreset(mode: AutoresetMode | str) -> AutoresetMode:
-    known = (AutoresetMode.SAME_STEP, AutoresetMode.NEXT_STEP)
-    found = next((each for each in known if mode in (each, each.value)), None)
-    if found is None:
-        raise APIUsageError(f"autoreset_mode must be one of {[each.value for each in known]}, got {mode!r}")
-    return found
-
-
-def make_gymnasium(name: str | type[OceanEnv], render_mode: str | None = None, **env_kwargs: Any) -> OceanGymnasiumEnv:
+def make_gymnasium(
+    name: str | type[OceanEnv], render_mode: str | None = None, **env_kwargs: object
+) -> OceanGymnasiumEnv:
     """Makes one environment of one agent, as `gymnasium.Env`.
 
     `gymnasium.make("pufferlib/breakout")` makes the same with Gymnasium's usual wrappers around it.
@@ -327,22 +294,17 @@ def make_gymnasium(name: str | type[OceanEnv], render_mode: str | None = None, *
 
 
 def make_gymnasium_vec(
-    name: str | type[OceanEnv], num_envs: int = 1, render_mode: str | None = None, copy: bool = False, **env_kwargs: Any
+    name: str | type[OceanEnv],
+    num_envs: int = 1,
+    render_mode: str | None = None,
+    copy: bool = False,
+    **env_kwargs: object,
 ) -> OceanVectorEnv:
     """Makes many environments of one agent each, as one `gymnasium.vector.VectorEnv` without copies.
 
     `gymnasium.make_vec("pufferlib/breakout", num_envs=64)` makes the same. What is returned by `reset` and `step` is
-    overwritten by the next step, unless `copy` is set: see OceanVectorEnv.
-
-    Args:
-        name: as for `make_gymnasium`.
-        num_envs: environments, at least 1.
-        render_mode: `rgb_array` or None.
-        copy: whether `reset` and `step` return copies, for code that keeps what they returned.
-        env_kwargs: of the environment.
-
-    Raises:
-        UnknownEnvironmentError, APIUsageError: as `make_gymnasium` does.
+    overwritten by the next step, unless `copy` is set: see OceanVectorEnv, also for the arguments. It raises what
+    `make_gymnasium` does.
     """
     own = ocean_name(name)
     envs = OceanVectorEnv(own, num_envs, render_mode, copy, **env_kwargs)
@@ -350,19 +312,12 @@ def make_gymnasium_vec(
     return envs
 
 
-def make_pettingzoo(name: str | type[OceanEnv], render_mode: str | None = None, **env_kwargs: Any) -> ParallelEnv:
+def make_pettingzoo(name: str | type[OceanEnv], render_mode: str | None = None, **env_kwargs: object) -> ParallelEnv:
     """Makes one environment in C of any number of agents, as a `pettingzoo.ParallelEnv`.
 
-    Args:
-        name: as for `make_gymnasium`.
-        render_mode: `rgb_array`, `human` or None.
-        env_kwargs: of the environment.
-
-    Raises:
-        UnknownEnvironmentError: if there is no environment of that name; the message lists the nearest.
-        MissingExtraError: if PettingZoo is not installed.
-        APIUsageError: if it is not in C, or an argument is out of its range.
+    The arguments and errors are those of `make_gymnasium`; a MissingExtraError too, if PettingZoo is not installed.
     """
-    from pufferlib.interop.pettingzoo_interop import OceanParallelEnv  # PettingZoo is optional
+    require_extra("pettingzoo", "pettingzoo")
+    from pufferlib.interop.pettingzoo_interop import OceanParallelEnv
 
     return OceanParallelEnv(ocean_name(name), render_mode, **env_kwargs)

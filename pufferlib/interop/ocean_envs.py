@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -79,12 +80,15 @@ class OceanInside:
         num_envs: int,
         render_mode: str | None,
         env_kwargs: Mapping[str, Any],
+        max_episode_steps: int | None = None,
         is_of_one_agent: bool = True,
     ) -> None:
         modes = self.metadata["render_modes"]
         if render_mode is not None and render_mode not in modes:
             raise APIUsageError(f"render_mode must be one of {modes} or None, got {render_mode!r}")
-        self.render_mode = render_mode
+        if max_episode_steps is not None and not (isinstance(max_episode_steps, int) and max_episode_steps >= 1):
+            raise APIUsageError(f"max_episode_steps must be an integer from 1, or None, got {max_episode_steps!r}")
+        self.render_mode, self._max_episode_steps = render_mode, max_episode_steps
         self.ocean = _make_ocean(name, num_envs, env_kwargs)
         if is_of_one_agent and self.ocean.agents_per_env != 1:
             self.ocean.close()
@@ -138,12 +142,10 @@ class ShownEnv(OceanInside):
 
 def _natural_pace(name: str | type[OceanEnv], env_kwargs: Mapping[str, Any]) -> int:
     # Steps per second, rounded: what a video is to be shown at.
-    env = _make_ocean(name, 1, env_kwargs)
-    env.reset()
-    drawing = env.drawing()
-    drawing.close()
-    env.close()
-    return round(drawing.steps_per_second)
+    with closing(_make_ocean(name, 1, env_kwargs)) as env:
+        env.reset()
+        with closing(env.drawing()) as drawing:
+            return round(drawing.steps_per_second)
 
 
 def _screen_like(drawing: Drawing) -> Screen:

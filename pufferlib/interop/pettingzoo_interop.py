@@ -7,16 +7,14 @@ from typing import Any, ClassVar
 import gymnasium
 import numpy as np
 from gymnasium.spaces import Box, Dict
-from pettingzoo import ParallelEnv  # noqa: E402  # after the sentence that says how to install it
+from pettingzoo import ParallelEnv
 from typing_extensions import override
 
 from pufferlib.emulation.emulated_env import ACTION_MASK
-from pufferlib.errors import APIUsageError, require_extra
+from pufferlib.errors import APIUsageError
 from pufferlib.interop.ocean_envs import ShownEnv, mask_info, write_actions
 from pufferlib.ocean.environment import OceanEnv
 from pufferlib.spaces import num_choices
-
-require_extra("pettingzoo", "pettingzoo")
 
 
 class OceanParallelEnv(ShownEnv, ParallelEnv):
@@ -31,7 +29,7 @@ class OceanParallelEnv(ShownEnv, ParallelEnv):
 
     metadata: ClassVar[dict[str, Any]] = {"render_modes": ["rgb_array", "human"]}
 
-    def __init__(self, name: str | type[OceanEnv], render_mode: str | None = None, **env_kwargs: Any):
+    def __init__(self, name: str | type[OceanEnv], render_mode: str | None = None, **env_kwargs: object):
         """Makes the environment; see OceanGymnasiumEnv for the arguments."""
         self._open(name, 1, render_mode, env_kwargs, is_of_one_agent=False)
         self.metadata["name"] = type(self.ocean).__name__.lower()

@@ -23,13 +23,9 @@ def as_vec_env(envs: VectorEnv) -> VecMonitor:
 
         model = PPO("MlpPolicy", as_vec_env(pufferlib.make_gymnasium_vec("puffer_cartpole", 64)))
 
-    Args:
-        envs: what `pufferlib.make_gymnasium_vec` returns, or another `gymnasium.vector.VectorEnv` that resets in the
-            same step; it is closed with the result.
-
-    Raises:
-        MissingExtraError: when this module is imported, if Stable-Baselines3 is not installed.
-        APIUsageError: if it is no vector environment, or one that resets in another way.
+    The vector is what `pufferlib.make_gymnasium_vec` returns, or another `gymnasium.vector.VectorEnv` that resets in
+    the same step, else APIUsageError; it is closed with the result. Importing this module raises a MissingExtraError if
+    Stable-Baselines3 is not installed.
     """
     return VecMonitor(SameStepVecEnv(envs))
 
@@ -92,7 +88,9 @@ class SameStepVecEnv(VecEnv):
         setattr(self.envs, attr_name, value)
 
     @override
-    def env_method(self, method_name: str, *method_args: Any, indices: Indices = None, **method_kwargs: Any) -> list:
+    def env_method(
+        self, method_name: str, *method_args: object, indices: Indices = None, **method_kwargs: object
+    ) -> list:
         result = getattr(self.envs, method_name)(*method_args, **method_kwargs)
         return [result] * len(list(self._get_indices(indices)))
 

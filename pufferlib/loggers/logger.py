@@ -63,11 +63,7 @@ class _State(enum.Enum):
 
 
 class LazyLogger(Logger):
-    """Opens its run with the first call; when that fails, the call raises and the calls after it do nothing.
-
-    Attributes:
-        run_id: the run's name; a new one unless given.
-    """
+    """Opens its run with the first call; when that fails, the call raises and the calls after it do nothing."""
 
     def __init__(self, run_id: str | None = None):
         self.run_id = run_id or make_run_id()
@@ -142,11 +138,7 @@ def is_offline(mode: str | None, variable: str) -> bool:
 class Loggers(Logger):
     """Passes everything on to every logger, in copies of its own; none of them stops the training.
 
-    A PufferWarning says once that a logger raised; it still gets what comes after.
-
-    Attributes:
-        loggers: those given, flattened.
-        run_id: that of the first; a new one when there is none.
+    A PufferWarning says once that a logger raised; it still gets what comes after. The run's name is that of the first.
     """
 
     def __init__(self, loggers: Logger | Sequence[Logger] | None = None, settings: Mapping[str, Any] | None = None):
@@ -214,19 +206,13 @@ class JsonLogger(LazyLogger):
     that is not finite becomes null. Opening makes the file's folder and drops what a killed run left of a line; between
     two lines the file is closed, so that one that was removed comes back.
 
-    Attributes:
-        path: the file.
-        run_id: the name of the file's folder unless given.
+    Args:
+        path: such as `experiments/puffer_squared_<run id>/metrics.jsonl`.
+        resume_step: lines after this agent step are dropped, as the run will write them again; None keeps all.
+        run_id: the run's name; None is that of the file's folder.
     """
 
     def __init__(self, path: str | os.PathLike, resume_step: int | None = None, run_id: str | None = None):
-        """Touches no file yet.
-
-        Args:
-            path: such as `experiments/puffer_squared_<run id>/metrics.jsonl`.
-            resume_step: lines after this agent step are dropped, as the run will write them again; None keeps all.
-            run_id: the run's name.
-        """
         self.path = Path(path)
         super().__init__(run_id or self.path.absolute().parent.name)
         self._resume_step = resume_step

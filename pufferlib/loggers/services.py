@@ -22,27 +22,20 @@ class TensorBoardLogger(LazyLogger):
     Names of metrics become tags as they are, agent steps become steps, the settings become the text `settings`. Every
     `log` is on its way to the disk when it returns. There is no place for models in TensorBoard.
 
-    Attributes:
-        folder: where the event files are.
-        run_id: the run's name; a new one unless given.
+    Args:
+        folder: of this run alone; a resumed run uses the same.
+        run_id: the run's name; None makes a new one.
+        resume_step: events after this agent step are hidden, as the run will write them again; None hides those from
+            the first step logged on.
+
+    Raises:
+        MissingExtraError: if tensorboard is not installed.
     """
 
     def __init__(self, folder: str | os.PathLike, run_id: str | None = None, resume_step: int | None = None):
-        """Touches no file yet.
-
-        Args:
-            folder: of this run alone; a resumed run uses the same.
-            run_id: the run's name.
-            resume_step: events after this agent step are hidden, as the run will write them again; None hides those
-                from the first step logged on.
-
-        Raises:
-            MissingExtraError: if tensorboard is not installed.
-        """
         require_extra("tensorboard", "tensorboard")
         super().__init__(run_id)
-        self.folder = Path(folder)
-        self._resume_step = resume_step
+        self.folder, self._resume_step = Path(folder), resume_step
         self._settings: Mapping[str, Any] | None = None
         self._writer: Any = None
 
@@ -85,11 +78,7 @@ class WandbLogger(LazyLogger):
 
     The same `run_id` continues the same run; the steps that a resumed run repeats stay as they were. Offline, every
     start writes a folder of its own; `wandb sync` sends them as one run. A process that is killed takes with it what
-    W&B had not written yet: offline, the last 32 KiB.
-
-    Attributes:
-        run: what `wandb.init` returned, for whatever else is to be logged; None until something was logged.
-        run_id: the run's id; a new one unless given.
+    W&B had not written yet: offline, the last 32 KiB. `run` is what `wandb.init` returned, None until the first log.
     """
 
     def __init__(
@@ -181,7 +170,6 @@ def _clean(name: str) -> str:
 
 
 CLOSE_SECONDS = 60.0  # to wait for what is still to be sent: without a limit, forever for a server that is gone
-OFFLINE_WORKSPACE = "offline"  # of a project without one, where no server minds
 
 
 class NeptuneLogger(LazyLogger):
@@ -190,11 +178,7 @@ class NeptuneLogger(LazyLogger):
     The public service at neptune.ai was shut down in March 2026; online mode is for servers of one's own, which the API
     token names. Offline, every start writes an SQLite file of its own, which `neptune sync` sends. The same `run_id`
     continues the same run; the steps that a resumed run repeats stay as they were. Metrics that are not finite are left
-    out.
-
-    Attributes:
-        run: the `neptune_scale.Run`, for whatever else is to be logged; None until something was logged.
-        run_id: the run's id; a new one unless given.
+    out. `run` is the `neptune_scale.Run`, None until the first log.
     """
 
     def __init__(
@@ -255,9 +239,8 @@ class NeptuneLogger(LazyLogger):
 
     @override
     def _describe(self, settings: Mapping[str, Any]) -> None:
-        self.run.log_configs(
-            {"config": _finite_settings(plain_settings(settings))}, flatten=True, cast_unsupported=True
-        )
+        config = _finite_settings(plain_settings(settings))
+        self.run.log_configs({"config": config}, flatten=True, cast_unsupported=True)
 
     @override
     def _log(self, metrics: Mapping[str, Any], step: int) -> None:
@@ -296,7 +279,7 @@ def _qualified(project: str | None, is_local: bool) -> str:
     if project and "/" in project:
         return project
     if project and is_local:
-        return f"{OFFLINE_WORKSPACE}/{project}"
+        return f"offline/{project}"  # no server minds
     raise APIUsageError(f"Neptune's project must be 'workspace/project', got {project!r}; name both")
 
 

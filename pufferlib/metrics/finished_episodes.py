@@ -132,13 +132,10 @@ class FinishedEpisodes:
 
     An info that holds `n` gives means over `n` finished episodes; one without speaks of a single episode. Values that
     are no numbers are ignored.
-
-    Attributes:
-        episodes: the totals of the episodes that an EpisodeTracker followed.
     """
 
     def __init__(self):
-        self.episodes = EpisodeTotals()
+        self.episodes = EpisodeTotals()  # those that an EpisodeTracker followed
         self._sums: dict[str, float] = {}
         self._counts: dict[str, float] = {}
 

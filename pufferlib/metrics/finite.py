@@ -1,8 +1,4 @@
-"""Finds the first number of a training that is infinite or NaN: a reward, an observation, a loss or a weight.
-
-A sum tells whether all of many numbers are finite at the price of reading them once; only where it is not itself finite
-is anything looked for, from what came first to what came of it.
-"""
+"""Finds the first number of a training that is infinite or NaN: a reward, an observation, a loss or a weight."""
 
 from __future__ import annotations
 
@@ -50,12 +46,8 @@ def find_first(
 ) -> str | None:
     """Names the first reward or observation of a rollout that is not finite, the earlier of the two; None if all are.
 
-    Args:
-        rewards: `(T + 1, segments)`; column 0 is of the rollout before.
-        observations: `(T, segments, ...)`.
-        newest: `(agents, ...)`, those after the last action.
-        agent_steps: of the run, before this rollout.
-        agents_per_env: in one environment, of which the vector has one after the other.
+    Rewards are `(T + 1, segments)`, whose column 0 is of the rollout before; observations `(T, segments, ...)`, and the
+    newest, after the last action, `(agents, ...)`. The run had `agent_steps` before this rollout.
     """
     agents, horizon = len(newest), len(observations)
     given = [
@@ -80,8 +72,8 @@ def explaining(
 ) -> Iterator[None]:
     """Replaces an error of a policy by a DivergedError of what led to it, where that is a number which is not finite.
 
-    `find` names the first such number of what the policy was given, None if all are finite; its weights are looked at
-    after that. `find_layer` then names the layer whose output is the first that is not finite, or None.
+    `find` names the first such number that the policy was given, or returns None; its weights are looked at after that.
+    `find_layer` then names the layer whose output is the first that is not finite.
     """
     try:
         yield

@@ -23,8 +23,7 @@ class Phase:
     __slots__ = ("_begin", "seconds")
 
     def __init__(self):
-        self.seconds = 0.0
-        self._begin = 0.0
+        self.seconds = self._begin = 0.0
 
     def __enter__(self) -> None:
         self._begin = time.perf_counter()
@@ -34,16 +33,11 @@ class Phase:
 
 
 class DeviceClock:
-    """Times what is queued on a GPU by events in its stream, and never waits for them.
-
-    Attributes:
-        seconds: by phase, of the work that the GPU is known to have done.
-    """
+    """Times what is queued on a GPU by events in its stream, and never waits for them."""
 
     def __init__(self, make_event: Callable[[], torch.cuda.Event], current_stream: Callable[[], torch.cuda.Stream]):
-        self.seconds: dict[str, float] = {}
-        self._make_event = make_event
-        self._current_stream = current_stream
+        self.seconds: dict[str, float] = {}  # by phase, of the work that the GPU is known to have done
+        self._make_event, self._current_stream = make_event, current_stream
         self._idle: list[torch.cuda.Event] = []  # events to be used again
         # phase, begin and end, the oldest first
         self._queued: deque[tuple[str, torch.cuda.Event, torch.cuda.Event]] = deque()
@@ -172,18 +166,16 @@ class HardwareMeter:
     """Samples the use of this process and its children, of the CPU since the sample before, and of its GPU."""
 
     def __init__(self, device: torch.device):
-        self._device = device
-        self._process = psutil.Process()
-        self._cores = core_share()
-        self._memory = usable_memory_bytes()
+        self._device, self._process = device, psutil.Process()
+        self._cores, self._memory = core_share(), usable_memory_bytes()
         self._seconds, self._processes_until = time.monotonic(), -math.inf
         self._cpu_seconds, _ = self._read()  # by process
 
     def sample(self) -> dict[str, float]:
         """Returns `cpu` and `memory`, 0 to 1 of what may be used, and `memory_bytes`, resident.
 
-        Memory that worker processes share counts once for each. A GPU has `gpu`, 0 to 1: the part of the driver's last
-        sampling period, up to a second, in which a kernel ran; `gpu_memory_bytes`, in use, and `gpu_memory`, 0 to 1.
+        A GPU has `gpu`, 0 to 1, the part of the driver's last sampling period in which a kernel ran; `gpu_memory_bytes`
+        in use, and `gpu_memory`, 0 to 1.
         """
         now, (cpu_seconds, memory) = time.monotonic(), self._read()
         # A child that began since the last sample counts whole, one that ended no longer counts.

@@ -22,17 +22,18 @@ from torch.distributions import Normal
 
 from pufferlib import ocean, vector
 from pufferlib.config import TrainConfig, check_config, check_env
-from pufferlib.emulation.gymnasium_emulation import GymnasiumPufferEnv, GymnasiumVectorPufferEnv
-from pufferlib.emulation.pettingzoo_emulation import PettingZooPufferEnv, without_mask
+from pufferlib.emulation.emulated_env import LibraryEnv
 from pufferlib.emulation.rows import ActionLayout, row_writer
 from pufferlib.environment import PufferEnv
 from pufferlib.errors import APIUsageError, CheckpointError, PufferError, UnknownEnvironmentError, nearest
 from pufferlib.families import catalog
 from pufferlib.families.entry import importable_name
 from pufferlib.metrics.finite import require_finite_weights
-from pufferlib.policy import Logits, acting_forward, normalized
+from pufferlib.play.player import clear_states
+from pufferlib.policy import Logits, acting_forward, device_of, initial_state, normalized
 from pufferlib.ppo.sampling import greedy_action, mask_logits, sample_logits
 from pufferlib.runs.checkpoint import load_policy_weights, read_outline
+from pufferlib.runs.checks import check_acting
 from pufferlib.runs.description import (
     check_description,
     find_description,
@@ -43,22 +44,7 @@ from pufferlib.runs.description import (
 from pufferlib.runs.folder import NAMED
 from pufferlib.runs.loaders import load_policy, resolve_device
 from pufferlib.runs.making import ready_env
-from pufferlib.runs.policy_check import check_acting
 from pufferlib.spaces import Layout, action_parts
-
-
-def _own_spaces(env: PufferEnv) -> tuple[gymnasium.Space, gymnasium.Space]:
-    # Those of one agent, which may be structured. A PettingZoo environment whose agents differ has those of the rows.
-    rows = env.single_observation_space, env.single_action_space
-    if isinstance(env, GymnasiumPufferEnv):
-        return env.env.observation_space, env.env.action_space
-    if isinstance(env, GymnasiumVectorPufferEnv):
-        return env.env.single_observation_space, env.env.single_action_space
-    if isinstance(env, PettingZooPufferEnv):
-        agents, inner = env.env.possible_agents, env.env
-        found = [(without_mask(inner.observation_space(agent)), inner.action_space(agent)) for agent in agents]
-        return found[0] if all(each == found[0] for each in found) else rows
-    return rows
 
 
 class _ObservationForms:
@@ -67,9 +53,9 @@ class _ObservationForms:
         self._layout = Layout.of(space)
         self._row_shape = self._layout.row_space.shape
         self._is_structured = isinstance(space, (Dict, Tuple))
-        self._latest: tuple[int | None, np.ndarray, Callable[[Any], None]] | None = None
+        self._latest: tuple[int | None, np.ndarray, Callable[[object], None]] | None = None
 
-    def read(self, observations: Any) -> tuple[np.ndarray, bool]:
+    def read(self, observations: object) -> tuple[np.ndarray, bool]:
         if isinstance(observations, Tensor):
             observations = observations.cpu().numpy()
         if self._is_structured and isinstance(observations, list):
@@ -134,8 +120,14 @@ def _mask_of(rows: ArrayLike | Tensor, num_rows: int) -> np.ndarray:
 class Agent:
     """A policy that acts in one environment or in many at once, with the recurrent state of each.
 
-    With a small policy one observation takes about a tenth of a millisecond, mostly for torch's calls; a hundred rows
-    in one call take three times that. It can be pickled, with its state. One thread may use it at a time.
+    It can be pickled, with its state. One thread may use it at a time.
+
+    Args:
+        policy: any that `PuffeRL` would train, on its device; it is switched to evaluation mode.
+        env: an environment or a vector of PufferLib's, or one of Gymnasium's or PettingZoo's; its spaces alone are
+            used, and the policy is checked against them.
+        settings: that it was trained with, for reference.
+        seed: of sampled actions.
 
     Attributes:
         policy: the torch module that acts, in evaluation mode.
@@ -145,21 +137,13 @@ class Agent:
             pickled.
         observation_space: of one observation, as the environment returns it.
         action_space: of one action, as the environment takes it.
+
+    Raises:
+        APIUsageError: if the policy does not fit the environment.
+        DivergedError: if a weight is infinite or NaN.
     """
 
-    def __init__(self, policy: nn.Module, env: Any, settings: Mapping[str, Any] | None = None, seed: int = 0):
-        """Checks the policy against the spaces of an environment, of which nothing else is used.
-
-        Args:
-            policy: any that `PuffeRL` would train, on its device; it is switched to evaluation mode.
-            env: an environment or a vector of PufferLib's, or one of Gymnasium's or PettingZoo's.
-            settings: that it was trained with, for reference.
-            seed: of sampled actions.
-
-        Raises:
-            APIUsageError: if the policy does not fit the environment.
-            DivergedError: if a weight is infinite or NaN.
-        """
+    def __init__(self, policy: nn.Module, env: object, settings: Mapping[str, Any] | None = None, seed: int = 0):
         if not isinstance(policy, nn.Module):
             raise APIUsageError(
                 f"policy must be a torch module, got {type(policy).__name__}; the order is (policy, env)"
@@ -168,12 +152,14 @@ class Agent:
         env = getattr(env, "driver_env", env)
         vector.check_env(env)
         self.policy = policy.eval()
-        self.device = next((tensor.device for tensor in policy.state_dict().values()), torch.device("cpu"))
+        self.device = device_of(policy)
         self.settings = dict(settings or {})
-        self.env: Any = None
+        self.env: object = None
         require_finite_weights(policy)
         check_acting(policy, env.single_observation_space, env.single_action_space, self.device)
-        self.observation_space, self.action_space = _own_spaces(env)
+        own_spaces = env.own_spaces if isinstance(env, LibraryEnv) else None
+        rows = env.single_observation_space, env.single_action_space
+        self.observation_space, self.action_space = own_spaces or rows
         self._observations = _ObservationForms(self.observation_space)
         self._action_layout = ActionLayout(self.action_space)
         are_rows = self.action_space is env.single_action_space
@@ -186,17 +172,15 @@ class Agent:
         self._num_rows: int | None = None  # of the state
 
     @torch.inference_mode()
-    def act(self, observations: Any, sample: bool = False, action_masks: ArrayLike | Tensor | None = None) -> Any:
+    def act(self, observations: object, sample: bool = False, action_masks: ArrayLike | Tensor | None = None) -> Any:
         """Chooses an action for one observation, or for each of many.
 
         Args:
             observations: one of `observation_space`, which may be a dict or a tuple; or many with a further first
-                dimension, as vector environments return them; or rows of `single_observation_space`, as PufferLib's
-                environments return them.
+                dimension; or rows of `single_observation_space`, as PufferLib's environments return them.
             sample: sample the action from the policy instead of taking the likeliest.
-            action_masks: `(choices,)` bools for one, `(rows, choices)` for many: a column for each choice of each part
-                of an action, as the `action_masks` of environments and Gymnasium's `info["action_mask"]` have them.
-                False is not chosen. None allows everything.
+            action_masks: `(choices,)` bools for one, `(rows, choices)` for many, a column for each choice of each part
+                of an action. False is not chosen. None allows everything.
 
         Returns:
             For one observation an action for `env.step`, that is an int, an array or a structure of them, inside
@@ -210,7 +194,7 @@ class Agent:
         rows, is_one = self._observations.read(observations)
         masks = None if action_masks is None else self._read_masks(action_masks, len(rows), is_one)
         state = self._state_of(len(rows))
-        logits, _ = self._forward(self._tensor(rows), state)
+        logits, _ = self._forward(torch.from_numpy(rows).to(self.device), state)
         if self._is_recurrent:
             self._state, self._num_rows = state, len(rows)
         if sample:
@@ -225,7 +209,7 @@ class Agent:
         return self._action_layout.split(chosen[0])
 
     @torch.inference_mode()
-    def value(self, observations: Any) -> Any:
+    def value(self, observations: object) -> float | np.ndarray:
         """Returns the policy's value of observations as `act` takes them: a float for one, `(rows,)` float32 for many.
 
         That is the expected discounted sum of future rewards, as in training. The recurrent state stays unchanged: call
@@ -236,7 +220,7 @@ class Agent:
         return float(values[0]) if is_one else values
 
     @torch.inference_mode()
-    def probabilities(self, observations: Any, action_masks: ArrayLike | Tensor | None = None) -> Any:
+    def probabilities(self, observations: object, action_masks: ArrayLike | Tensor | None = None) -> Any:
         """Returns the probability of every choice; it takes what `act` takes, and leaves the recurrent state unchanged.
 
         It is `(choices,)` float32 for one observation, `(rows, choices)` for many; a tuple of those where an action
@@ -257,16 +241,13 @@ class Agent:
     def reset(self, rows: ArrayLike | Tensor | None = None) -> None:
         """Resets the recurrent state where an episode begins; without recurrent layers it does nothing.
 
-        Args:
-            rows: with a new episode: a bool for each row, such as `terminated | truncated`; or indices; None for all,
-                after which another number of rows may follow.
+        The rows are a bool for each, such as `terminated | truncated`, or indices; None are all, and after that another
+        number of rows may follow.
         """
         if rows is None:
             self._state, self._num_rows = {}, None
         elif self._num_rows is not None:
-            starts = torch.from_numpy(_mask_of(rows, self._num_rows)).to(self.device)
-            for name, value in self._state.items():  # not in place: the policy's tensor may be a view of another
-                self._state[name] = value.masked_fill(starts.view(-1, *[1] * (value.dim() - 1)), 0)
+            clear_states(self._state, torch.from_numpy(_mask_of(rows, self._num_rows)).to(self.device))
 
     def __repr__(self) -> str:
         name = self.settings.get("env_name")
@@ -281,9 +262,6 @@ class Agent:
         self._generator = torch.Generator(self.device)
         self._generator.set_state(state["_generator"])
 
-    def _tensor(self, rows: np.ndarray) -> Tensor:
-        return torch.from_numpy(rows).to(self.device)
-
     def _read_masks(self, masks: ArrayLike | Tensor, num_rows: int, is_one: bool) -> Tensor:
         found = torch.as_tensor(masks, device=self.device).bool()
         choices, first = [part.choices for part in self._parts if part.choices is not None], found.dim() - 1
@@ -295,10 +273,8 @@ class Agent:
         return found.view(num_rows, -1)
 
     def _state_of(self, num_rows: int) -> dict[str, Tensor]:
-        if not self._is_recurrent:
-            return {}
         if self._num_rows is None:
-            return dict(self.policy.initial_state(num_rows, self.device))
+            return initial_state(self.policy, num_rows, self.device)
         if self._num_rows != num_rows:
             raise APIUsageError(
                 f"this agent has the state of {self._num_rows} rows, got {num_rows}; call reset() before another "
@@ -306,10 +282,10 @@ class Agent:
             )
         return self._state
 
-    def _forward_once(self, observations: Any) -> tuple[Logits, Tensor, bool]:
+    def _forward_once(self, observations: object) -> tuple[Logits, Tensor, bool]:
         rows, is_one = self._observations.read(observations)
         state = {name: value.clone() for name, value in self._state_of(len(rows)).items()}
-        return *self._forward(self._tensor(rows), state), is_one
+        return *self._forward(torch.from_numpy(rows).to(self.device), state), is_one
 
 
 _BY_HAND = "make such a module and pass it, as load_agent(path, policy=module)"
@@ -328,15 +304,13 @@ def load_agent(
         env: the environment, where it has no known name: a class, a function, a name such as `package.module:MyEnv`, or
             a ready environment or vector. None is the one that it was trained in; a module that only the file names is
             not imported.
-        device: `cpu`, `cuda`, `mps`, or `auto` for the first of cuda, mps and cpu that exists. A single row is fastest
-            on the CPU.
+        device: `cpu`, `cuda`, `mps`, or `auto` for the first of cuda, mps and cpu that exists.
         seed: of sampled actions.
         policy: a module of the class that was trained, where that is one of your own; it is moved to `device` and gets
             the weights. None makes the policy that the settings name.
 
     Returns:
-        An agent with the settings that it was trained with. Only the spaces of the environment are used; one that is
-        made for that is closed again.
+        An agent with the settings that it was trained with.
 
     Raises:
         CheckpointError: if the file is missing or damaged, a weight is infinite or NaN, the settings of its training
@@ -383,10 +357,10 @@ def _find_weights(path: Path) -> Path:
         return path
     named = [path / f"{name}.pt" for name in NAMED]
     numbered = sorted(path.glob("model_*.pt"), key=lambda model: (model.stat().st_mtime_ns, model.name), reverse=True)
-    for found in (*named, *numbered):
-        if found.exists():
-            return found
-    raise CheckpointError(f"there are no weights in {path}; pass the folder of a run that saved some")
+    found = next(filter(Path.exists, (*named, *numbered)), None)
+    if found is None:
+        raise CheckpointError(f"there are no weights in {path}; pass the folder of a run that saved some")
+    return found
 
 
 def _description(path: Path) -> Mapping[str, Any]:

@@ -6,6 +6,7 @@ import itertools
 import statistics
 import sys
 import time
+from contextlib import closing
 from typing import Any
 
 import gymnasium
@@ -40,10 +41,7 @@ def overview() -> str:
 
 
 def listing(family_name: str) -> str:
-    """Returns the names of a family's environments as text, and before them how many there are of each kind.
-
-    Raises APIUsageError or MissingExtraError where there is no such family or it is not installed.
-    """
+    """Returns the names of a family's environments as text, and before them how many there are of each kind."""
     known = {family.name: family for family in catalog.families()}
     if family_name not in known:
         remedy = nearest(family_name, known) or f"; there are {', '.join(known)}"
@@ -56,10 +54,7 @@ def listing(family_name: str) -> str:
 
 
 def environments_table(width: int | None = None) -> str:
-    """Returns a table of Ocean: names, spaces of one agent, agents, solved thresholds and descriptions.
-
-    Lines are cut to `width` columns; None are those of the terminal, and without one there is no limit.
-    """
+    """Returns a table of Ocean; lines are cut to `width` columns, None are those of the terminal if there is one."""
     header = ("environment", "observation", "action", "agents", "solved at", "what it is")
     rows = [(*_environment_row(name), what_it_is(name)) for name in ocean.names()]
     return plain_table(header, rows, terminal_columns() if width is None else width)
@@ -84,17 +79,11 @@ def _environment_row(name: str) -> tuple[str, str, str, str, str]:
         return name, "not compiled: run `pip install -e .`", "", "", ""
     args = load_config(name)
     one = {"num_envs": 1} if "num_envs" in env_settings(name) else {}
-    env = env_class(**{**args["env"], **one})
     solve = args.get("solve")
-    row = (
-        name,
-        space_text(env.single_observation_space),
-        space_text(env.single_action_space),
-        str(env.num_agents),
-        f"{solve['metric']} {solve['threshold']:g}" if solve else "-",
-    )
-    env.close()
-    return row
+    solved_at = f"{solve['metric']} {solve['threshold']:g}" if solve else "-"
+    with closing(env_class(**{**args["env"], **one})) as env:
+        found = space_text(env.single_observation_space), space_text(env.single_action_space), str(env.num_agents)
+    return name, *found, solved_at
 
 
 def space_text(space: gymnasium.Space) -> str:
@@ -121,9 +110,8 @@ def bench_command(env_name: str, args: dict[str, Any], options: BenchOptions) ->
     creator, arguments, seed = catalog.find(env_name).creator, check_env(env_name, args["env"]), args["train"]["seed"]
     rows = []
     for size in _sizes(env_name, arguments):
-        env = creator(**{**arguments, **size}, seed=seed)
-        rates = measure(env, seed, options.seconds)
-        env.close()
+        with closing(creator(**{**arguments, **size}, seed=seed)) as env:
+            rates = measure(env, seed, options.seconds)
         figures = (statistics.median(rates), min(rates), max(rates))
         rows.append((str(size.get("num_envs", 1)), str(env.num_agents), *(f"{rate:,.0f}" for rate in figures)))
     print(printable(f"{env_name}: agent steps per second through env.step, one thread, random actions"))
@@ -142,8 +130,7 @@ def _sizes(env_name: str, arguments: dict[str, Any]) -> list[dict[str, int]]:
 def measure(env: PufferEnv, seed: int, seconds: float) -> list[float]:
     """Times `env.step` with prepared actions, after a reset; it stays in the middle of an episode.
 
-    Returns:
-        The steps of one agent per second of REPEATS repeats, which all together take `seconds`, at least one step each.
+    Returns the steps of one agent per second of REPEATS repeats, which together take `seconds`, at least a step each.
     """
     env.reset(seed)
     actions = itertools.cycle(random_actions(env, seed))

@@ -18,16 +18,15 @@ from pufferlib.families.catalog import Entry
 from pufferlib.models import Default
 from pufferlib.play.agent import load_agent, trained_in
 from pufferlib.play.player import Episodes, Player
-from pufferlib.play.scores import ScoreSheet, make_environments, player_of, split_evenly
-from pufferlib.policy import Logits, acting_forward
+from pufferlib.play.scores import MAX_STEPS, ScoreSheet, make_environments, play_to_the_end, player_of, split_evenly
+from pufferlib.policy import EnvSpaces, Logits, acting_forward, device_of, initial_state
 from pufferlib.runs.checkpoint import resolve_run
 from pufferlib.vector import Vector
 
 BOT, RANDOM, PRETRAINED = "bot", "random", "pretrained"  # players that are no files
-MAX_STEPS = 20_000  # of a game, on average
 
 
-def load_rival(word: str, env_name: str, env: Any, device: torch.device, data_dir: str) -> nn.Module:
+def load_rival(word: str, env_name: str, env: EnvSpaces, device: torch.device, data_dir: str) -> nn.Module:
     """Loads a policy to play against in an environment or a vector, `env`, whose spaces are used.
 
     The word is what `load_agent` takes; `pretrained`; a run in `data_dir` as `puffer train --resume` names it; or
@@ -67,8 +66,7 @@ class Versus(nn.Module):
         return {
             f"{side}.{name}": state
             for side, policy in enumerate(self.sides)
-            if hasattr(policy, "initial_state")
-            for name, state in policy.initial_state(num_agents, device).items()
+            for name, state in initial_state(policy, num_agents, device).items()
         }
 
     def forward(self, observations: Tensor, state: dict[str, Tensor]) -> tuple[Logits, Tensor]:
@@ -85,7 +83,7 @@ class Versus(nn.Module):
         return _choose(is_first, first, second), _choose(is_first, first_values, second_values)
 
 
-def _choose(is_first: Tensor, first: Any, second: Any) -> Any:
+def _choose(is_first: Tensor, first: Logits, second: Logits) -> Logits:
     if isinstance(first, tuple):
         return tuple(_choose(is_first, *parts) for parts in zip(first, second, strict=True))
     if isinstance(first, Normal):
@@ -97,9 +95,8 @@ def _choose(is_first: Tensor, first: Any, second: Any) -> Any:
 def seats_of(vecenv: Vector) -> np.ndarray:
     """The agents of the first side, `(num_agents,)` bool: by turns the first half of a game's seats and the other."""
     seats = vecenv.driver_env.agents_per_env
-    is_first = np.arange(vecenv.num_agents).reshape(-1, seats) % seats < seats // 2
-    is_first[1::2] = ~is_first[1::2]
-    return is_first.reshape(-1)
+    agents = np.arange(vecenv.num_agents)
+    return (agents % seats < seats // 2) ^ (agents // seats % 2 == 1)
 
 
 class MatchSheet(ScoreSheet):
@@ -146,7 +143,7 @@ def versus(word: str | nn.Module, env_name: str, data_dir: str, policy: nn.Modul
         raise APIUsageError(
             f"a match needs games of 2 agents or more, got {seats} in {env_name}; take a game with an argument opponent"
         )
-    device = next((tensor.device for tensor in policy.state_dict().values()), torch.device("cpu"))
+    device = device_of(policy)
     rival = word if isinstance(word, nn.Module) else load_rival(word, env_name, vecenv, device, data_dir)
     return Versus(policy, rival, seats_of(vecenv)).to(device)
 
@@ -174,8 +171,5 @@ def play_match(
         policy = first if second is None else versus(second, entry.name, "", first, vecenv)
         quotas = split_evenly(games, vecenv.num_envs).repeat(vecenv.agents_per_env)
         player = player_of(policy, vecenv, seed, undo)
-        sheet = sheet_for(player)
-        for ended in player.play(quotas, MAX_STEPS * int(quotas.max()), seed):
-            for episodes in ended:
-                sheet.add(episodes)
+        sheet = play_to_the_end(player, quotas, MAX_STEPS, seed, sheet=sheet_for(player))
         return sheet.numbers("perf" if second is None else "points")

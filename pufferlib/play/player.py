@@ -16,7 +16,7 @@ from torch import nn
 from pufferlib.environment import EpisodeTracker
 from pufferlib.errors import DivergedError
 from pufferlib.fast.cpu import one_thread
-from pufferlib.policy import Forward, Logits, acting_forward
+from pufferlib.policy import Forward, Logits, acting_forward, initial_state
 from pufferlib.ppo.sampling import greedy_action, mask_logits, sample_logits
 from pufferlib.runs.loaders import borrowed_generator
 from pufferlib.seeding import mix_seed
@@ -58,12 +58,8 @@ class Player:
     """Plays episodes with a policy, a fixed number with every agent, so that long ones count like short ones.
 
     A report of a PufferEnv belongs to those of its episodes that end with the same step. Reports of batches of several
-    environments need an `agent_id`, see `vector.Native`, and are left out without one.
-
-    Attributes:
-        vecenv: the vector to play in.
-        policy: that plays.
-        remaining: `(num_agents,)` int64, the episodes that each agent still has to play.
+    environments need an `agent_id`, see `vector.Native`, and are left out without one. `remaining`, `(num_agents,)`
+    int64, are the episodes that each agent still has to play.
     """
 
     def __init__(
@@ -98,12 +94,11 @@ class Player:
     ) -> Iterator[list[Episodes]]:
         """Plays until every agent has played its quota, with the policy's present weights.
 
-        Equal seeds give equal episodes, however many play side by side: the random numbers for an agent depend on the
-        number of steps of its environment.
+        Equal seeds give equal episodes, however many play side by side.
 
         Args:
             quotas: `(num_agents,)`, episodes to play.
-            max_steps: of each environment, after which it stops: a policy can repeat itself without an end.
+            max_steps: of each environment, after which it stops.
             seed: as for the vector's `async_reset`.
             side_by_side: batches that play at a time, while the others wait; None lets all play.
             decide: called before every step; returns the actions to take, which may be the policy's.
@@ -115,8 +110,7 @@ class Player:
         self.remaining[:] = quotas
         forward = acting_forward(self.policy)  # every time, as its parts may have been replaced
         self._tracker.restart()
-        has_state = hasattr(self.policy, "initial_state")
-        state = dict(self.policy.initial_state(vecenv.num_agents, self._device)) if has_state else {}
+        state = initial_state(self.policy, vecenv.num_agents, self._device)
         vecenv.async_reset(seed)
         waiting = deque(_Running(*self._receive()[:2]) for _ in range(vecenv.num_agents // vecenv.agents_per_batch))
         side_by_side = side_by_side or len(waiting)
@@ -197,9 +191,7 @@ class Player:
 
     def _clear_states(self, state: dict[str, torch.Tensor]) -> None:
         if state and self._episode_starts.any():
-            starts = torch.from_numpy(self._episode_starts).to(self._device)
-            for name, value in state.items():  # not in place: the policy's tensor may be a view of another
-                state[name] = value.masked_fill(starts.view(-1, *[1] * (value.dim() - 1)), 0)
+            clear_states(state, torch.from_numpy(self._episode_starts).to(self._device))
 
     def _take(self, infos: list[dict]) -> Episodes:
         agents, returns, lengths = self._tracker.take()
@@ -218,6 +210,12 @@ class Player:
                 by_env.setdefault(info["agent_id"] // agents_per_env, []).append(info)
         envs = agents // agents_per_env
         return [each for env, reports in by_env.items() for each in _owned(reports, counts[envs == env])]
+
+
+def clear_states(state: dict[str, torch.Tensor], starts: torch.Tensor) -> None:
+    """Replaces the rows of a recurrent state where an episode starts, `(rows,)` bool, by zeros."""
+    for name, value in state.items():  # not in place: the policy's tensor may be a view of another
+        state[name] = value.masked_fill(starts.view(-1, *[1] * (value.dim() - 1)), 0)
 
 
 def _owned(infos: list[dict], counts: np.ndarray) -> list[dict]:

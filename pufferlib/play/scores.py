@@ -1,4 +1,4 @@
-"""Scores of a policy: whole episodes, the mean of every statistic, and its standard error.
+"""Scores of a policy: whole episodes, the mean of every statistic, and its standard error; evaluation while training.
 
 Episodes that end within a window of time are no fair sample: agents begin together, so it holds those that end early.
 Here each of N fresh environments plays its first K episodes to the end, with N and K fixed before.
@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ import torch
 from torch import nn
 
 from pufferlib import vector
+from pufferlib.config import ResolvedTrainConfig
 from pufferlib.dashboard.score import Score
 from pufferlib.environment import PufferEnv
 from pufferlib.errors import APIUsageError, kind_of
@@ -25,16 +27,21 @@ from pufferlib.families import catalog
 from pufferlib.families.catalog import Entry
 from pufferlib.metrics.finished_episodes import is_number
 from pufferlib.metrics.finite import require_finite_weights
+from pufferlib.metrics.measures import Phases
 from pufferlib.ocean.environment import OceanEnv
 from pufferlib.play.player import Episodes, Player, eval_mode
+from pufferlib.policy import device_of
+from pufferlib.runs.checkpoint import keep_best
+from pufferlib.runs.checks import check_acting
 from pufferlib.runs.loaders import load_policy
 from pufferlib.runs.making import env_arguments, is_to_be_made, is_vector
-from pufferlib.runs.policy_check import check_acting
+from pufferlib.seeding import mix_seed
 from pufferlib.vector import Vector
 from pufferlib.vector.native import is_stepped_in_c
 
 MAX_ENVIRONMENTS = 256  # played side by side; more episodes are played in turn
 MAX_PYTHON_ENVIRONMENTS = 32  # of those that are not C: each may be slow to make and large
+MAX_STEPS = 20_000  # of an episode, on average: a greedy policy can repeat itself without an end
 
 
 class ScoreSheet:
@@ -85,35 +92,29 @@ def evaluate(
     episodes: int = 100,
     sample: bool = False,
     seed: int = 0,
-    max_steps: int = 20_000,
+    max_steps: int = MAX_STEPS,
 ) -> dict[str, Score]:
-    """Plays a number of episodes with a policy, which stays as it is.
-
-        scores = pufferlib.evaluate(policy, "puffer_breakout", episodes=1_000)
-        print(scores["episode_return"].mean, scores["episode_return"].standard_error)
+    """Plays a number of episodes with a policy, which stays as it is: mode, buffers and recurrent state.
 
     Every environment plays the same number of episodes to the end, so long episodes count like short ones. Where
-    several agents share an environment, each of them adds a return and a length for every episode; of the snakes
-    of puffer_snake, which begin and end apart, every one's episode is one of `episodes`. Torch's random numbers
-    and the policy's mode, buffers and recurrent state are unchanged afterwards.
+    several agents share an environment, each of them adds a return and a length for every episode; where they begin and
+    end apart, as the snakes of puffer_snake, `episodes` counts those of single agents. Torch's random numbers stay.
 
     Args:
         policy: a torch module that `PuffeRL` would train, or a `pufferlib.Agent`; it may be recurrent.
         env: a name, which has the settings of its configuration; a class or a function; or an environment or a vector
-            of PufferLib's, Gymnasium's or PettingZoo's. Names, classes, functions, vectors of `pufferlib.vector.make`
-            and everything that was made by a name are played in new environments, side by side, so that a trainer in
-            them can continue. Any other one is itself played, from a reset, and stays open. None is the environment
-            that an agent was trained in, with its settings.
+            of PufferLib's, Gymnasium's or PettingZoo's. A ready one that was not made by a name or by
+            `pufferlib.vector.make` is itself played, from a reset, and stays open; all others are made anew. None is
+            the environment that an agent was trained in, with its settings.
         episodes: at least 1.
         sample: draw actions from the policy instead of taking the likeliest.
         seed: of the environments and of the actions.
-        max_steps: steps per episode, on average over the episodes of an environment, after which the play ends: a
-            greedy policy can repeat itself without an end.
+        max_steps: steps per episode, on average over the episodes of an environment, after which the play ends.
 
     Returns:
         A score for `episode_return` and `episode_length`, and for every statistic that the environment reports at the
-        end of an episode, over the episodes that ended; empty when none did. Reports without an owner, as of many ready
-        environments in one, are left out.
+        end of an episode, over the episodes that ended; empty when none did. Of many ready environments in one, the
+        reports are left out.
 
     Raises:
         APIUsageError: if an argument is none of these, or the policy does not fit the environment.
@@ -134,19 +135,32 @@ def evaluate(
     with ExitStack() as undo:
         vecenv = vector_to_play(env, int(episodes), seed, undo)
         player = player_of(module, vecenv, seed if sample else None, undo)
-        return _play_to_the_end(player, episodes_per_agent(int(episodes), vecenv), max_steps, seed).scores()
+        return play_to_the_end(player, episodes_per_agent(int(episodes), vecenv), max_steps, seed).scores()
 
 
-def _play_to_the_end(
+def _module(policy: object) -> nn.Module:
+    module = policy if isinstance(policy, nn.Module) else getattr(policy, "policy", None)
+    if isinstance(module, nn.Module):
+        return module
+    raise APIUsageError(
+        f"policy must be a torch module or an Agent, got {kind_of(policy)}; the order is evaluate(policy, env)"
+    )
+
+
+def play_to_the_end(
     player: Player,
     quotas: np.ndarray,
     max_steps: int,
     seed: int | None = None,
     is_wanted: Callable[[], bool] = lambda: True,
+    sheet: ScoreSheet | None = None,
 ) -> ScoreSheet:
-    # The quota of every agent, (num_agents,); max_steps are per episode, as for `evaluate`. Once is_wanted, asked after
-    # every step, says False, the play ends, and the sheet is empty.
-    sheet = ScoreSheet()
+    """Plays the quota of every agent, `(num_agents,)`, with at most `max_steps` for an episode on average.
+
+    It adds the episodes to the sheet, or a new one, and returns that; an empty one once `is_wanted`, asked after every
+    step, returns False.
+    """
+    sheet = ScoreSheet() if sheet is None else sheet
     for ended in player.play(quotas, max_steps * int(quotas.max()), seed):
         if not is_wanted():
             return ScoreSheet()
@@ -162,7 +176,7 @@ def player_of(policy: object, vecenv: Vector, sampling_seed: int | None, undo: E
     """
     module = _module(policy)
     require_finite_weights(module)
-    device = next((tensor.device for tensor in module.state_dict().values()), torch.device("cpu"))
+    device = device_of(module)
     undo.enter_context(eval_mode(module, device))
     check_acting(module, vecenv.single_observation_space, vecenv.single_action_space, device)
     generator = None if sampling_seed is None else torch.Generator(device).manual_seed(sampling_seed)
@@ -217,15 +231,6 @@ def make_environments(entry: Entry, env_kwargs: Mapping[str, Any], episodes: int
     return vecenv
 
 
-def _module(policy: object) -> nn.Module:
-    module = policy if isinstance(policy, nn.Module) else getattr(policy, "policy", None)
-    if isinstance(module, nn.Module):
-        return module
-    raise APIUsageError(
-        f"policy must be a torch module or an Agent, got {kind_of(policy)}; the order is evaluate(policy, env)"
-    )
-
-
 def vector_to_play(
     env: object,
     episodes: int,
@@ -264,13 +269,10 @@ def configured_env(env: object) -> _ConfiguredEnv | None:
     return None if origin is None else _ConfiguredEnv(catalog.find(origin.creator or origin.env_name), origin.env)
 
 
-C_EPISODES, PYTHON_EPISODES = 1_000, 100  # of the final policy, unless the settings say otherwise
-
-
 def final_episodes(setting: int | str, vecenv: Vector) -> int:
     """Returns the episodes that the final policy of a training plays, by `[train] final_episodes`."""
     if setting == "auto":
-        return C_EPISODES if isinstance(vecenv.driver_env, OceanEnv) else PYTHON_EPISODES
+        return 1_000 if isinstance(vecenv.driver_env, OceanEnv) else 100
     return int(setting)
 
 
@@ -290,18 +292,13 @@ def play_whole_episodes(
     max_steps: int,
     is_wanted: Callable[[], bool] = lambda: True,
 ) -> dict[str, Score]:
-    """Plays in new environments like those of a training, with sampled actions as in training.
+    """Plays at least some episodes in new environments like those of a training, by actions drawn as in training.
 
-    Args:
-        policy: that is trained; it and torch's random numbers stay unchanged.
-        vecenv: of the training, which is not stepped.
-        episodes: at least; all environments, and all agents in them, play equally many, give or take one.
-        seed: of the environments and of the actions.
-        max_steps: as for `evaluate`.
-        is_wanted: asked after every step; once it says False the play ends without scores.
+    All environments, and all agents in them, play equally many, give or take one. The policy and torch's random numbers
+    stay, and the vector of the training is not stepped. Once `is_wanted`, asked after every step, returns False the
+    play ends without scores.
 
-    Returns:
-        Scores by metric; empty where no episode ended, or no such environments can be made.
+    Returns scores by metric; empty where no episode ended, or no such environments can be made.
     """
     env = repeatable(vecenv)
     if env is None:
@@ -313,15 +310,13 @@ def play_whole_episodes(
         games = min(games, math.ceil(episodes * count / played.num_agents))  # an episode of every agent in each
         quotas = split_evenly(games, count).repeat(played.num_agents // count)
         player = player_of(policy, played, seed, undo)
-        return _play_to_the_end(player, quotas, max_steps, seed, is_wanted).by_metric()
+        return play_to_the_end(player, quotas, max_steps, seed, is_wanted).by_metric()
 
 
-def evaluate_model(
-    env_name: str, args: dict[str, Any], episodes: int = 100, is_greedy: bool = True, max_steps: int = 20_000
-) -> dict[str, Score]:
+def evaluate_model(env_name: str, args: dict[str, Any], episodes: int) -> dict[str, Score]:
     """Plays as `pufferlib.evaluate` with the policy that `args['load_model_path']` names, by the seed of `[train]`."""
-    with prepare_player(env_name, args, episodes, is_greedy, args["train"]["seed"]) as player:
-        return _play_to_the_end(player, episodes_per_agent(episodes, player.vecenv), max_steps).scores()
+    with prepare_player(env_name, args, episodes, is_greedy=True, seed=args["train"]["seed"]) as player:
+        return play_to_the_end(player, episodes_per_agent(episodes, player.vecenv), MAX_STEPS).scores()
 
 
 @contextlib.contextmanager
@@ -343,3 +338,88 @@ def prepare_player(
         vecenv = vector_to_play(configured, episodes, seed, undo, shown_with)
         policy = adapt(load_policy(args, vecenv, env_name), vecenv)
         yield player_of(policy, vecenv, None if is_greedy else seed, undo)
+
+
+_EVALUATION_SEED = 0x6576616C  # no rank of a run has this number, so no training environment has such a seed
+
+
+class PeriodicEvaluation:
+    """Evaluates the policy in evenly spread epochs of a run, and keeps the best weights.
+
+    All evaluations have the same seed, so that two of them differ by the policy alone. They share no state, so that a
+    resumed run evaluates like one that never stopped. They leave the training unchanged: they draw none of its random
+    numbers or of torch's, and restore the policy's modes and buffers.
+    """
+
+    def __init__(
+        self,
+        config: ResolvedTrainConfig,
+        make_vecenv: Callable[[int], Vector] | None,
+        policy: nn.Module,
+        device: torch.device,
+        autocast: Callable[[], AbstractContextManager],
+        phases: Phases,
+    ):
+        self._config, self._seed = config, mix_seed(config.seed, _EVALUATION_SEED)
+        self._make_vecenv = make_vecenv  # from its seed, at the first evaluation; None where there is none
+        self._policy, self._device, self._autocast, self._phases = policy, device, autocast, phases
+        self._player: Player | None = None
+        self._metrics: dict[str, float] = {}
+
+    def is_due(self, epoch: int, total: int) -> bool:
+        """Returns whether there is an evaluation after `epoch` of `total` epochs, such as the last."""
+        count = self._config.evaluations
+        # LaTeX: \Big\lfloor \frac{n k}{K} \Big\rfloor > \Big\lfloor \frac{n (k - 1)}{K} \Big\rfloor
+        # LaTeX:   ; n = count, k = epoch, K = total
+        return epoch * count // total > (epoch - 1) * count // total
+
+    def run(self, folder: Path, facts: dict[str, Any]) -> None:
+        """Evaluates, and saves the weights as the `best` of the run's folder if no evaluation there was as good.
+
+        The facts are saved beside them, see `pufferlib.runs.checkpoint.note`.
+        """
+        with self._phases.phase("evaluation"):
+            self._metrics = self._evaluate()
+            keep_best(folder, "eval/return_mean", self._policy.state_dict(), {**facts, **self._metrics})
+
+    def take(self) -> dict[str, float]:
+        """Returns the metrics of the evaluation since the last call, `eval/...`, if there was one."""
+        taken, self._metrics = self._metrics, {}
+        return taken
+
+    def close(self) -> None:
+        """Closes the environments; may be called twice."""
+        if self._player is not None:
+            self._player.vecenv.close()
+            self._player = None
+
+    def _evaluate(self) -> dict[str, float]:
+        try:
+            with eval_mode(self._policy, self._device):
+                if self._player is None:
+                    vecenv = self._make_vecenv(self._seed)
+                    self._player = Player(vecenv, self._policy, self._device, autocast=self._autocast)
+                player = self._player
+                quotas = np.ones_like(player.remaining)
+                steps = list(player.play(quotas, self._config.evaluation_max_steps, self._seed))
+                return _evaluation_metrics([*(episodes for step in steps for episodes in step), player.running()])
+        except BaseException:
+            self.close()  # Ctrl-C may have left the environments in the middle of a step
+            raise
+
+
+def _evaluation_metrics(episodes: Sequence[Episodes]) -> dict[str, float]:
+    returns = np.concatenate([each.returns for each in episodes])
+    if not len(returns):
+        return {}
+    lengths = np.concatenate([each.lengths for each in episodes])
+    # LaTeX: \mu = \frac1n \sum_i R_i, \quad \sigma = \sqrt{\tfrac1n \textstyle\sum_i (R_i - \mu)^2}
+    # LaTeX:   ; R = returns, n = len(returns), \mu = returns.mean(), \sigma = returns.std()
+    numbers = {
+        "return_mean": returns.mean(),
+        "return_std": returns.std(),
+        "return_min": returns.min(),
+        "return_max": returns.max(),
+        "length_mean": lengths.mean(),
+    }
+    return {f"eval/{name}": float(number) for name, number in numbers.items()}

@@ -18,9 +18,9 @@ from pufferlib.config.flags import MatchOptions
 from pufferlib.dashboard.output import plain_table, printable
 from pufferlib.errors import APIUsageError, require_extra
 from pufferlib.families import catalog
-from pufferlib.metrics.ratings import NORMAL_95, rate
 from pufferlib.play.agent import trained_in
 from pufferlib.play.matches import BOT, PRETRAINED, against, load_rival, play_match
+from pufferlib.ppo.opponents import NORMAL_95, rate
 from pufferlib.reports.figures import CYAN, SURFACE, WHITE, write_drawing
 from pufferlib.runs.making import make
 

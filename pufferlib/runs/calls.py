@@ -1,7 +1,4 @@
-"""The two calls of a trainer: `PuffeRL(config, vecenv, policy)`, or `PuffeRL(env, policy, learning_rate=3e-4, ...)`.
-
-Both end in a ResolvedCall: everything that a trainer is made of, checked and ready.
-"""
+"""The two calls of a trainer: `PuffeRL(config, vecenv, policy)`, or `PuffeRL(env, policy, learning_rate=3e-4, ...)`."""
 
 from __future__ import annotations
 
@@ -38,28 +35,12 @@ from pufferlib.families import catalog
 from pufferlib.fast.device_collector import suits
 from pufferlib.loggers import Logger
 from pufferlib.models import Default
-from pufferlib.policy import init_args, make_module, normalized
+from pufferlib.policy import init_args, initial_state, make_module, normalized
 from pufferlib.ppo.learner import Loss
 from pufferlib.ppo.losses import ppo_loss
 from pufferlib.ppo.rollout import RewardNormalizer, Rollout
+from pufferlib.runs import checks, making
 from pufferlib.runs.loaders import borrowed_generator, resolve_device
-from pufferlib.runs.making import (
-    NUM_ENVS,
-    env_arguments,
-    environment_name,
-    has_num_envs,
-    is_to_be_made,
-    is_vector,
-    make,
-    origin_of_call,
-)
-from pufferlib.runs.policy_check import (
-    check_policy,
-    facts_of_environments,
-    facts_of_policy,
-    facts_of_settings,
-    move_policy,
-)
 from pufferlib.vector.ready import is_quick
 
 ALIASES = {"n_epochs": "update_epochs", "num_steps": "bptt_horizon"}  # the names of other libraries
@@ -75,20 +56,16 @@ _MOST_MINIBATCHES = 128  # of a full vector's batch in a pass
 
 
 def _named_settings(keywords: Mapping[str, Any]) -> dict[str, Any]:
-    given = dict(keywords)
     for alias, name in ALIASES.items():
-        if alias in given and name in given:
+        if alias in keywords and name in keywords:
             raise APIUsageError(f"{alias} and {name} are two names of one setting, got both; pass one")
-        if alias in given:
-            given[name] = given.pop(alias)
-    if isinstance(given.get("device"), torch.device):
-        given["device"] = str(given["device"])
-    return given
+    given = {ALIASES.get(name, name): value for name, value in keywords.items()}
+    return {name: str(value) if isinstance(value, torch.device) else value for name, value in given.items()}
 
 
-def settings_from_keywords(keywords: Mapping[str, Any], choice: Choice) -> dict[str, Any]:
+def settings_from_keywords(given: Mapping[str, Any], choice: Choice) -> dict[str, Any]:
     """Returns the `[train]` settings that keywords ask for; sizes are those of all processes."""
-    given = _named_settings(keywords)
+    given = _named_settings(given)
     has_end = given.get("total_timesteps") is not None or given.get("num_iterations") is not None
     automatic = {**DEFAULTS, "anneal_lr": has_end, **choice.settings("train")}
     if given.get("prio_alpha"):
@@ -103,14 +80,14 @@ def settings_from_keywords(keywords: Mapping[str, Any], choice: Choice) -> dict[
     return settings
 
 
-def _fit_sizes(settings: dict[str, Any], given: dict[str, Any], automatic: dict[str, Any], choice: Choice) -> None:
-    num_agents = choice.facts.num_agents
+def _fit_sizes(
+    settings: dict[str, Any], given: Mapping[str, Any], automatic: Mapping[str, Any], choice: Choice
+) -> None:
+    num_agents, batch_size = choice.facts.num_agents, settings["batch_size"]
     least = automatic.get("batch_size", BATCH_SIZE)
     if "bptt_horizon" not in given:
         is_given = given.get("batch_size", "auto") != "auto"
-        settings["bptt_horizon"] = (
-            _num_steps(settings["batch_size"], num_agents) if is_given else choice.facts.num_steps
-        )
+        settings["bptt_horizon"] = _num_steps(batch_size, num_agents) if is_given else choice.facts.num_steps
     num_steps = settings["bptt_horizon"]
     unit = num_agents * num_steps
     if "batch_size" not in given:
@@ -182,7 +159,7 @@ class ResolvedCall:
             self.vecenv.single_action_space,
             config.segments,
             config.bptt_horizon,
-            policy.initial_state(config.segments, device) if hasattr(policy, "initial_state") else {},
+            initial_state(policy, config.segments, device),
             device,
             torch.device("cpu") if config.cpu_offload else device,
             has_action_masks=self.vecenv.has_action_masks,
@@ -231,14 +208,16 @@ def _resolve(
     if device.type == "cuda":
         torch.backends.cudnn.deterministic = given.torch_deterministic
         torch.set_float32_matmul_precision("high")  # TF32: ten bits of fraction, several times the speed
-    ranks.require_same({**facts_of_settings(given), **facts_of_environments(vecenv), "the device": device.type})
+    ranks.require_same(
+        {**checks.facts_of_settings(given), **checks.facts_of_environments(vecenv), "the device": device.type}
+    )
     config = resolve_sizes(given, vecenv.num_agents, device.type, ranks.world_size)
-    if eval_env is None and is_to_be_made(given_env):
+    if eval_env is None and making.is_to_be_made(given_env):
         eval_env = given_env
     return ResolvedCall(
         settings=settings,
         config=config,
-        env_name=settings.get("env") or environment_name(vecenv),
+        env_name=settings.get("env") or making.environment_name(vecenv),
         vecenv=vecenv,
         policy=_ready_policy(policy, vecenv, config, device, ranks),
         logger=logger,
@@ -254,9 +233,9 @@ def _resolve(
 def _ready_policy(
     policy: nn.Module, vecenv: vector.Vector, config: ResolvedTrainConfig, device: torch.device, ranks: Ranks
 ) -> nn.Module:
-    policy = move_policy(policy, device)
-    check_policy(policy, vecenv.single_observation_space, vecenv.single_action_space, device)
-    ranks.require_same(facts_of_policy(policy))
+    policy = checks.move_policy(policy, device)
+    checks.check_policy(policy, vecenv.single_observation_space, vecenv.single_action_space, device)
+    ranks.require_same(checks.facts_of_policy(policy))
     if config.normalize_observations:
         policy = normalized(vecenv, policy, config.normalization_clip).to(device)
     if config.shuffle == "steps" and hasattr(policy, "initial_state"):
@@ -283,8 +262,8 @@ def _evaluation_maker(
 def _make_for_evaluation(given: object, training: vector.Vector, num_envs: int, seed: int) -> vector.Vector:
     if given is None:
         return training.again(num_envs, seed)
-    env = _make(given, num_envs, "auto", seed) if is_to_be_made(given) else given
-    vecenv = env if is_vector(env) else vector.adopt(env, "auto", seed)
+    env = _make(given, num_envs, "auto", seed) if making.is_to_be_made(given) else given
+    vecenv = env if making.is_vector(env) else vector.adopt(env, "auto", seed)
     for name in ("single_observation_space", "single_action_space"):
         expected, found = getattr(training, name), getattr(vecenv, name)
         if expected != found:
@@ -293,9 +272,6 @@ def _make_for_evaluation(given: object, training: vector.Vector, num_envs: int, 
                 f"eval_env must have the {name} of the training, {expected}, got {found}; make it alike"
             )
     return vecenv
-
-
-# ----------------------------------------------------------------------------------------------------- by configuration
 
 
 def _from_config(
@@ -322,17 +298,14 @@ def _from_config(
             f"vecenv must be a vector from load_env or pufferlib.vector.make, got {kind_of(vecenv)}; {_FORMS}"
         )
     _check_parts(policy, logger)
-    if not is_vector(vecenv):
+    if not making.is_vector(vecenv):
         settings = TrainConfig.from_dict(config)
-        if is_to_be_made(vecenv):
-            vecenv = make(vecenv)
+        if making.is_to_be_made(vecenv):
+            vecenv = making.make(vecenv)
             undo.callback(vecenv.close)
-        if not is_vector(vecenv):
+        if not making.is_vector(vecenv):
             vecenv = _adopt(vecenv, "auto", settings, undo)
     return _resolve(config, vecenv, policy, logger, eval_env, given_env, loss)
-
-
-# ----------------------------------------------------------------------------------------------------------- by keyword
 
 
 def _from_keywords(
@@ -356,7 +329,7 @@ def _from_keywords(
     played = {} if opponent is None else {"opponent": "self" if opponent == "pool" else opponent}
     seed = TrainConfig.settings()["seed"].check(settings.get("seed", TrainConfig.seed))
     ready = vector.as_puffer_env(env)
-    if is_to_be_made(ready):
+    if making.is_to_be_made(ready):
         if num_envs == "auto" and isinstance(ready, partial):
             num_envs = ready.keywords.get("num_envs", num_envs)
         ready = _make(ready, num_envs, num_workers, seed, played)
@@ -367,17 +340,17 @@ def _from_keywords(
             f"opponent={played['opponent']!r}, and pass pool_size for a pool"
         )
     else:
-        if not is_vector(ready):
+        if not making.is_vector(ready):
             vector.check_env(ready)
         _check_fits(ready, num_envs, num_workers)
     given, world_size = _named_settings(settings), distributed.connect().world_size
-    driver = ready.driver_env if is_vector(ready) else ready
+    driver = ready.driver_env if making.is_vector(ready) else ready
     choice = choose(Facts.of(driver, ready.num_agents * world_size, policy, world_size))
     config = settings_from_keywords(given, choice)
-    if not is_vector(ready):
+    if not making.is_vector(ready):
         ready = _adopt(ready, num_workers, TrainConfig.from_dict(config), undo)
     config["selfplay"] = selfplay
-    config["env"] = catalog.find(env).name if isinstance(env, str) else environment_name(ready)
+    config["env"] = catalog.find(env).name if isinstance(env, str) else making.environment_name(ready)
     policy = _default_policy(env, ready, seed, choice) if policy is None else policy
     chosen = _chosen_texts(choice, config, given, policy)
     return _resolve(config, ready, policy, logger, eval_env, env, loss, chosen)
@@ -403,27 +376,27 @@ def _make(
     seed: int,
     arguments: Mapping[str, Any] = MappingProxyType({}),
 ) -> PufferEnv | vector.Vector:
-    counts = "num_envs" in env_settings(env) if isinstance(env, str) else has_num_envs(env)
+    counts = "num_envs" in env_settings(env) if isinstance(env, str) else making.has_num_envs(env)
     if num_envs == "auto":
-        num_envs = NUM_ENVS if counts else AUTO_SINGLE_ENVS
+        num_envs = making.NUM_ENVS if counts else AUTO_SINGLE_ENVS
     if counts:
-        return make(env, num_envs=num_envs, **arguments)
+        return making.make(env, num_envs=num_envs, **arguments)
     sizes = {"num_envs": num_envs, "num_workers": num_workers, "seed": seed}
     if isinstance(env, str):
-        entry, arguments = catalog.find(env), env_arguments(env, dict(arguments))
+        entry, arguments = catalog.find(env), making.env_arguments(env, dict(arguments))
         vecenv = entry.make_vector(arguments, **sizes)
         vecenv.made_from = Origin(entry.name, arguments, {"num_envs": num_envs, "num_workers": num_workers})
         return vecenv
     is_free = num_workers == "auto" and num_envs > 1
     env = partial(env, **arguments) if arguments else env
     vecenv = vector.make(env, backend="Serial" if is_free and is_quick(env, {}, seed) else "auto", **sizes)
-    vecenv.made_from = origin_of_call(env, {}, {"num_envs": num_envs, "num_workers": num_workers})
+    vecenv.made_from = making.origin_of_call(env, {}, {"num_envs": num_envs, "num_workers": num_workers})
     return vecenv
 
 
 def _check_fits(env: PufferEnv | vector.Vector, num_envs: int | str, num_workers: int | str) -> None:
     found = {"num_envs": [getattr(env, "num_envs", env.num_agents)]}
-    if is_vector(env):
+    if making.is_vector(env):
         inside = getattr(env.driver_env, "num_envs", 1)  # each PufferEnv of a vector may be many environments
         found = {"num_envs": [env.num_envs * inside, env.num_envs], "num_workers": [env.num_workers]}
     for name, value in (("num_envs", num_envs), ("num_workers", num_workers)):
@@ -446,10 +419,10 @@ def _default_policy(env: object, vecenv: vector.Vector, seed: int, choice: Choic
 
 
 def _chosen_texts(choice: Choice, config: Mapping[str, Any], given: Mapping[str, Any], policy: nn.Module) -> list[str]:
-    made_with = init_args(policy) or {}
+    made_with = {} if choice.facts.is_own_policy else init_args(policy) or {}
     values = {
         **{f"train.{name}": value for name, value in config.items() if name not in given},
-        **({} if choice.facts.is_own_policy else {f"policy.{name}": value for name, value in made_with.items()}),
+        **{f"policy.{name}": value for name, value in made_with.items()},
     }
     left_out = [] if config["anneal_lr"] else ["lr_schedule"]  # which then means nothing
     decided = choice.reasons(without=[f"train.{name}" for name in (*given, *left_out)])
@@ -458,9 +431,6 @@ def _chosen_texts(choice: Choice, config: Mapping[str, Any], given: Mapping[str,
         shown = [f"{name.partition('.')[2]} {values[name]}" for name in names if name in values]
         texts += [f"{seen}: {', '.join(shown)}"] if shown else []
     return texts
-
-
-# --------------------------------------------------------------------------------------------------------- both of them
 
 
 def _adopt(env: PufferEnv, num_workers: int | str, config: TrainConfig, undo: ExitStack) -> vector.Vector:
@@ -475,8 +445,8 @@ def _check_parts(policy: object, logger: object) -> None:
         raise APIUsageError(f"policy must be an instance of torch.nn.Module, got {kind_of(policy)}; {_FORMS}")
     if logger is None:
         return
-    for entry in logger if isinstance(logger, Sequence) else [logger]:
-        if not all(hasattr(entry, name) for name in ("log", "close", "run_id")):
+    for each in logger if isinstance(logger, Sequence) else [logger]:
+        if not all(hasattr(each, name) for name in ("log", "close", "run_id")):
             raise APIUsageError(
-                f"logger must have log, close and run_id, got {kind_of(entry)}; pass settings by keyword"
+                f"logger must have log, close and run_id, got {kind_of(each)}; pass settings by keyword"
             )

@@ -52,17 +52,13 @@ def save(path: Path, content: object) -> None:
     write_atomically(path, written.getbuffer())
 
 
-def load(path: Path) -> Any:
-    """Loads what `save` wrote, without running code from it."""
-    return _read_file(path, has_numbers=True)
-
-
 def read_outline(path: Path) -> Any:
     """Returns what `load` would, with tensors on torch's `meta` device, which takes no memory for them."""
-    return _read_file(path, has_numbers=False)
+    return load(path, has_numbers=False)
 
 
-def _read_file(path: Path, has_numbers: bool) -> Any:
+def load(path: Path, has_numbers: bool = True) -> Any:
+    """Loads what `save` wrote, without running code from it."""
     try:
         with open_regular(path) as file:
             if has_numbers and os.fstat(file.fileno()).st_size > usable_memory_bytes():
@@ -71,9 +67,8 @@ def _read_file(path: Path, has_numbers: bool) -> Any:
     except CheckpointError:
         raise
     except FileNotFoundError as error:
-        raise CheckpointError(
-            f"there is no checkpoint {path}; check the path or pass 'latest' on the command line"
-        ) from error
+        remedy = "check the path or pass 'latest' on the command line"
+        raise CheckpointError(f"there is no checkpoint {path}; {remedy}") from error
     except Exception as error:  # a hostile file can fail in any way
         reason = error.strerror if isinstance(error, UnreadableFile) else error if isinstance(error, Refused) else None
         found = "" if reason is None else f" ({reason})"

@@ -25,9 +25,8 @@ from pufferlib.config.sections import ARGUMENTS, SECTIONS
 from pufferlib.errors import CheckpointError, ConfigError, PufferError, nearest
 from pufferlib.families import catalog
 from pufferlib.policy import NormalizedObservations, init_args
-from pufferlib.reading import read_json
 from pufferlib.runs.checkpoint import resolve_model, resolve_run, saved_runs
-from pufferlib.runs.folder import CONFIG_FILE
+from pufferlib.runs.folder import CONFIG_FILE, read_facts
 from pufferlib.runs.making import find_origin
 from pufferlib.vector import Vector
 
@@ -149,10 +148,7 @@ def describe_run(
     computation: Mapping[str, str | None] | None = None,
     simulator: str | None = None,
 ) -> dict[str, Any]:
-    """Returns the content of `config.json`: the nested dict of `load_config`, and where and how the run computes.
-
-    The class of a policy is written down if it is the user's own, which the settings cannot name.
-    """
+    """Returns the content of `config.json`: the nested dict of `load_config`, and where and how the run computes."""
     policy_class = None
     if policy is not None and _policy_settings(policy, settings["env_name"]) is None:
         kind = type(_without_statistics(policy))
@@ -172,7 +168,7 @@ def describe_run(
 
 def read_description(path: Path, env_name: str | None = None) -> dict[str, Any]:
     """Returns the content of a `config.json`, as `check_description` does."""
-    found = check_description(_read(path), path)
+    found = check_description(read_facts(path), path)
     saved_name = found["settings"]["env_name"]
     if env_name not in (None, saved_name):
         raise CheckpointError(f"{path.parent} must be of a run of {env_name}, got one of {saved_name}")
@@ -182,16 +178,13 @@ def read_description(path: Path, env_name: str | None = None) -> dict[str, Any]:
 def find_description(model: Path) -> Path | None:
     """Returns the file that describes weights: `<name>.json` beside `<name>.pt`, else that of the run."""
     own, of_run = model.with_suffix(".json"), model.with_name(CONFIG_FILE)
-    if "settings" in _read(own):  # the notes beside a run's best weights have none
+    if "settings" in read_facts(own):  # the notes beside a run's best weights have none
         return own
     return of_run if of_run.exists() else None
 
 
 def check_description(found: Mapping[str, Any], path: Path) -> dict[str, Any]:
-    """Returns a description whose `settings` have their names and sections; their values are not checked.
-
-    Its `policy_class` is the class of the policy if it is the user's own, else None.
-    """
+    """Returns a description whose `settings` have their names and sections; their values are not checked."""
     settings, policy_class = found.get("settings"), found.get("policy_class")
     if not isinstance(settings, dict) or not isinstance(settings.get("env_name"), str):
         raise CheckpointError(f"{path} must hold the settings of the run, found none that can be read")
@@ -212,14 +205,6 @@ def check_description(found: Mapping[str, Any], path: Path) -> dict[str, Any]:
     return {**found, "policy_class": policy_class if isinstance(policy_class, str) else None}
 
 
-def _read(path: Path) -> dict[str, Any]:  # empty where it cannot be read
-    try:
-        found = read_json(path)
-    except (OSError, ValueError):
-        return {}
-    return found if isinstance(found, dict) else {}
-
-
 def restarted_run(data_dir: str | Path, env_name: str) -> Path | None:
     """Returns the folder of the run that torchrun restarts after one of its processes failed.
 
@@ -228,7 +213,7 @@ def restarted_run(data_dir: str | Path, env_name: str) -> Path | None:
     if int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) == 0:
         return None
     launch, runs = _launch(), saved_runs(data_dir, env_name)
-    return next((run for run in runs if _read(run / CONFIG_FILE).get("launch") == launch), None)
+    return next((run for run in runs if read_facts(run / CONFIG_FILE).get("launch") == launch), None)
 
 
 def _launch() -> str | None:  # one start of torchrun, which may start its processes several times
@@ -272,10 +257,7 @@ def run_settings(env_name: str, args: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def model_settings(env_name: str, args: Mapping[str, Any], is_policy_named: bool) -> dict[str, Any]:
-    """Returns the settings that a model was trained with, on the device of `args`, or `args` if no file has them.
-
-    Where `args` name the policy's class (`is_policy_named`), the run does not have to.
-    """
+    """Returns the settings that a model was trained with, on the device of `args`, or `args` if no file has them."""
     path = resolve_model(args["train"]["data_dir"], env_name, args["load_model_path"])
     file = find_description(path)
     if file is None:

@@ -26,13 +26,18 @@ TRAINER_STATE = "trainer_state.pt"
 NAMED = ("best", "last")  # weights with names of their own, `best.pt` with a note `best.json`
 
 
-def read_note(folder: Path, name: str) -> dict[str, Any]:
-    """Returns the facts that were saved with weights of that name; empty where none can be read."""
+def read_facts(path: Path) -> dict[str, Any]:
+    """Returns what a file of JSON, such as the note beside weights, says by name; empty where it cannot be read."""
     try:
-        note = read_json(folder / f"{name}.json")
+        found = read_json(path)
     except (OSError, ValueError):
         return {}
-    return note if isinstance(note, dict) else {}
+    return found if isinstance(found, dict) else {}
+
+
+def read_note(folder: Path, name: str) -> dict[str, Any]:
+    """Returns the facts that were saved with the weights `best` or `last`; empty where none can be read."""
+    return read_facts(folder / f"{name}.json")
 
 
 def find_folder(

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -32,13 +34,7 @@ from pufferlib.loggers.logger import JsonLogger, Logger
 from pufferlib.loggers.services import NeptuneLogger, TensorBoardLogger, WandbLogger
 from pufferlib.machine import require_memory
 from pufferlib.policy import make_module, normalized
-from pufferlib.runs.checkpoint import (
-    check_policy_weights,
-    load_policy_weights,
-    read_outline,
-    require_weights,
-    resolve_model,
-)
+from pufferlib.runs import checkpoint
 from pufferlib.vector import Vector
 from pufferlib.vector.native import is_stepped_in_c
 from pufferlib.vector.ready import is_quick
@@ -93,13 +89,9 @@ def load_env(env_name: str, args: dict[str, Any]) -> Vector:
         if vec.num_envs == "auto":
             keywords["num_envs"] = 1  # nothing overlaps with the GPU's work
     if "num_envs" in env_kwargs:
-        env_kwargs["num_envs"] = resolve_env_count(
-            env_kwargs["num_envs"],
-            device_type,
-            keywords["num_envs"],
-            entry.agents_per_env,
-            distributed.connect().world_size,
-        )
+        world_size, agents = distributed.connect().world_size, entry.agents_per_env
+        count = resolve_env_count(env_kwargs["num_envs"], device_type, keywords["num_envs"], agents, world_size)
+        env_kwargs["num_envs"] = count
         _require_room(entry, env_kwargs, keywords["num_envs"], train.bptt_horizon if device_type == "cpu" else 1)
     are_free = vec.backend == "auto" and vec.num_workers == "auto" and are_single and not entry.ini_files
     if are_free and is_quick(entry.creator, env_kwargs, train.seed):
@@ -127,28 +119,14 @@ def _require_room(entry: Entry, env_kwargs: dict[str, Any], num_buffers: int, ho
     count = env_kwargs["num_envs"] * num_buffers
     if count * entry.agents_per_env * horizon < _MANY_STEPS:
         return
-    env = entry.creator(**{**env_kwargs, "num_envs": 1})
-    env.reset(0)
-    state_bytes = env.structs().nbytes if hasattr(env, "structs") else 0
-    agent_bytes = (1 + horizon) * Buffers.row_bytes(env.single_observation_space, env.single_action_space)
-    agents = env.num_agents
-    env.close()
+    with closing(entry.creator(**{**env_kwargs, "num_envs": 1})) as env:
+        env.reset(0)
+        state_bytes = env.structs().nbytes if hasattr(env, "structs") else 0
+        row_bytes = Buffers.row_bytes(env.single_observation_space, env.single_action_space)
+    needed = count * (state_bytes + env.num_agents * (1 + horizon) * row_bytes)
     steps = f", each with {horizon:,} steps of a rollout," if horizon > 1 else ""
-    what = f"a training of {count * agents:,} agents{steps}"
-    require_memory(count * (state_bytes + agents * agent_bytes), what, "have a smaller --env.num-envs or bptt_horizon")
-
-
-def _require_room_for_policy(make: Callable[[], nn.Module], arguments: Mapping[str, Any]) -> None:
-    if not any(isinstance(value, int) and value >= _LARGE_LAYER for value in arguments.values()):
-        return
-    try:
-        with torch.device("meta"):
-            weights = sum(weight.numel() * weight.element_size() for weight in make().parameters())
-    except PufferError:
-        raise
-    except Exception:  # a module of a user's own may do anything in it; it is made in earnest next
-        return
-    require_memory(weights, "a policy of such layers", "have smaller ones, by [policy] and [rnn]")
+    what = f"a training of {count * env.num_agents:,} agents{steps}"
+    require_memory(needed, what, "have a smaller --env.num-envs or bptt_horizon")
 
 
 def load_policy(
@@ -184,27 +162,26 @@ def load_policy(
 
     model, ranks = args.get("load_model_path"), distributed.connect()
     if model is not None:
-        weights_path = ranks.from_first(lambda: resolve_model(args["train"]["data_dir"], env_name, model))
-    if weights_path is not None:
-        ranks.from_first(lambda: _require_fit(make, weights_path))
+        weights_path = ranks.from_first(lambda: checkpoint.resolve_model(args["train"]["data_dir"], env_name, model))
+    numbers = [value for value in (*arguments.values(), *recurrent.values()) if isinstance(value, int)]
+    if weights_path is not None or max(numbers, default=0) >= _LARGE_LAYER:
+        ranks.from_first(lambda: _check_outline(make, weights_path))
     with borrowed_generator(train.seed):
-        _require_room_for_policy(make, {**arguments, **recurrent})
         policy = make()
     if model is not None:
-        ranks.from_first(lambda: load_policy_weights(policy, weights_path))
+        ranks.from_first(lambda: checkpoint.load_policy_weights(policy, weights_path))
         ranks.broadcast(list(policy.state_dict().values()))
     return policy.to(device)
 
 
-def _require_fit(make: Callable[[], nn.Module], path: Path) -> None:
-    weights = require_weights(read_outline(path), path)
-    most = 2 * len(weights) + 64  # a class may make some that it does not keep
-    made, thread = 0, threading.get_ident()
+def _check_outline(make: Callable[[], nn.Module], path: Path | None) -> None:
+    # Makes the policy on `meta`, where it takes no memory: its weights fit into memory, and those of a file into it.
+    weights = None if path is None else checkpoint.require_weights(checkpoint.read_outline(path), path)
+    most = math.inf if weights is None else 2 * len(weights) + 64  # a class may make some that it does not keep
+    made, thread = itertools.count(1), threading.get_ident()
 
     def count(*parameter: object) -> None:
-        nonlocal made
-        made += threading.get_ident() == thread
-        if made > most:
+        if threading.get_ident() == thread and next(made) > most:
             raise CheckpointError(
                 f"{path} has {len(weights)} tensors, the policy many more; use the settings that it was trained with"
             )
@@ -215,8 +192,8 @@ def _require_fit(make: Callable[[], nn.Module], path: Path) -> None:
             policy = make()
     except PufferError:
         raise
-    except Exception as error:
-        if describe_lack(error) is None:
+    except Exception as error:  # a module of a user's own may do anything in it; it is made in earnest next
+        if weights is None or describe_lack(error) is None:
             return
         raise CheckpointError(
             f"{path} cannot have weights of a policy of these settings, which is larger than any memory; use the "
@@ -224,16 +201,16 @@ def _require_fit(make: Callable[[], nn.Module], path: Path) -> None:
         ) from error
     finally:
         hook.remove()
-    check_policy_weights(policy, weights, path)
+    if weights is not None:
+        checkpoint.check_policy_weights(policy, weights, path)
+    needed = sum(weight.numel() * weight.element_size() for weight in policy.parameters())
+    require_memory(needed, "a policy of such layers", "have smaller ones, by [policy] and [rnn]")
 
 
 def make_loggers(
     log_settings: Mapping[str, Any], run_folder: Path, run_id: str, resume_step: int | None = None
 ) -> list[Logger]:
-    """Makes the loggers of a run: a JsonLogger, then those that the `[log]` settings ask for.
-
-    A resumed run has the same id, and continues from the agent step `resume_step`.
-    """
+    """Makes the loggers of a run: a JsonLogger, then those that the `[log]` settings ask for."""
     config = LogConfig.from_dict(log_settings)
     mode = "offline" if config.offline else None
     common = {"name": config.name, "tags": config.tag_list, "run_id": run_id, "mode": mode}

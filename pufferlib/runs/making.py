@@ -10,8 +10,8 @@ from typing import Any
 
 from pufferlib import ocean, vector
 from pufferlib.config import check_env, env_settings, load_config
+from pufferlib.emulation import is_refusal, make_puffer_env, makes_others
 from pufferlib.emulation.emulated_env import LibraryEnv
-from pufferlib.emulation.wrapping import is_refusal, make_puffer_env, makes_others
 from pufferlib.environment import Origin, PufferEnv
 from pufferlib.errors import APIUsageError, nearest
 from pufferlib.families import catalog
@@ -31,11 +31,10 @@ def make(name: str | Callable[..., Any], **kwargs: Any) -> PufferEnv | vector.Ve
         name: a name that `puffer envs` lists, such as `puffer_breakout`, `CartPole-v1`, `ALE/Pong-v5`,
             `dm_control/cheetah/run` or `pettingzoo:butterfly/pistonball_v6`; or a class of environments, or a function
             that returns one: a PufferEnv, or one of Gymnasium or PettingZoo, which is emulated.
-        kwargs: for the environment. A class or function gets them as they are. What is not given are the `[env]`
-            settings of the environment's configuration, and 256 for an Ocean environment's `num_envs`; `buf` holds the
-            arrays to fill, `seed` is that of the environment by itself (a trainer resets it with its own). An
-            environment without `num_envs` is a single one: with `num_envs` this makes a vector of them in this process,
-            while `PuffeRL(name, num_envs=...)` and `puffer train` may use several.
+        kwargs: for the environment. A class or function gets them as they are; a name has the `[env]` settings of its
+            configuration for those left out, and 256 for an Ocean environment's `num_envs`. `buf` holds the arrays to
+            fill, `seed` is that of the environment by itself (a trainer resets it with its own). With `num_envs` an
+            environment without such a keyword becomes a vector in this process.
 
     Raises:
         UnknownEnvironmentError: if there is no environment of that name.
@@ -43,13 +42,12 @@ def make(name: str | Callable[..., Any], **kwargs: Any) -> PufferEnv | vector.Ve
         APIUsageError: if the environment has no such keyword, or the function returns no environment.
         ConfigError: if a keyword has the wrong type.
     """
-    if isinstance(name, str):
-        return _make_named(name, kwargs)
-    if not callable(name):
+    if not isinstance(name, str) and not callable(name):
         raise APIUsageError(
             f"make() takes the name of an environment, a class or a function, got {type(name).__name__}"
         )
-    return _make_called(name, kwargs)
+    passed_on = {keyword: kwargs.pop(keyword) for keyword in _PASSED_ON if keyword in kwargs}
+    return (_make_named if isinstance(name, str) else _make_called)(name, kwargs, passed_on)
 
 
 def is_to_be_made(env: object) -> bool:
@@ -128,30 +126,23 @@ def env_arguments(name: str, given: dict[str, Any]) -> dict[str, Any]:
     return check_env(name, {**load_config(name)["env"], **given})
 
 
-def _make_named(name: str, kwargs: dict[str, Any]) -> PufferEnv | vector.Vector:
+def _make_named(name: str, given: dict[str, Any], passed_on: dict[str, Any]) -> PufferEnv | vector.Vector:
     entry = catalog.find(name)
     counts = "num_envs" in env_settings(name)
-    given, passed_on = _sorted_out(kwargs)
     if counts and given.get("num_envs", "auto") == "auto":
         given["num_envs"] = NUM_ENVS
     is_vector = not counts and "num_envs" in given
     vec = {"num_envs": given.pop("num_envs"), "backend": entry.local_backend} if is_vector else {"num_envs": 1}
     arguments = env_arguments(name, given)
     if is_vector:
-        made = _make_many(name, entry.creator, arguments, vec["num_envs"], passed_on, entry.local_backend)
+        made = _make_many(entry.creator, arguments, vec["num_envs"], passed_on, entry.local_backend)
     else:
         made = entry.creator(**arguments, **passed_on)
     made.made_from = Origin(entry.name, arguments, vec)
     return made
 
 
-def _sorted_out(kwargs: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:  # the settings, and the others
-    given = {keyword: value for keyword, value in kwargs.items() if keyword not in _PASSED_ON}
-    return given, {keyword: kwargs[keyword] for keyword in _PASSED_ON if keyword in kwargs}
-
-
-def _make_called(creator: Callable, kwargs: dict[str, Any]) -> PufferEnv | vector.Vector:
-    given, passed_on = _sorted_out(kwargs)
+def _make_called(creator: Callable, given: dict[str, Any], passed_on: dict[str, Any]) -> PufferEnv | vector.Vector:
     made = _call(creator, dict(given), passed_on)
     if getattr(made, "made_from", None) is None:
         is_vector = "num_envs" in given and not isinstance(made, PufferEnv)
@@ -169,8 +160,7 @@ def _call(creator: Callable, given: dict[str, Any], passed_on: dict[str, Any]) -
         except TypeError as error:
             if not is_refusal(error, ["num_envs"]):
                 raise
-    num_envs = given.pop("num_envs")
-    return _make_many(getattr(creator, "__name__", "it"), creator, given, num_envs, passed_on)
+    return _make_many(creator, given, given.pop("num_envs"), passed_on)
 
 
 def _make_one(creator: Callable, kwargs: dict[str, Any], passed_on: dict[str, Any]) -> PufferEnv:
@@ -180,15 +170,10 @@ def _make_one(creator: Callable, kwargs: dict[str, Any], passed_on: dict[str, An
 
 
 def _make_many(
-    name: str,
-    creator: Callable,
-    env_kwargs: dict[str, Any],
-    num_envs: int,
-    passed_on: dict[str, Any],
-    backend: str = "Serial",
+    creator: Callable, env_kwargs: dict[str, Any], num_envs: int, passed_on: dict[str, Any], backend: str = "Serial"
 ) -> vector.Vector:
     if "buf" in passed_on:
-        raise APIUsageError(f"buf is for one environment, got it with num_envs={num_envs} of {name}")
+        raise APIUsageError(f"buf is for one environment, got it with num_envs={num_envs}; leave out one of the two")
     seed = passed_on.get("seed", 0)
     return vector.make(creator, env_kwargs=env_kwargs, backend=backend, num_envs=num_envs, seed=seed)
 

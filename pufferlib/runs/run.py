@@ -12,13 +12,8 @@ from typing import Any
 from pufferlib.errors import ConfigError, DivergedError, PufferWarning, StorageError
 from pufferlib.families.catalog import slug
 from pufferlib.loggers import METRICS_FILE, JsonLogger, Loggers, NoLogger
+from pufferlib.runs import checkpoint
 from pufferlib.runs.calls import ResolvedCall
-from pufferlib.runs.checkpoint import (
-    load_checkpoint_file,
-    model_path,
-    read_checkpoint_folder,
-    save_checkpoint_folder,
-)
 from pufferlib.runs.description import describe_run, settings_of
 from pufferlib.runs.folder import TRAINER_STATE, RunFolder
 from pufferlib.runs.loaders import make_loggers
@@ -26,22 +21,15 @@ from pufferlib.runs.trainer_state import Progress, TrainerParts, find_nonfinite,
 
 
 class Run:
-    """The run of a trainer. Of several processes the first alone writes and logs, and names the run for all of them.
-
-    Attributes:
-        env_name: the environment's name.
-        logger: where metrics go.
-        model_path: the weights that were saved or loaded last; None before the first.
-        settings: that `config.json` holds; None for those that follow from the trainer's parts.
-    """
+    """The run of a trainer. Of several processes the first alone writes and logs, and names the run for all of them."""
 
     def __init__(self, call: ResolvedCall, describe_computation: Callable[[], dict[str, str | None]]):
         self._ranks, self._call = call.ranks, call
         given = Loggers(call.logger if self._ranks.is_first else None)
         run_id = self._ranks.from_first(lambda: given.run_id)
         self.env_name = call.env_name
-        self.model_path: Path | None = None
-        self.settings: dict[str, Any] | None = None
+        self.model_path: Path | None = None  # of the weights that were saved or loaded last
+        self.settings: dict[str, Any] | None = None  # of `config.json`; None for those of the trainer's parts
         self._describe_computation = describe_computation
         self._storage_reason: str | None = None  # why the last checkpoint could not be written
         self._divergence: str | None = None  # the error that ended the training, until a checkpoint is loaded
@@ -113,11 +101,11 @@ class Run:
 
         def write() -> None:
             self.open()
-            save_checkpoint_folder(self.folder, self.env_name, parts, progress, ranks, metadata)
+            checkpoint.save_checkpoint_folder(self.folder, self.env_name, parts, progress, ranks, metadata)
 
         self._ranks.from_first(write)
         self._storage_reason = None
-        self.model_path = model_path(self.folder, self.env_name, progress.epoch)
+        self.model_path = checkpoint.model_path(self.folder, self.env_name, progress.epoch)
         return str(self.model_path)
 
     def load(self, path: Path, parts: TrainerParts) -> tuple[Progress, dict[str, float] | None, dict[str, Any]]:
@@ -126,10 +114,10 @@ class Run:
         Returns the progress, the statistics of the untrained rollout that was restored, if any, and the metadata.
         """
         if not self._ranks.from_first(path.is_dir):
-            progress, metadata = load_checkpoint_file(path, parts, self._ranks)
+            progress, metadata = checkpoint.load_checkpoint_file(path, parts, self._ranks)
             self.model_path = self._divergence = None
             return progress, None, metadata
-        weights, state = read_checkpoint_folder(path, self.env_name, parts, self._ranks)
+        weights, state = checkpoint.read_checkpoint_folder(path, self.env_name, parts, self._ranks)
         is_own = self.folder.resolve() == path.resolve()
         folder = self._folder if is_own else RunFolder(path, self.describe)
         self._ranks.from_first(folder.lock)

@@ -11,8 +11,7 @@ from typing import Any
 
 from pufferlib.errors import RankError
 
-SIGNAL_DEBOUNCE_SECONDS = 20.0
-"""How long, with several processes, further signals count as the same one: less than torchrun gives them to end."""
+SIGNAL_DEBOUNCE_SECONDS = 20.0  # with several processes: less than torchrun gives them to end
 
 GRACE_SECONDS = 5.0  # between a second signal that the main thread does not answer and the end of the process
 _HANDLED_BEFORE_SECONDS = 0.5  # a signal may be handled so long before the watching thread hears of it

@@ -176,11 +176,7 @@ def find_nonfinite(parts: TrainerParts, learning_rate: float) -> str | None:
 
 
 def rank_state(parts: TrainerParts, statistics: dict[str, float] | None) -> dict[str, Any]:
-    """Returns the state that differs between processes.
-
-    With the statistics of a rollout that `train` did not learn from yet it has that rollout, if environments have
-    snapshots.
-    """
+    """Returns the state that differs between processes; with statistics, that of a rollout not learned from too."""
     collector, pool = collector_state(parts.collector), parts.collector.pool
     rollout = {"content": rollout_state(parts.collector.rollout), "statistics": statistics}
     return {

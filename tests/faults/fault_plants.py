@@ -20,7 +20,7 @@ PLACES = {
     "saving": "pufferlib.runs.run.save_checkpoint_folder",
     "flushing": "os.fsync",
     "renaming": "os.replace",
-    "evaluation": "pufferlib.play.periodic_evaluation.PeriodicEvaluation.run",
+    "evaluation": "pufferlib.play.scores.PeriodicEvaluation.run",
     "logging": "pufferlib.loggers.logger.Loggers.log",
     "forking": "subprocess.Popen",
     "end": "pufferlib.pufferl.PuffeRL.close",

@@ -1,5 +1,6 @@
 """Policies as C: compiled here, compared with torch, and played in a folder that is all there is."""
 
+import ctypes
 import math
 import platform
 import re
@@ -171,24 +172,46 @@ def test_channels_of_images_side_by_side():
     np.testing.assert_allclose(np.column_stack([logits, values]), expected, rtol=1e-4, atol=1e-4)
 
 
+ACT = """
+void act(const {type}Observation* observations, int agents, int is_sampled, uint64_t seed, {action}* actions) {{
+    static {type} actor;
+    {name}_begin(&actor, seed);
+    {name}_act(&actor, observations, agents, actions, is_sampled != 0);
+}}
+"""
+
+
+def first_actions(policy, env, observations, is_sampled, seeds=(0,)):
+    """The actions in C at the start of an episode, `(rows, numbers)` for each seed."""
+    writer, files = written(policy, env)
+    own, rows = f"{writer.name}.h", len(observations)
+    files[own] += ACT.format(type=writer.type_name, action=writer.action_type, name=writer.name)
+    dtype = np.float32 if writer.action_type == "float" else np.int32
+    with c_format.running(files, writer, rows) as probe:
+        for seed in seeds:
+            actions = np.empty((rows, writer.constants["ACTION"]), dtype)
+            addresses = [ctypes.c_void_p(array.ctypes.data) for array in (observations, actions)]
+            probe.library.act(addresses[0], rows, int(is_sampled), ctypes.c_uint64(seed), addresses[1])
+            yield actions
+
+
 def test_the_likeliest_actions_are_those_of_torch():
     for name in ("default", "mixed"):
         policy, env = CASES[name]()
         observations = drawn(env, steps=1, rows=50)[0]
-        with running(policy, env, 50) as probe, torch.no_grad():
+        (actions,) = first_actions(policy, env, observations, is_sampled=False)
+        with torch.no_grad():
             expected = greedy_action(policy(torch.from_numpy(observations))[0]).reshape(50, -1)
-            np.testing.assert_allclose(probe.act(observations, is_sampled=False), expected, rtol=1e-4, atol=1e-4)
+        np.testing.assert_allclose(actions, expected, rtol=1e-4, atol=1e-4)
 
 
 def test_actions_are_drawn_with_the_probabilities_of_torch():
     policy, env = CASES["mixed"]()  # a choice of three, and two numbers
     count = 40_000
     observation = drawn(env, steps=1, rows=1)[0]
-    with running(policy, env, count) as probe, torch.no_grad():
+    with torch.no_grad():
         logits, normal = policy(torch.from_numpy(observation))[0]
-        actions = probe.act(np.repeat(observation, count, 0), is_sampled=True, seed=1)
-        again = probe.act(np.repeat(observation, count, 0), is_sampled=True, seed=1)
-        other = probe.act(np.repeat(observation, count, 0), is_sampled=True, seed=2)
+    actions, again, other = first_actions(policy, env, np.repeat(observation, count, 0), True, seeds=(1, 1, 2))
     probabilities = logits[0].softmax(-1).numpy()
     frequencies = np.bincount(actions[:, 0].astype(int), minlength=3) / count
     assert np.array_equal(actions, again) and not np.array_equal(actions, other)

@@ -98,3 +98,9 @@ def test_mistakes_are_named(duel):
         env.step({"agent_0": 1})
     with pytest.raises(APIUsageError, match="actions must"):
         env.step(both(0, 0.5))
+
+
+def test_without_pettingzoo_a_sentence_says_what_to_install(monkeypatch):
+    monkeypatch.setattr("pufferlib.errors.is_installed", lambda package: False)
+    with pytest.raises(pufferlib.PufferError, match=r"pettingzoo is not installed; run `pip install 'pufferlib\[pett"):
+        pufferlib.make_pettingzoo("puffer_squared")

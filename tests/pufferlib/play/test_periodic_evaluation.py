@@ -17,7 +17,7 @@ from pufferlib.loggers import NoLogger
 from pufferlib.metrics.measures import Phases
 from pufferlib.models import Default, LSTMWrapper
 from pufferlib.ocean import env_class
-from pufferlib.play.periodic_evaluation import PeriodicEvaluation
+from pufferlib.play.scores import PeriodicEvaluation
 from pufferlib.pufferl import PuffeRL
 
 pytestmark = pytest.mark.usefixtures("in_tmp_path")

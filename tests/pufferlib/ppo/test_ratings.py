@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pufferlib.metrics.ratings import rate
+from pufferlib.ppo.opponents import rate
 
 SCALE = 400 / np.log(10)
 

@@ -10,7 +10,7 @@ from torch.distributions import Normal
 
 from pufferlib.errors import APIUsageError
 from pufferlib.models import Convolutional, Default, LSTMWrapper, MinGRUWrapper
-from pufferlib.runs.policy_check import check_policy
+from pufferlib.runs.checks import check_policy
 
 OBSERVATIONS = Box(-1, 1, (4,))
 CPU = torch.device("cpu")
