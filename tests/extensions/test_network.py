@@ -467,6 +467,7 @@ def test_nothing_is_left_over_from_the_minibatch_before(case):
     assert all(torch.equal(left, right) for left, right in zip(found, expected, strict=True))
 
 
+@pytest.mark.quick("any_width", "planes", "lstm", "loops", "convolutions", "categories", "critic", "recurrent_numbers")
 @needs_bfloat16
 @pytest.mark.parametrize("case", CASES)
 def test_rounded_products_stay_near_the_truth(case):

@@ -69,6 +69,7 @@ def played(case: Case, num_envs: int = 1, steps: int = 100):
     return env
 
 
+@pytest.mark.quick("puffer_snake", "puffer_drone", "puffer_template")
 @each_name
 def test_a_tampered_snapshot_is_refused_or_played(name):
     generator = np.random.default_rng(0)

@@ -85,6 +85,7 @@ def check(command, folder):
 # --- the numbers
 
 
+@pytest.mark.quick("mingru", "lstm", "image_mingru", "continuous", "few categories", "gated")
 @every_case
 def test_c_computes_what_the_policy_does(name):
     policy, env = CASES[name]()
@@ -119,6 +120,7 @@ def test_so_it_does_with_registers_of_half_the_width():
     assert_agrees(policy, env, drawn(env, steps=4, rows=21), "-O2", "-mavx2", "-mfma")
 
 
+@pytest.mark.quick("MinGRUWrapper")
 @pytest.mark.parametrize("wrapper", [LSTMWrapper, MinGRUWrapper])
 def test_memory_stays_the_same_over_a_thousand_steps_of_play(wrapper):
     env = pufferlib.make("puffer_breakout", num_envs=3)
@@ -134,6 +136,7 @@ def test_memory_stays_the_same_over_a_thousand_steps_of_play(wrapper):
     env.close()
 
 
+@pytest.mark.quick("gated")
 @pytest.mark.parametrize("name", OWN)
 def test_policies_of_ones_own_stay_the_same_over_a_thousand_steps(name):
     policy, env = OWN[name]()
@@ -479,6 +482,7 @@ def lengths_in_python(policy, env, each=4):
     return np.array([row[:each] for row in lengths]).ravel()
 
 
+@pytest.mark.quick("True")
 @pytest.mark.parametrize("continuous", [False, True])
 def test_a_program_plays_what_python_plays(tmp_path, continuous):
     """A policy that now and then pushes towards where the pole falls: episodes of middle length."""

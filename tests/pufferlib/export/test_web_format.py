@@ -25,6 +25,7 @@ from pufferlib.watch.keyboard import Keyboard
 # --- the same episodes
 
 
+@pytest.mark.quick("puffer_target")
 @needs_compiler
 @needs_node
 @every_drawn
@@ -42,6 +43,7 @@ def test_rollouts_in_node_have_the_golden_hashes(name, tmp_path):
     env.close()
 
 
+@pytest.mark.quick("puffer_breakout")
 @needs_compiler
 @needs_node
 @pytest.mark.skipif(c_format.compiler() is None, reason="needs a C compiler")
@@ -130,6 +132,7 @@ def test_numbers_are_written_as_c_writes_them(tmp_path):
     assert found == expected
 
 
+@pytest.mark.quick("puffer_template")
 @needs_compiler
 @needs_node
 @pytest.mark.parametrize("name", quick_params([name for name in DRAWN if name != "puffer_snake"]))

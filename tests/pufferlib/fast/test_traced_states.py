@@ -446,6 +446,9 @@ def test_the_kernel_trains_random_recurrent_graphs_as_torch_does(size, operation
         torch.testing.assert_close(found[2][name], state, rtol=2e-3, atol=2e-3)
 
 
+@pytest.mark.quick(
+    "True-HandGRU", "False-HandLSTM", "False-TwoHands", "False-PackedState", "False-Slots", "True-StackedLSTM"
+)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("normalizes", [False, True])
 def test_the_kernel_trains_an_own_recurrence_as_torch_does(kind, normalizes, tmp_path):
