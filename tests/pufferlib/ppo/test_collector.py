@@ -98,6 +98,7 @@ def test_the_order_in_which_batches_come_changes_nothing(groups):
     assert torch.equal(state, state_again)
 
 
+@pytest.mark.quick("True")
 @pytest.mark.parametrize("is_fused", [False, True])
 def test_the_order_in_which_batches_come_changes_no_training(is_fused, tmp_path):
     found = []

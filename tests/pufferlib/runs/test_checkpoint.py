@@ -110,6 +110,7 @@ def test_the_file_is_on_the_disk_before_it_takes_the_name(path, monkeypatch):
     assert calls == ["fsync", "replace", "fsync"]  # the file, the rename, the folder
 
 
+@pytest.mark.quick("0.02")
 @pytest.mark.parametrize("delay", [0.0, 0.02])
 def test_a_kill_while_saving_leaves_a_whole_file(path, delay):
     save(path, {"version": -1, "data": torch.zeros(1)})

@@ -142,6 +142,7 @@ UNIT = Box(0, 1, (2,), np.float64)
 IN, OUT = np.array([0.5, 1.5]), np.array([0.5, 212.5])
 
 
+@pytest.mark.quick("space1-observations1-None", "space6-observations6-is 9 in")
 @pytest.mark.parametrize(
     "space, observations, found",
     [
