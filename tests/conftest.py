@@ -25,8 +25,13 @@ def pytest_collection_modifyitems(items):
                 item.add_marker(pytest.mark.slow)
 
 
+def pytest_collection(session):
+    """Collecting makes thousands of objects that stay to the end: nobody need look for garbage among them."""
+    gc.disable()
+
+
 def pytest_collection_finish(session):
-    """Thousands of collected tests, and what they import, stay to the end: nobody need look for garbage among them."""
+    gc.enable()
     gc.collect()
     gc.freeze()
 

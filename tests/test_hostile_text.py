@@ -98,7 +98,10 @@ HOSTILE = (
     ),
     *("\u202egnp.exe\u2066", "a\u2028b\u2029c\x85d\x0be\x0cf\x1cg", "\udcff\ud800", "\ufeff", "é ☃"),
 )
-each = pytest.mark.parametrize("text", HOSTILE, ids=ascii)
+SOME = HOSTILE[::4]  # of every kind; the others are slow
+each = pytest.mark.parametrize(
+    "text", [pytest.param(text, marks=() if text in SOME else pytest.mark.slow) for text in HOSTILE], ids=ascii
+)
 OF_NAMES = [text for text in HOSTILE if not {"\0", "/"} & {*text} and text not in ("", "~") and "\ud800" not in text]
 """Those that a folder may be called."""
 

@@ -129,6 +129,7 @@ def kernel_exp(x):
     return result
 
 
+@pytest.mark.quick("mingru_backward")
 @pytest.mark.parametrize("operator", ["mingru_forward", "mingru_step", "mingru_backward"])
 def test_operators_obey_the_rules_of_torch(operator):
     gates, x, state, reset = random_inputs((3, 4, 5))

@@ -330,6 +330,7 @@ def test_weights_that_are_computed_are_computed_by_torch(change):
     trainer.release()
 
 
+@pytest.mark.quick("kernel-muon", "torch-adam")
 @pytest.mark.parametrize("optimizer", ["adam", "muon", "sgd"])
 def test_frozen_parameters_stay_as_they_are_until_they_are_freed(start, optimizer):
     trainer = start(optimizer=optimizer)
@@ -409,6 +410,7 @@ CHANGED_CASES = {
 }
 
 
+@pytest.mark.quick("recurrent")
 @pytest.mark.parametrize("case", CHANGED_CASES)
 def test_after_changes_the_kernel_trains_as_torch_does(case):
     """Recurrent states, what was seen last and the optimizer's averages go along from one to the other and back."""

@@ -514,6 +514,7 @@ CHANGES = {
 }
 
 
+@pytest.mark.quick("a function that it calls", "an entry of a global dict", "a method of its base")
 @pytest.mark.parametrize("change", CHANGES)
 def test_what_the_step_computes_by_counts_at_once_where_it_is_replaced(change, tmp_path):
     results = []

@@ -50,6 +50,10 @@ def here(in_tmp_path):
     pass
 
 
+@pytest.mark.quick(
+    "keywords0-settings0-None",
+    "keywords4-settings4-observations are as large as 9,.*; normalize_observations=True scales them",
+)
 @pytest.mark.parametrize(
     "keywords, settings, found",
     [
