@@ -318,6 +318,7 @@ def state_of(text, path=Path("unused")):
     return state
 
 
+@pytest.mark.quick(ascii(HOSTILE[8]))
 @pytest.mark.parametrize("text", [*HOSTILE[8:14], " ".join(HOSTILE)], ids=lambda text: ascii(text)[:30])
 def test_the_report_of_a_sweep_has_the_elements_that_it_would_have(text, monkeypatch):
     monkeypatch.setattr("plotly.offline.get_plotlyjs", lambda: "")
@@ -337,6 +338,7 @@ def panels_of(text):
     return [Panel(f"title {text}", STEPS, curves), Panel(f"shares {text}", STEPS, curves, is_stacked=True)]
 
 
+@pytest.mark.quick("'plain'", ascii(HOSTILE[8]))
 @pytest.mark.filterwarnings("ignore:Glyph .* missing from")  # of scripts that its font does not have
 @pytest.mark.parametrize(
     "text", ["plain", *HOSTILE[8:18:3], "$\\frac{$", "\x1b[2J", "\0\udcff"], ids=lambda text: ascii(text)[:30]

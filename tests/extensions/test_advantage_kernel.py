@@ -177,6 +177,7 @@ def test_operator_obeys_the_rules_of_torch():
     torch.library.opcheck(torch.ops.pufferlib.advantage.default, (*random_segments((5, 12), seed=5), *PLAIN))
 
 
+@pytest.mark.slow
 def test_operator_compiles_into_one_graph():
     compiled = torch.compile(compute_puff_advantage, fullgraph=True, backend="aot_eager")
     tensors = random_segments((5, 12), seed=6)

@@ -141,6 +141,7 @@ def test_operators_obey_the_rules_of_torch(operator):
     torch.library.opcheck(getattr(torch.ops.pufferlib, operator).default, arguments[operator])
 
 
+@pytest.mark.slow
 def test_scan_compiles_into_one_graph_with_its_gradient():
     inputs = random_inputs((3, 4, 5))
     compiled = torch.compile(mingru_scan, fullgraph=True, backend="aot_eager")

@@ -32,7 +32,7 @@ from pufferlib.extensions.network_layers import Activation, Add, Pool, State
 needs_bfloat16 = pytest.mark.skipif(not network.has_bfloat16(), reason="needs a processor with AVX512-BF16")
 
 
-@pytest.mark.quick("13", "70")
+@pytest.mark.quick("70")
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("steps", [1, 13, 64, 70])
 def test_the_gradients_of_the_loss_match_float64(case, steps):
@@ -136,6 +136,7 @@ def test_the_gradients_match_for_any_shape(
     assert_learns_like_the_truth(layers, observations, minibatch)
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=60)
 @given(
     data=st.data(),

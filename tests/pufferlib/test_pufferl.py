@@ -155,6 +155,7 @@ def test_it_learns_to_guess(action_space, expected):
     assert np.mean(scores[-10:]) > expected
 
 
+@pytest.mark.slow
 def test_squared_is_learnt_in_seconds(capsys):
     args = arguments(
         "puffer_squared",

@@ -18,7 +18,7 @@ from rollouts import digest, make_quietly, rollout
 
 from pufferlib import ocean, vector
 
-SEVERAL_BACKENDS = ("puffer_drone", "puffer_snake", "puffer_template")  # floats, many agents, and one of each
+SEVERAL_BACKENDS = ("puffer_drone", "puffer_template")
 GOLDEN = json.loads(golden.FILE.read_text())
 VARIANTS = [
     {"backend": "Serial", "batch_size": 1},

@@ -120,7 +120,7 @@ def test_so_it_does_with_registers_of_half_the_width():
     assert_agrees(policy, env, drawn(env, steps=4, rows=21), "-O2", "-mavx2", "-mfma")
 
 
-@pytest.mark.quick("MinGRUWrapper")
+@pytest.mark.slow
 @pytest.mark.parametrize("wrapper", [LSTMWrapper, MinGRUWrapper])
 def test_memory_stays_the_same_over_a_thousand_steps_of_play(wrapper):
     env = pufferlib.make("puffer_breakout", num_envs=3)
@@ -205,6 +205,7 @@ def test_actions_are_drawn_with_the_probabilities_of_torch():
 # --- the text
 
 
+@pytest.mark.quick("mixed")
 @every_kind
 def test_it_is_clean_c11_and_cpp17_that_calls_nothing_but_math_and_memory(name, tmp_path):
     policy, env = CASES[name]()
@@ -507,6 +508,7 @@ QUIZ = spaces_of(Box(0, 3, (1,), np.uint8), Discrete(2))  # with a table for all
 DUEL = spaces_of(Box(0, 1, (2,)), Discrete(2))
 
 
+@pytest.mark.quick("shared_quiz-env0-1-arguments0-mistakes-0.1-0.99")
 @pytest.mark.parametrize(
     ("name", "env", "agents", "arguments", "statistic", "least", "most"),
     [

@@ -136,6 +136,7 @@ print([list(result.shape) for result in results])
     assert (done.stdout, done.stderr) == ("[[2, 2], [2, 2], [2], [2, 33], [2, 33]]\n", "")
 
 
+@pytest.mark.slow
 def test_a_file_tells_what_it_is_and_nothing_is_said_while_it_is_written(tmp_path, caplog, capfd):
     policy, env = CASES["continuous"]()
     path = export_policy(policy, env, tmp_path / "policy.onnx", notes={"model": "mine.pt"})

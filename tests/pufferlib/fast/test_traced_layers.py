@@ -752,6 +752,14 @@ class Scales(Cell):
         return result
 
 
+@pytest.mark.quick(
+    "Unknown-the function sin",
+    "Normalises-BatchNorm1d",
+    "Keeps-keeps something in a call: kept",
+    "Hooked-has hooks or replaced methods",
+    "Forgets-differs from what the kernel makes of it",
+    "Doubles-double",
+)
 @pytest.mark.parametrize(
     ("kind", "reason"),
     [

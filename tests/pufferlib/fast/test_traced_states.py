@@ -649,6 +649,11 @@ class Unseen(HandMinGRU):
         return torch.cat([x, x[:, :3]], 1)
 
 
+@pytest.mark.quick(
+    "Unseen-does not use its parameter",
+    "TwoWays-LSTM with dropout, proj_size or two directions",
+    "Wipes-something else than rows of 12 in state['h']",
+)
 @pytest.mark.parametrize(
     ("kind", "reason"),
     [

@@ -46,6 +46,7 @@ def test_every_column_holds_what_belongs_to_it(groups, horizon):
     assert len(np.unique(arrays["actions"])) == (NUM_ACTIONS if horizon > 1 else len(np.unique(arrays["actions"])))
 
 
+@pytest.mark.quick("processes mixed", "serial by 2")
 @pytest.mark.parametrize(
     ("groups", "keywords"),
     [
