@@ -100,7 +100,9 @@ def test_so_it_does_for_categories_that_are_none():
 
 @pytest.mark.slow
 @every_case
-@pytest.mark.parametrize("rows", [1, 2, 48, 101])  # blocks, and what is left of them
+@pytest.mark.parametrize(  # blocks, and what is left of them
+    "rows", [1, *(pytest.param(rows, marks=pytest.mark.weekly) for rows in (2, 48)), 101]
+)
 def test_so_it_does_at_full_speed_for_any_number_of_agents(name, rows):
     policy, env = CASES[name]()
     assert_agrees(policy, env, drawn(env, steps=4, rows=rows), "-O3", "-march=native")
