@@ -218,7 +218,7 @@ def run(tree: Path, suite: Suite, compiler: str, only: str = "") -> Outcome:
             environment |= variables_of(suite.sanitizers, compiler, log)
         selected = " and ".join([*([f"({only})"] if only else []), *(f"not {name}" for name in suite.left_out)])
         command = [sys.executable, "bench/sanitized_pytest.py", "-n0", "-q", "-p", "no:cacheprovider"]
-        command += ["-m", "slow" if suite.sanitizers is None else "not slow", f"--junitxml={report}"]
+        command += ["-m", "slow" if suite.sanitizers is None else "not slow or quick", f"--junitxml={report}"]
         command += [*(["-k", selected] if selected else []), *suite.tests]
         start = time.monotonic()
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}

@@ -16,8 +16,22 @@ hypothesis.settings.register_profile("drawn", print_blob=True)
 hypothesis.settings.load_profile("same")
 
 
+def pytest_collection_modifyitems(items):
+    """Marks as slow the cases of a test that its mark `quick` does not name, by their id or by one parameter's."""
+    for item in items:
+        for mark in item.iter_markers("quick"):
+            case = item.callspec.id
+            if case not in mark.args and not {*mark.args} & {*case.split("-")}:
+                item.add_marker(pytest.mark.slow)
+
+
+def pytest_collection(session):
+    """Collecting makes thousands of objects that stay to the end: nobody need look for garbage among them."""
+    gc.disable()
+
+
 def pytest_collection_finish(session):
-    """Thousands of collected tests, and what they import, stay to the end: nobody need look for garbage among them."""
+    gc.enable()
     gc.collect()
     gc.freeze()
 

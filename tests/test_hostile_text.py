@@ -98,7 +98,10 @@ HOSTILE = (
     ),
     *("\u202egnp.exe\u2066", "a\u2028b\u2029c\x85d\x0be\x0cf\x1cg", "\udcff\ud800", "\ufeff", "é ☃"),
 )
-each = pytest.mark.parametrize("text", HOSTILE, ids=ascii)
+SOME = HOSTILE[::4]  # of every kind; the others are slow
+each = pytest.mark.parametrize(
+    "text", [pytest.param(text, marks=() if text in SOME else pytest.mark.slow) for text in HOSTILE], ids=ascii
+)
 OF_NAMES = [text for text in HOSTILE if not {"\0", "/"} & {*text} and text not in ("", "~") and "\ud800" not in text]
 """Those that a folder may be called."""
 
@@ -316,6 +319,7 @@ def state_of(text, path=Path("unused")):
     return state
 
 
+@pytest.mark.quick(ascii(HOSTILE[8]))
 @pytest.mark.parametrize("text", [*HOSTILE[8:14], " ".join(HOSTILE)], ids=lambda text: ascii(text)[:30])
 def test_the_report_of_a_sweep_has_the_elements_that_it_would_have(text, monkeypatch):
     monkeypatch.setattr("plotly.offline.get_plotlyjs", lambda: "")
@@ -335,6 +339,7 @@ def panels_of(text):
     return [Panel(f"title {text}", STEPS, curves), Panel(f"shares {text}", STEPS, curves, is_stacked=True)]
 
 
+@pytest.mark.quick("'plain'", ascii(HOSTILE[8]))
 @pytest.mark.filterwarnings("ignore:Glyph .* missing from")  # of scripts that its font does not have
 @pytest.mark.parametrize(
     "text", ["plain", *HOSTILE[8:18:3], "$\\frac{$", "\x1b[2J", "\0\udcff"], ids=lambda text: ascii(text)[:30]

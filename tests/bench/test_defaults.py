@@ -33,8 +33,13 @@ def test_a_game_of_ocean_is_trained_by_its_class_without_its_ini(defaults, tmp_p
     assert rows[2] == ("puffer_bandit, seed 1, ini withheld: threshold of its ini", 0.95, "perf")
 
 
+DAILY = ("template", "squared", "cartpole")
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("name", TASKS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name in DAILY else pytest.mark.weekly) for name in TASKS]
+)
 def test_a_small_task_is_learnt_by_the_defaults_alone(defaults, name, tmp_path):
     task = defaults.TASKS[name]
     outcome = defaults.learn(task, seed=1, given=[], folder=str(tmp_path), stops=True)

@@ -64,8 +64,13 @@ def test_something_is_known_of_each(odd):
         assert odd.best_return(make, 1) > 0.0
 
 
+LONG = ("episodes of 5000 steps", "pictures of 32 x 32")
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("name", TOLD)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.weekly if name in LONG else ()) for name in TOLD]
+)
 def test_what_is_odd_is_told_early_with_what_helps(odd, capsys, name):
     chosen, note, without = TOLD[name]
     make, _ = odd.ODD_ENVS[name]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import html
 import math
 import re
@@ -24,6 +25,11 @@ LINE = re.compile(r'<span class="line" id="(?P<module>[\w.]+)-(?P<number>\d+)">(
 NUMBER = re.compile(r'<a class="linenos"[^>]*>(\d+)</a>')
 
 
+@functools.cache
+def page_of(path: str) -> str:
+    return annotated.section(ROOT, path, "link")
+
+
 def code_on_page(text: str) -> dict[int, str]:
     """Lines by the numbers that are shown beside them."""
     found = {}
@@ -43,7 +49,7 @@ def written(tmp_path: Path, *lines: str, name: str = "code.py") -> str:
 @pytest.mark.parametrize("path", SHOWN)
 def test_a_page_has_every_line_of_a_file_under_its_number(path):
     source = (ROOT / path).read_text()
-    page = annotated.section(ROOT, path, "link")
+    page = page_of(path)
     shown = code_on_page(page)
     prose, first = annotated.opening(path, source)
     assert prose in page
@@ -60,7 +66,7 @@ def test_a_page_has_every_line_of_a_file_under_its_number(path):
 def test_every_formula_of_a_file_stands_above_the_line_that_it_stands_above_there(path):
     source = (ROOT / path).read_text()
     lines = source.splitlines()
-    page = annotated.section(ROOT, path, "link")
+    page = page_of(path)
     place = 0
     for formula in annotated.checked_formulas(path, source):
         place = page.index(f"$$\n{formula.tex}\n$$", place) + 1

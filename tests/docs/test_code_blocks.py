@@ -12,6 +12,11 @@ from copied_checkout import copy_checkout
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")])
 
+# Those of the longest pages, whose commands and classes other tests run as well.
+WEEKLY = [
+    *("docs/migration/cleanrl.md", "docs/tutorials/curriculum_and_shaping.md", "docs/tutorials/many_processes.md"),
+    *("docs/tutorials/opponents.md", "docs/tutorials/sweeps.md"),
+]
 IN_A_CHECKOUT = "<!-- in a checkout -->"  # on a page whose folder is to be one, for what makes environments
 
 
@@ -19,8 +24,12 @@ def name_of(page: Path) -> str:
     return str(page.relative_to(ROOT))
 
 
+def case_of(page: Path):
+    return pytest.param(page, marks=pytest.mark.weekly if name_of(page) in WEEKLY else (), id=name_of(page))
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("page", [page for page in PAGES if any(blocks_of(page))], ids=name_of)
+@pytest.mark.parametrize("page", [case_of(page) for page in PAGES if any(blocks_of(page))])
 def test_the_blocks_of_a_page_run_in_order(page, in_tmp_path, monkeypatch):
     if IN_A_CHECKOUT in page.read_text():
         copy_checkout(Path.cwd())

@@ -60,6 +60,7 @@ def test_stepping_is_what_the_newest_rows_say(page):
         assert f"| {name} | {' | '.join(values)} |" in page
 
 
+@pytest.mark.slow
 def test_solving_tells_every_seed_of_the_newest_commit(page):
     found = ocean.runs_by_seed(ocean.solve_rows("puffer_breakout"))
     seconds = markdown.span(run.seconds for run in found)

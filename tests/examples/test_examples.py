@@ -21,6 +21,7 @@ def beside_examples(in_tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(EXAMPLES)  # as for a script, which may import its neighbours
 
 
+@pytest.mark.quick("custom_environment.py", "ppo_from_scratch.py")
 @pytest.mark.usefixtures("beside_examples")
 @pytest.mark.parametrize(
     "name",

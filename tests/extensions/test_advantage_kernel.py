@@ -172,10 +172,12 @@ def test_the_loop_in_float32_serves_devices_without_a_kernel():
     torch.testing.assert_close(reference_advantage(*inputs[:4], *PLAIN).double(), expected, rtol=1e-5, atol=2e-5)
 
 
+@pytest.mark.slow
 def test_operator_obeys_the_rules_of_torch():
     torch.library.opcheck(torch.ops.pufferlib.advantage.default, (*random_segments((5, 12), seed=5), *PLAIN))
 
 
+@pytest.mark.slow
 def test_operator_compiles_into_one_graph():
     compiled = torch.compile(compute_puff_advantage, fullgraph=True, backend="aot_eager")
     tensors = random_segments((5, 12), seed=6)

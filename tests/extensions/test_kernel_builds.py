@@ -37,6 +37,8 @@ from pufferlib.extensions import (
 
 FOLDER = Path(pufferlib.extensions.__file__).parent
 KERNELS = ["advantage", "mingru"]
+# What the kernels are compiled without. Those with everything are what all other tests run.
+INSTRUCTION_SETS = [("-DKERNEL_BASELINE",), ("-DKERNEL_NO_AVX512",), pytest.param((), marks=pytest.mark.weekly)]
 needs_compiler = pytest.mark.skipif(shutil.which("c++") is None, reason="needs a C++ compiler")
 needs_nvcc = pytest.mark.skipif(shutil.which("nvcc") is None, reason="needs nvcc")
 
@@ -64,7 +66,7 @@ def portable(tmp_path_factory):
 @pytest.mark.slow
 @needs_compiler
 def test_a_portable_build_computes_the_same(portable, monkeypatch):
-    monkeypatch.setattr(cpu_library, "library", lambda: cpu_library.declare(portable()))
+    monkeypatch.setattr(cpu_library, "library", lambda: cpu_library.declare(portable("-DKERNEL_BASELINE")))
     *inputs, advantages = random_segments((29, 67), seed=0)
     result = compute_puff_advantage(*inputs, advantages, *PLAIN)
     torch.testing.assert_close(result.double(), truth(inputs, PLAIN), rtol=1e-5, atol=2e-5)
@@ -75,7 +77,7 @@ def test_a_portable_build_computes_the_same(portable, monkeypatch):
 
 @pytest.mark.slow
 @needs_compiler
-@pytest.mark.parametrize("options", [("-DKERNEL_BASELINE",), ("-DKERNEL_NO_AVX512",), ()], ids=str)
+@pytest.mark.parametrize("options", INSTRUCTION_SETS, ids=str)
 def test_every_instruction_set_learns_the_same(options, portable, monkeypatch):
     monkeypatch.setattr(cpu_library, "library", lambda: cpu_library.declare(portable(*options)))
     torch.manual_seed(0)

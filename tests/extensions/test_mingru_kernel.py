@@ -129,6 +129,7 @@ def kernel_exp(x):
     return result
 
 
+@pytest.mark.quick("mingru_backward")
 @pytest.mark.parametrize("operator", ["mingru_forward", "mingru_step", "mingru_backward"])
 def test_operators_obey_the_rules_of_torch(operator):
     gates, x, state, reset = random_inputs((3, 4, 5))
@@ -140,6 +141,7 @@ def test_operators_obey_the_rules_of_torch(operator):
     torch.library.opcheck(getattr(torch.ops.pufferlib, operator).default, arguments[operator])
 
 
+@pytest.mark.slow
 def test_scan_compiles_into_one_graph_with_its_gradient():
     inputs = random_inputs((3, 4, 5))
     compiled = torch.compile(mingru_scan, fullgraph=True, backend="aot_eager")

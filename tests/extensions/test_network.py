@@ -32,6 +32,7 @@ from pufferlib.extensions.network_layers import Activation, Add, Pool, State
 needs_bfloat16 = pytest.mark.skipif(not network.has_bfloat16(), reason="needs a processor with AVX512-BF16")
 
 
+@pytest.mark.quick("70")
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("steps", [1, 13, 64, 70])
 def test_the_gradients_of_the_loss_match_float64(case, steps):
@@ -41,6 +42,7 @@ def test_the_gradients_of_the_loss_match_float64(case, steps):
     assert_learns_like_the_truth(layers, observations, random_minibatch(layers, 23, 19, steps))
 
 
+@pytest.mark.quick("13")
 @pytest.mark.parametrize("case", [name for name, case in CASES.items() if not case.get("numbers")])
 @pytest.mark.parametrize("steps", [1, 13, 64])
 def test_the_gradients_with_masks_match_float64(case, steps):
@@ -134,6 +136,7 @@ def test_the_gradients_match_for_any_shape(
     assert_learns_like_the_truth(layers, observations, minibatch)
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=60)
 @given(
     data=st.data(),
@@ -467,6 +470,7 @@ def test_nothing_is_left_over_from_the_minibatch_before(case):
     assert all(torch.equal(left, right) for left, right in zip(found, expected, strict=True))
 
 
+@pytest.mark.quick("any_width", "planes", "lstm", "loops", "convolutions", "categories", "critic", "recurrent_numbers")
 @needs_bfloat16
 @pytest.mark.parametrize("case", CASES)
 def test_rounded_products_stay_near_the_truth(case):

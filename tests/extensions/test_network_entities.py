@@ -128,6 +128,7 @@ def test_a_query_that_sees_nothing_gets_what_torch_gives(is_safe):
     assert values.isnan().tolist() == [not is_safe, False]
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=40)
 @given(
     image=st.tuples(st.integers(1, 3), st.integers(2, 9), st.integers(1, 9)),

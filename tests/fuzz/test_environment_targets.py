@@ -2,48 +2,51 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
+import functools
 
 import fuzzers
 import pytest
 
 # One of each kind: a table in common, a field, boxes, search, many agents, a board.
 SOME = ("pacman", "tetris", "drone", "checkers", "squared")
+DAILY = ("pacman", "squared")
 INPUTS = {"play": 600, "calls": 2000}
 
 slow = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
-def programs(tmp_path_factory):
-    """By the name of the environment."""
+def program(tmp_path_factory):
+    """Builds the fuzzer of an environment, once."""
     if fuzzers.missing():
         pytest.skip(fuzzers.missing())
     folder = tmp_path_factory.mktemp("fuzz")
 
+    @functools.cache
     def build(name):
         return fuzzers.build(fuzzers.binding_of(name), fuzzers.facts_of(name), folder)
 
-    with ThreadPoolExecutor() as pool:
-        return dict(zip(SOME, pool.map(build, SOME), strict=True))
+    return build
 
 
 @slow
 @pytest.mark.parametrize("mode", INPUTS)
-@pytest.mark.parametrize("name", SOME)
-def test_no_input_breaks_an_environment(programs, name, mode, tmp_path):
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name in DAILY else pytest.mark.weekly) for name in SOME]
+)
+def test_no_input_breaks_an_environment(program, name, mode, tmp_path):
     (found := tmp_path / "found").mkdir()
     corpora = [found, fuzzers.corpus_of(f"{mode}/{name}", tmp_path)]  # what is found goes into the first
-    outcome = fuzzers.fuzz([programs[name], f"--{mode}"], mode, corpora=corpora, executions=0)
+    outcome = fuzzers.fuzz([program(name), f"--{mode}"], mode, corpora=corpora, executions=0)
     assert outcome.crash is None, outcome.report
-    outcome = fuzzers.fuzz([programs[name], f"--{mode}"], mode, executions=INPUTS[mode])
+    outcome = fuzzers.fuzz([program(name), f"--{mode}"], mode, executions=INPUTS[mode])
     assert outcome.crash is None, outcome.report
     assert outcome.done > 10_000
 
 
 @slow
-def test_one_seed_gives_one_run(programs):
-    command = [programs["squared"], "--play"]
+def test_one_seed_gives_one_run(program):
+    command = [program("squared"), "--play"]
     one, other = (fuzzers.fuzz(command, "play", executions=200, seed=5) for _ in range(2))
     assert (one.executions, one.done, one.edges) == (other.executions, other.done, other.edges)
 

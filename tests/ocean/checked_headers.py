@@ -1,9 +1,10 @@
 """Which headers were under the sanitizers as they are: `python tests/ocean/checked_headers.py` notes all of them.
 
-Sanitizers and compilers for GPUs see, on every run of the slow tests, the environments of STANDING and those whose
-headers changed since they were noted. The others are marked `weekly`, and run where these tests are chosen: by
-`make test-weekly` and by the workflow of that name. Run that first, then note the headers. What the quick tests ask of
-every environment they ask of the same ones and of those of QUICK; the slow tests ask it of all. With the variable
+Sanitizers, compilers for GPUs and the tests of the shared binding see, on every run of the slow tests, the environments
+of STANDING and those whose headers changed since they were noted. The others are marked `weekly`, and run where these
+tests are chosen: by `make test-weekly` and by the workflow of that name. Run that first, then note the headers. What
+the quick tests ask of every environment they ask of the same ones and of those of QUICK. The rules of a game that is
+none of STANDING and did not change are tested by the slow tests (conftest.py). With the variable
 PUFFER_ALL_ENVIRONMENTS, which bench/sanitize.py sets, no environment is left to another day.
 """
 
@@ -14,7 +15,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,7 @@ from pufferlib import ocean
 FILE = Path(__file__).with_suffix(".json")
 STANDING = ("puffer_breakout", "puffer_go", "puffer_snake", "puffer_target", "puffer_template")  # one of every kind
 QUICK = (*STANDING, "puffer_drone")  # and numbers as actions
+WEEKLY = (pytest.mark.weekly,)
 INCLUDED = re.compile(r'^#include "(\w+\.h)"', re.MULTILINE)
 
 
@@ -50,26 +52,29 @@ def fingerprint(name: str) -> str:
     return hashed.hexdigest()
 
 
+def compiled_names() -> list[str]:
+    return [name for name in ocean.names() if (ocean.config_path(name).parent / "binding.c").exists()]
+
+
 @functools.cache
 def is_changed(name: str) -> bool:
     """Whether an environment's headers are others than those that were noted, or all are to be taken for such."""
     return "PUFFER_ALL_ENVIRONMENTS" in os.environ or json.loads(FILE.read_text()).get(name) != fingerprint(name)
 
 
-def params(cases: Iterable, always: Iterable[str] = STANDING, mark: pytest.MarkDecorator = pytest.mark.weekly) -> list:
+def params(cases: Iterable, always: Iterable[str] = STANDING, marks: Collection[pytest.MarkDecorator] = WEEKLY) -> list:
     """Names or cases of environments for `parametrize`; those that have neither changed nor run always are marked."""
     found = []
     for case in cases:
         name = getattr(case, "name", case)
-        found.append(pytest.param(case, marks=() if name in always or is_changed(name) else mark, id=str(case)))
+        found.append(pytest.param(case, marks=() if name in always or is_changed(name) else marks, id=str(case)))
     return found
 
 
 def quick_params(cases: Iterable) -> list:
-    """The same for tests of which the quick ones are enough for what has not changed; all others are slow."""
-    return params(cases, QUICK, pytest.mark.slow)
+    """The same for tests that run quickly for a few environments; those of all others are weekly."""
+    return params(cases, QUICK, (pytest.mark.slow, *WEEKLY))
 
 
 if __name__ == "__main__":
-    names = [name for name in ocean.names() if (ocean.config_path(name).parent / "binding.c").exists()]
-    FILE.write_text(json.dumps({name: fingerprint(name) for name in names}, indent=4) + "\n")
+    FILE.write_text(json.dumps({name: fingerprint(name) for name in compiled_names()}, indent=4) + "\n")

@@ -240,6 +240,7 @@ def test_an_environment_that_is_dropped_while_it_is_drawn_lives_until_the_drawin
     game.binding.vec_step(game.binding.vectorize(single))
 
 
+@pytest.mark.quick("puffer_target")
 def test_making_and_closing_leaks_nothing(game):
     process, probe = psutil.Process(), game.vec(1)
     game.binding.vec_reset(probe)

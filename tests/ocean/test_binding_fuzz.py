@@ -6,6 +6,7 @@ The fuzzers of tests/fuzz do the same for long, under AddressSanitizer.
 import datetime
 
 import numpy as np
+import pytest
 from contract import each_name
 from game import Game
 from hypothesis import given, settings, strategies as st
@@ -69,6 +70,7 @@ numbers = st.integers(0, 10_000)
 calls = st.lists(st.tuples(numbers, st.lists(numbers, min_size=1, max_size=8), st.booleans()), max_size=60)
 
 
+@pytest.mark.quick("puffer_snake", "puffer_drone")
 @each_name
 @settings(max_examples=60, deadline=None)
 @given(calls=calls)

@@ -119,6 +119,7 @@ def test_progress_beyond_the_step_is_its_beginning_or_end(screen, name):
         assert_same(shot(screen, drawing, progress=beyond), shot(screen, drawing, progress=end), rule)
 
 
+@pytest.mark.quick("puffer_pong")
 @pytest.mark.parametrize("name", SHOWN_BY_FRAMES)
 def test_the_frames_within_a_step_are_those_that_were_played(screen, name):
     """Beside it the same game with steps of one frame: bounces included."""
@@ -208,6 +209,7 @@ def test_pictures_side_by_side_are_those_drawn_alone(screen, name):
         assert_same(frame[:, 310 * i : 310 * (i + 1)], alone[i][:, 310 * i : 310 * (i + 1)], rule)
 
 
+@pytest.mark.quick("puffer_target", "puffer_breakout")
 @every_drawn
 def test_drawing_changes_nothing(screen, name):
     def rollout(is_drawn):

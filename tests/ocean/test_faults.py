@@ -81,6 +81,7 @@ NOTICED = {
 }
 
 
+@pytest.mark.quick("TERMINAL_ERASED", "WRITE_PAST_ROW", "STATE_OUTSIDE", "FINAL_FORGOTTEN")
 @pytest.mark.parametrize(("faults", "tests"), NOTICED.items(), indirect=["faults"], ids=NOTICED)
 def test_a_fault_is_noticed(faults, tests):
     for test in tests:

@@ -151,6 +151,7 @@ def test_template_shows_the_question_that_nobody_answers():
     assert np.all(np.abs(counts - 125) < 5 * 125**0.5)  # it tells nothing of the next episode's
 
 
+@pytest.mark.quick("puffer_target", "puffer_drone")
 @each_name
 def test_the_rows_are_held_until_they_are_exchanged_or_the_vec_is_closed(name):
     game = Game(name)

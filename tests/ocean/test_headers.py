@@ -66,6 +66,7 @@ def struct_name(name):
     return re.search(r"^typedef (\w+) Env;", (HEADERS[name].parent / "binding.c").read_text(), re.MULTILINE)[1]
 
 
+@pytest.mark.quick("go", "target")
 @needs_gcc
 @every_built_header
 def test_a_header_is_clean_c11_without_doubles(name, tmp_path):
@@ -74,6 +75,7 @@ def test_a_header_is_clean_c11_without_doubles(name, tmp_path):
     check(["gcc", *flags, "-I", INCLUDE, "-c", source, "-o", tmp_path / "out.o"])
 
 
+@pytest.mark.quick("snake", "template")
 @needs_gcc
 @every_built_header
 def test_a_header_is_clean_cpp17(name, tmp_path):

@@ -1,6 +1,6 @@
 """Every environment steps clean under sanitizers, from the state that play leads to and from any that it accepts.
 
-One program for each sanitizer holds all environments: tests/c/drive.c and an object of drive_env.c for each header.
+One program for each sanitizer holds the environments that run: tests/c/drive.c and an object of drive_env.c for each.
 """
 
 from __future__ import annotations
@@ -45,11 +45,13 @@ def shared_name(name):
     return found and found[1]
 
 
-def build(folder, sanitizers):
-    """The program with all environments, built once."""
+def build(request, folder, sanitizers):
+    """The program with the environments of all tests that are to run, built once."""
     for name in sanitizers.split(","):
         require_sanitizer(name, folder)
-    names = [name.removeprefix(ocean.PREFIX) for name in COMPILED]
+    params = [item.callspec.params for item in request.session.items if item.path == request.path]
+    chosen = {param["name"] if "name" in param else param["case"].name for param in params}
+    names = [name.removeprefix(ocean.PREFIX) for name in COMPILED if name in chosen]
     compiler = ["gcc", *FLAGS, f"-fsanitize={sanitizers}", "-I", INCLUDE]
 
     def compile_one(name):
@@ -76,13 +78,13 @@ def build(folder, sanitizers):
 
 
 @pytest.fixture(scope="module")
-def memory_checked(tmp_path_factory):
-    return build(tmp_path_factory.mktemp("asan"), "address,undefined,float-cast-overflow")
+def memory_checked(request, tmp_path_factory):
+    return build(request, tmp_path_factory.mktemp("asan"), "address,undefined,float-cast-overflow")
 
 
 @pytest.fixture(scope="module")
-def thread_checked(tmp_path_factory):
-    return build(tmp_path_factory.mktemp("tsan"), "thread")
+def thread_checked(request, tmp_path_factory):
+    return build(request, tmp_path_factory.mktemp("tsan"), "thread")
 
 
 class Driver:

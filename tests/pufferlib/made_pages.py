@@ -11,6 +11,7 @@ from pathlib import Path
 import golden
 import pytest
 import torch
+from checked_headers import params
 
 from pufferlib import ocean
 from pufferlib.config import load_config
@@ -24,7 +25,11 @@ IN_NODE = Path(__file__).parent / "export" / "page_in_node.js"
 DRAWN = [name for name in golden.compiled_names() if [*ocean.config_path(name).parent.glob("*_render.h")]]
 QUICK = ("puffer_breakout", "puffer_target")
 every_drawn = pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in DRAWN]
+    "name",
+    [
+        pytest.param(*each.values, marks=() if each.values[0] in QUICK else (pytest.mark.slow, *each.marks))
+        for each in params(DRAWN)
+    ],
 )
 
 

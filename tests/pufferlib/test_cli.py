@@ -395,6 +395,7 @@ def test_of_several_processes_one_says_what_it_begins(calls, capsys, monkeypatch
     assert capsys.readouterr().out == ""
 
 
+@pytest.mark.quick("command0", "command2")
 @pytest.mark.parametrize("command", [["--help"], ["envs"], ["train", "--help"], ["train", SQUARED, "--help"]])
 def test_help_and_lists_do_not_wait_for_torch(tmp_path, command):
     code = f"import sys; from pufferlib.cli import main; sys.exit(main({command!r}) or 'torch' in sys.modules)"
@@ -503,6 +504,7 @@ def test_bench_draws_the_same_actions_each_time():
 # --- the agents that come with the package
 
 
+@pytest.mark.slow
 def test_a_trained_agent_is_played_right_after_installing(tmp_path):
     done = run_python(
         "-m", "pufferlib", "eval", "puffer_cartpole", "--pretrained", "--headless", "--episodes", "3", cwd=tmp_path

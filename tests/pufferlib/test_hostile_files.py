@@ -172,6 +172,7 @@ WEIGHTS = {
 }
 
 
+@pytest.mark.quick("agent")
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", WEIGHTS)
 @pytest.mark.parametrize("door", DOORS)
@@ -188,6 +189,7 @@ def test_strange_weights_are_refused_in_a_sentence(run, door, name):
 METRICS = ["agent_steps", "uptime", "epoch", "episode/return_mean"]
 
 
+@pytest.mark.quick("list_runs")
 @pytest.mark.parametrize("door", [hostile_files.list_runs, hostile_files.plot])
 def test_metrics_of_other_types_are_left_out(run, door):
     with (run / "metrics.jsonl").open("a") as file:

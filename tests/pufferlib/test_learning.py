@@ -57,6 +57,7 @@ def learn(name: str, tmp_path, rnn_name: str | None = "of its ini", **train) -> 
     return Outcome(perf >= threshold, perf, computed_by)
 
 
+@pytest.mark.quick("puffer_memory")
 @pytest.mark.parametrize("name", [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in IN_C])
 def test_a_diagnostic_is_learnt_by_the_kernel(name, tmp_path):
     outcome = learn(name, tmp_path)

@@ -120,6 +120,13 @@ MISTAKES = [
 ]
 
 
+@pytest.mark.quick(
+    "train puffer_sqared",
+    "train puffer_squared --env.num-envs 0",
+    "train puffer_squared --resume 77",
+    "eval puffer_squared --headless --load-model-path flipped.pt",
+    "train puffer_pong --resume latest",
+)
 @pytest.mark.parametrize(("command", "words"), MISTAKES, ids=[command for command, _ in MISTAKES])
 def test_a_mistake_is_one_sentence_and_leaves_nothing_behind(folder, capfd, command, words):
     before = listing(folder)

@@ -83,6 +83,7 @@ def run(trainer, epochs):
 # --- training
 
 
+@pytest.mark.slow
 def test_it_learns_what_needs_both_parts():
     trainer = make_trainer(ent_coef=0.0)
     scores = run(trainer, 25)
@@ -104,6 +105,7 @@ def test_a_resumed_run_goes_on_exactly():
     assert torch.equal(weights(resumed), weights(part)) and torch.equal(weights(part), weights(whole))
 
 
+@pytest.mark.quick("MinGRUWrapper")
 @pytest.mark.parametrize("wrapper", [LSTMWrapper, MinGRUWrapper])
 def test_recurrent_policies_train(wrapper):
     env = Steering(8)

@@ -112,6 +112,7 @@ def test_the_train_section_alone_is_a_configuration():
     assert trainer.close().startswith("experiments/guessenv_")
 
 
+@pytest.mark.quick("recurrent")
 @pytest.mark.parametrize("settings", [{}, {"rnn_name": None}], ids=["recurrent", "not recurrent"])
 def test_train_returns_the_logs_of_the_last_four_fifths(settings, capsys):
     args = {**pufferl.load_config("puffer_breakout"), **settings}
@@ -137,6 +138,7 @@ def test_train_takes_the_users_vector_policy_and_logger():
 # --- learning
 
 
+@pytest.mark.quick("discrete")
 @pytest.mark.parametrize(
     ("action_space", "expected"),
     [(None, 0.95), (MultiDiscrete([3, 2]), 0.95), (Box(-1.0, 3.0, (1,)), 0.6)],
@@ -153,6 +155,7 @@ def test_it_learns_to_guess(action_space, expected):
     assert np.mean(scores[-10:]) > expected
 
 
+@pytest.mark.slow
 def test_squared_is_learnt_in_seconds(capsys):
     args = arguments(
         "puffer_squared",

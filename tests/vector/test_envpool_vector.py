@@ -162,6 +162,7 @@ def test_a_snapshot_is_none_as_envpool_gives_no_state(monkeypatch):
 # ------------------------------------------------------------------------------------------- the step of the first row
 
 
+@pytest.mark.quick("1", "5")
 @pytest.mark.parametrize("options", [{}, {"batch_size": 2}], ids=str)
 @pytest.mark.parametrize("policy_class", [LinearPolicy, CountingPolicy])
 @pytest.mark.parametrize("horizon", [1, 2, 3, 4, 5, 7, 12])  # so that segments begin and end at every kind of row

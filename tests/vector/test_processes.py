@@ -63,6 +63,7 @@ def test_more_processes_than_a_machine_has_are_refused(monkeypatch):
         make_processes(num_envs=2000, num_workers=2000)
 
 
+@pytest.mark.quick("True")
 @pytest.mark.parametrize("zero_copy", [True, False])
 def test_a_slow_environment_holds_up_nobody_else(zero_copy, tmp_path):
     creators = [WaitingEnv, CountingEnv]
@@ -270,6 +271,7 @@ def test_a_worker_outlives_the_thread_that_started_it():
         vecenv.step(np.zeros((6, 2), int))
 
 
+@pytest.mark.quick("hang in C")
 @pytest.mark.parametrize("trouble", ["hang", "hang in C"])
 def test_a_step_that_takes_too_long_ends_with_the_worker_that_hangs(trouble):
     kwargs = [{"trouble": "none"}, {"trouble": trouble}]

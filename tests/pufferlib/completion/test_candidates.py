@@ -108,6 +108,7 @@ def test_nothing_of_the_users_is_run():
     assert words("puffer train my_module:Env-v0 --env.") == []
 
 
+@pytest.mark.quick("puffer -torch numpy gymnasium")
 @pytest.mark.parametrize(
     ("line", "unwanted"),
     [

@@ -246,6 +246,7 @@ def test_a_configuration_without_an_ini_has_them_too(creator, kind):
     assert type(policy.policy) is kind and vecenv.num_envs == 16
 
 
+@pytest.mark.quick("(36, 40, 3)")
 @pytest.mark.parametrize(
     "shape",
     [(36, 40, 3), (16, 16, 4), (1, 20, 20), pytest.param((84, 84), marks=pytest.mark.slow), (20, 20), (7, 7, 3)],

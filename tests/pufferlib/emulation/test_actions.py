@@ -85,6 +85,7 @@ def test_every_row_becomes_an_action_of_the_space(space, seed, scale):
         assert space.contains(layout.split(np.asarray(row, spaces.action_dtype(layout.canonical))))
 
 
+@pytest.mark.slow
 @given(space=SPACES, seed=st.integers(0, 2**20), scale=st.sampled_from([1, -3, 7]), count=st.integers(1, 3))
 @settings(deadline=None, max_examples=200)
 def test_many_rows_at_once_become_the_same_actions(space, seed, scale, count):

@@ -183,6 +183,7 @@ def test_a_missing_package_names_its_extra(monkeypatch):
 # --- environments of PettingZoo
 
 
+@pytest.mark.quick("butterfly-cooperative_pong_v6-parallel_env", "classic-rps_v2-env")
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")  # of pygame and of the environments
 @pytest.mark.parametrize(
     ("family", "name", "kind"),

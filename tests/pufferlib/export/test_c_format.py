@@ -87,6 +87,7 @@ def check(command, folder):
 # --- the numbers
 
 
+@pytest.mark.quick("mingru", "lstm", "image_mingru", "continuous", "few categories", "gated")
 @every_case
 def test_c_computes_what_the_policy_does(name):
     policy, env = CASES[name]()
@@ -101,7 +102,9 @@ def test_so_it_does_for_categories_that_are_none():
 
 @pytest.mark.slow
 @every_case
-@pytest.mark.parametrize("rows", [1, 2, 48, 101])  # blocks, and what is left of them
+@pytest.mark.parametrize(  # blocks, and what is left of them
+    "rows", [1, *(pytest.param(rows, marks=pytest.mark.weekly) for rows in (2, 48)), 101]
+)
 def test_so_it_does_at_full_speed_for_any_number_of_agents(name, rows):
     policy, env = CASES[name]()
     assert_agrees(policy, env, drawn(env, steps=4, rows=rows), "-O3", "-march=native")
@@ -121,6 +124,7 @@ def test_so_it_does_with_registers_of_half_the_width():
     assert_agrees(policy, env, drawn(env, steps=4, rows=21), "-O2", "-mavx2", "-mfma")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("wrapper", [LSTMWrapper, MinGRUWrapper])
 def test_memory_stays_the_same_over_a_thousand_steps_of_play(wrapper):
     env = pufferlib.make("puffer_breakout", num_envs=3)
@@ -136,6 +140,7 @@ def test_memory_stays_the_same_over_a_thousand_steps_of_play(wrapper):
     env.close()
 
 
+@pytest.mark.quick("gated")
 @pytest.mark.parametrize("name", OWN)
 def test_policies_of_ones_own_stay_the_same_over_a_thousand_steps(name):
     policy, env = OWN[name]()
@@ -226,6 +231,7 @@ def test_actions_are_drawn_with_the_probabilities_of_torch():
 # --- the text
 
 
+@pytest.mark.quick("mixed")
 @every_kind
 def test_it_is_clean_c11_and_cpp17_that_calls_nothing_but_math_and_memory(name, tmp_path):
     policy, env = CASES[name]()
@@ -556,6 +562,7 @@ def lengths_in_python(policy, env, each=4):
     return np.array([row[:each] for row in lengths]).ravel()
 
 
+@pytest.mark.quick("True")
 @pytest.mark.parametrize("continuous", [False, True])
 def test_a_program_plays_what_python_plays(tmp_path, continuous):
     """A policy that now and then pushes towards where the pole falls: episodes of middle length."""
@@ -580,6 +587,7 @@ QUIZ = spaces_of(Box(0, 3, (1,), np.uint8), Discrete(2))  # with a table for all
 DUEL = spaces_of(Box(0, 1, (2,)), Discrete(2))
 
 
+@pytest.mark.quick("shared_quiz-env0-1-arguments0-mistakes-0.1-0.99")
 @pytest.mark.parametrize(
     ("name", "env", "agents", "arguments", "statistic", "least", "most"),
     [

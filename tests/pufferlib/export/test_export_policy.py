@@ -120,6 +120,7 @@ def test_torchscript_does_what_the_policy_does(name, tmp_path):
             states = [found[f"next_{key}"] for key in notes["arguments"][1:]]
 
 
+@pytest.mark.slow
 def test_torchscript_needs_nothing_but_torch(tmp_path):
     policy, env = CASES["mingru"]()
     path = export_policy(policy, env, tmp_path / "policy.pt", "torchscript")
@@ -135,6 +136,7 @@ print([list(result.shape) for result in results])
     assert (done.stdout, done.stderr) == ("[[2, 2], [2, 2], [2], [2, 33], [2, 33]]\n", "")
 
 
+@pytest.mark.slow
 def test_a_file_tells_what_it_is_and_nothing_is_said_while_it_is_written(tmp_path, caplog, capfd):
     policy, env = CASES["continuous"]()
     path = export_policy(policy, env, tmp_path / "policy.onnx", notes={"model": "mine.pt"})
@@ -146,6 +148,7 @@ def test_a_file_tells_what_it_is_and_nothing_is_said_while_it_is_written(tmp_pat
     assert notes["action_space"] == "Box(-1.0, 1.0, (2,), float32)" and notes["pufferlib"]
 
 
+@pytest.mark.slow
 def test_a_policy_of_the_users_own_is_taken_as_it_is(tmp_path):
     policy, env = spread(Own()), spaces_of(VECTOR, NUMBERS)
     is_checked = Normal(0.0, 1.0)._validate_args  # other packages switch it off for the whole process

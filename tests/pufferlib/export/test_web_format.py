@@ -27,6 +27,7 @@ from pufferlib.watch.stage import as_picture
 # --- the same episodes
 
 
+@pytest.mark.quick("puffer_target")
 @needs_compiler
 @needs_node
 @every_drawn
@@ -44,6 +45,7 @@ def test_rollouts_in_node_have_the_golden_hashes(name, tmp_path):
     env.close()
 
 
+@pytest.mark.quick("puffer_breakout")
 @needs_compiler
 @needs_node
 @pytest.mark.skipif(c_format.compiler() is None, reason="needs a C compiler")
@@ -151,6 +153,7 @@ def test_numbers_are_written_as_c_writes_them(tmp_path):
     assert found == expected
 
 
+@pytest.mark.quick("puffer_template")
 @needs_compiler
 @needs_node
 @pytest.mark.parametrize("name", quick_params([name for name in DRAWN if name != "puffer_snake"]))

@@ -281,6 +281,7 @@ def test_a_slug_is_a_file_name(name, text):
     assert catalog.slug(name) == text
 
 
+@pytest.mark.quick("load_config('CartPole-v1')")
 @pytest.mark.parametrize(
     "command",
     ["load_config('puffer_squared')", "load_config('CartPole-v1')", "__import__('pufferlib.cli').cli.main(['envs'])"],

@@ -320,6 +320,9 @@ class ColumnStore(GraphActor):
         self._is_stored_at_once = False
 
 
+@pytest.mark.quick(
+    "keywords0-LinearPolicy-ColumnStore", "keywords1-InPlacePolicy-actor_class0", "keywords2-CountingPolicy-ColumnStore"
+)
 @pytest.mark.parametrize("actor_class", [functools.partial(GraphActor, capture=FakeCapture()), ColumnStore])
 @pytest.mark.parametrize("policy", [LinearPolicy, CountingPolicy, InPlacePolicy])
 @pytest.mark.parametrize("keywords", [{"groups": 1}, {"groups": 3}, {"groups": 2, "batch_size": 1}])

@@ -59,6 +59,7 @@ def assert_golden(name, found):
         assert found == GOLDEN["hashes"][name]
 
 
+@pytest.mark.quick("puffer_target")
 @needs_emulator
 @pytest.mark.parametrize(
     "name",

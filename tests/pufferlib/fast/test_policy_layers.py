@@ -20,6 +20,7 @@ from pufferlib.ppo.rollout import Rollout
 from pufferlib.runs.trainer_state import learner_state, load_learner_state
 
 
+@pytest.mark.quick("recurrent", "continuous", "absent agents", "muon")
 @pytest.mark.parametrize("case", CASES)
 def test_numbers_are_trained_by_the_kernel_as_by_torch(case):
     make_policy, settings, env_kwargs = CASES[case]
@@ -41,6 +42,7 @@ def test_numbers_are_trained_by_the_kernel_as_by_torch(case):
     assert found[3] == pytest.approx(plain[3], rel=1e-2, abs=1e-3)
 
 
+@pytest.mark.quick("LSTM")
 @pytest.mark.parametrize("rnn_name", [None, "MinGRU", "LSTM"])
 def test_categories_are_trained_by_the_kernel_as_by_torch(rnn_name, tmp_path):
     """In squared, whose cells are empty, the agent or the target."""
@@ -70,6 +72,7 @@ def test_categories_are_trained_by_the_kernel_as_by_torch(rnn_name, tmp_path):
 SMALL = {"filters": [20, 8], "sizes": [3, 2], "strides": [2, 1], "hidden_size": 32}
 
 
+@pytest.mark.quick("categories-MinGRU", "floats-None")
 @pytest.mark.parametrize("rnn_name", [None, "MinGRU", "LSTM"])
 @pytest.mark.parametrize(
     ("name", "policy"),

@@ -249,6 +249,14 @@ PLACES = {
 }
 
 
+@pytest.mark.quick(
+    "Linear.forward",
+    "Module.__call__",
+    "normalize of the module",
+    "hook for all",
+    "hook of a gradient",
+    "mode of functions",
+)
 @pytest.mark.filterwarnings("ignore:Full backward hook is firing")  # as observations need no gradients
 @pytest.mark.parametrize("place", PLACES)
 def test_what_is_put_between_the_kernel_and_torch_is_run_by_torch(place, monkeypatch):
@@ -266,6 +274,7 @@ def test_what_is_put_between_the_kernel_and_torch_is_run_by_torch(place, monkeyp
     trainer.release()
 
 
+@pytest.mark.quick("Linear.forward", "hook for all", "mode of operations")
 @pytest.mark.filterwarnings("ignore:Full backward hook is firing")  # as observations need no gradients
 @pytest.mark.parametrize("place", [place for place in PLACES if "." in place or "all" in place or "mode" in place])
 def test_what_was_put_there_before_the_trainer_was_made_is_run_by_torch(place, monkeypatch):
@@ -321,6 +330,7 @@ def test_weights_that_are_computed_are_computed_by_torch(change):
     trainer.release()
 
 
+@pytest.mark.quick("kernel-muon", "torch-adam")
 @pytest.mark.parametrize("optimizer", ["adam", "muon", "sgd"])
 def test_frozen_parameters_stay_as_they_are_until_they_are_freed(start, optimizer):
     trainer = start(optimizer=optimizer)
@@ -400,6 +410,7 @@ CHANGED_CASES = {
 }
 
 
+@pytest.mark.quick("recurrent")
 @pytest.mark.parametrize("case", CHANGED_CASES)
 def test_after_changes_the_kernel_trains_as_torch_does(case):
     """Recurrent states, what was seen last and the optimizer's averages go along from one to the other and back."""
@@ -507,6 +518,7 @@ RUINS = {
 }
 
 
+@pytest.mark.quick("memory given back", "kernel-double-before learning")
 @pytest.mark.parametrize("is_between", [True, False], ids=["before collecting", "before learning"])
 @pytest.mark.parametrize("ruin", RUINS)
 def test_a_layer_that_is_ruined_is_an_error_and_no_kernel_reads_what_was_there(start, ruin, is_between):

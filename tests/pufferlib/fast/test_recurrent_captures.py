@@ -93,6 +93,7 @@ def test_a_recording_is_blind_to_what_python_keeps_and_refuses_to_ask_for_a_numb
 # ------------------------------------------------------------------------------------------------------------- acting
 
 
+@pytest.mark.quick("LSTM-1", "MinGRU-3", "state in place-3")
 @pytest.mark.parametrize("groups", [1, 3])
 @pytest.mark.parametrize("name", POLICIES)
 def test_a_recorded_step_writes_what_an_actor_writes(name, groups):

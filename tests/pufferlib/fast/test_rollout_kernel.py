@@ -74,6 +74,7 @@ QUICK = [(ENVS[0], "twice recurrent"), (ENVS[3], "plain")]
 CASES = [(name, policy) for name in ENVS for policy in POLICIES]
 
 
+@pytest.mark.quick("puffer_breakout-twice recurrent")
 @pytest.mark.parametrize(
     ("name", "policy"), [pytest.param(*case, marks=() if case in QUICK else pytest.mark.slow) for case in CASES]
 )

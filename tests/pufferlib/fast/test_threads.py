@@ -223,6 +223,7 @@ def train(make_policy, **keywords):
     return weights(trainer.policy) - before, is_shared
 
 
+@pytest.mark.quick("LSTM")
 @pytest.mark.parametrize("case", ["LSTM", "a cell by recur"])
 def test_many_steps_at_once_learn_what_single_ones_do(case, monkeypatch):
     found, least = {}, models._MIN_RUN
@@ -237,6 +238,7 @@ def test_many_steps_at_once_learn_what_single_ones_do(case, monkeypatch):
     torch.testing.assert_close(found[least], found[10**9], rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.quick("recurrent", "noise", "batch norm", "module hook", "hidden layer kept")
 @pytest.mark.parametrize("case", [*STATEFUL, *STATELESS])
 def test_threads_find_what_one_finds_and_the_same_each_time(case, threads):
     make_policy = {**STATEFUL, **STATELESS}[case]

@@ -534,6 +534,7 @@ def make_trainer(make_policy, folder, spaces=None, **settings):
     return PuffeRL(env, policy, **given, **sizes, **settings)
 
 
+@pytest.mark.quick("Towers", "Impala", "Gaussian", "LSTM", "Frozen", "Attends", "Mixed")
 @pytest.mark.parametrize("name", POLICIES)
 def test_the_kernel_trains_a_policy_as_torch_does(name, tmp_path):
     results = []
@@ -751,6 +752,14 @@ class Scales(Cell):
         return result
 
 
+@pytest.mark.quick(
+    "Unknown-the function sin",
+    "Normalises-BatchNorm1d",
+    "Keeps-keeps something in a call: kept",
+    "Hooked-has hooks or replaced methods",
+    "Forgets-differs from what the kernel makes of it",
+    "Doubles-double",
+)
 @pytest.mark.parametrize(
     ("kind", "reason"),
     [

@@ -34,6 +34,9 @@ def assert_same_infos(infos, expected):
             np.testing.assert_array_equal(value, expected[key])
 
 
+@pytest.mark.quick(
+    "SameStep-seed1-9-puffer_breakout", "NextStep-7-None-puffer_connect4", "NextStep-seed1-9-puffer_pendulum"
+)
 @pytest.mark.parametrize("name", KINDS)
 @pytest.mark.parametrize(("seed", "limit"), [(7, None), ([4, 4, 1, 0, 9], 9)])
 @pytest.mark.parametrize("mode", [AutoresetMode.SAME_STEP, AutoresetMode.NEXT_STEP], ids=lambda mode: mode.value)

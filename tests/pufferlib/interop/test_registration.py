@@ -20,6 +20,7 @@ def run(code, folder):
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
+@pytest.mark.quick("code0", "code5")
 @pytest.mark.parametrize(
     "code",
     [

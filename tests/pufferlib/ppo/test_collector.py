@@ -46,6 +46,7 @@ def test_every_column_holds_what_belongs_to_it(groups, horizon):
     assert len(np.unique(arrays["actions"])) == (NUM_ACTIONS if horizon > 1 else len(np.unique(arrays["actions"])))
 
 
+@pytest.mark.quick("processes mixed", "serial by 2")
 @pytest.mark.parametrize(
     ("groups", "keywords"),
     [
@@ -98,6 +99,7 @@ def test_the_order_in_which_batches_come_changes_nothing(groups):
     assert torch.equal(state, state_again)
 
 
+@pytest.mark.quick("True")
 @pytest.mark.parametrize("is_fused", [False, True])
 def test_the_order_in_which_batches_come_changes_no_training(is_fused, tmp_path):
     found = []

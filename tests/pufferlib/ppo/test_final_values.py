@@ -99,6 +99,7 @@ def test_final_observations_are_valued_with_the_state_of_the_episode(name, is_re
     collector.vecenv.close()
 
 
+@pytest.mark.quick("steps-recurrent-puffer_multiagent")
 @needs_emulator
 @each_env
 @each_shape
@@ -150,6 +151,7 @@ def collected_finals(vecenv, rollouts=3, is_recurrent=True):
     return found
 
 
+@pytest.mark.quick("Native-2-puffer_multiagent", "Multiprocessing-2-puffer_multiagent")
 @each_env
 @pytest.mark.parametrize("batch_size", [1, 2])
 @pytest.mark.parametrize("backend", ["Native", "Multiprocessing"])

@@ -71,6 +71,7 @@ def sample_by(noise, logits, masks):
         sampling._draw_noise = original
 
 
+@pytest.mark.quick("[37, 3, 2]-kernel")
 @pytest.mark.parametrize("how", ["torch", "kernel"])
 @pytest.mark.parametrize("parts", [[5], [37, 3, 2]], ids=str)
 def test_no_illegal_action_in_a_million_draws(how, parts):

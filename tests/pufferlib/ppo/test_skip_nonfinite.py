@@ -37,6 +37,7 @@ def weights(trainer):
 # --- what the environment gives
 
 
+@pytest.mark.quick("observation-recurrent-{}", "reward-feed-forward-{'fused': False}")
 @pytest.mark.parametrize(
     "settings",
     [

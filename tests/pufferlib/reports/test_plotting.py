@@ -78,6 +78,7 @@ def test_a_run_that_logged_nothing_is_told(in_tmp_path):
 # --- pictures
 
 
+@pytest.mark.quick("curves.svg")
 @pytest.mark.parametrize("name", ["curves.png", "curves.svg", "curves.pdf"])
 def test_a_picture_is_drawn(runs, capsys, name):
     assert cli.main(["plot", "puffer_cartpole_*", "--output", name]) == 0

@@ -93,6 +93,7 @@ except KeyboardInterrupt:
 """
 
 
+@pytest.mark.slow
 def test_an_interrupt_while_saving_leaves_the_file_before(path):
     save(path, CONTENT)
     done = subprocess.run([sys.executable, "-c", INTERRUPTED, str(path)], capture_output=True, text=True, timeout=300)
@@ -110,6 +111,7 @@ def test_the_file_is_on_the_disk_before_it_takes_the_name(path, monkeypatch):
     assert calls == ["fsync", "replace", "fsync"]  # the file, the rename, the folder
 
 
+@pytest.mark.quick("0.02")
 @pytest.mark.parametrize("delay", [0.0, 0.02])
 def test_a_kill_while_saving_leaves_a_whole_file(path, delay):
     save(path, {"version": -1, "data": torch.zeros(1)})

@@ -50,6 +50,10 @@ def here(in_tmp_path):
     pass
 
 
+@pytest.mark.quick(
+    "keywords0-settings0-None",
+    "keywords4-settings4-observations are as large as 9,.*; normalize_observations=True scales them",
+)
 @pytest.mark.parametrize(
     "keywords, settings, found",
     [
@@ -142,6 +146,7 @@ UNIT = Box(0, 1, (2,), np.float64)
 IN, OUT = np.array([0.5, 1.5]), np.array([0.5, 212.5])
 
 
+@pytest.mark.quick("space1-observations1-None", "space6-observations6-is 9 in")
 @pytest.mark.parametrize(
     "space, observations, found",
     [

@@ -64,6 +64,7 @@ def test_every_environment_has_an_agent():
     assert {*ocean.names()} - {*pretrained_names()} == AWAITED, "run bench/pretrain.py"
 
 
+@pytest.mark.quick("puffer_multiagent")
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in pretrained_names()]
 )
@@ -82,6 +83,7 @@ def test_an_agent_fits_and_plays_as_well_as_recorded(name):
     assert found.mean >= least - 4 * found.standard_error, remake(name)
 
 
+@pytest.mark.quick("puffer_breakout", "puffer_drone", "puffer_poker", "puffer_slimevolley", "puffer_spaces")
 @pytest.mark.parametrize("name", pretrained_names())
 def test_an_agent_is_small_and_says_how_it_was_made(name):
     path, facts = pretrained_path(name), pretrained_facts(name)

@@ -11,7 +11,7 @@ import optuna
 import pytest
 from optuna.storages import RetryHeartbeatStaleTrialCallback
 from optuna.trial import TrialState
-from scripted_trials import ENV, SPACE, Proposed, run_sweep, sweep_args, use_scripted_trials
+from scripted_trials import ENV, SPACE, Proposed, let_heartbeats_end, run_sweep, sweep_args, use_scripted_trials
 from sqlalchemy import text
 from sqlalchemy.exc import OperationalError
 
@@ -49,12 +49,6 @@ def scripted(monkeypatch):
 
 def states(study):
     return [trial.state for trial in study.trials]
-
-
-def let_heartbeats_end(study):
-    """As if the drivers of what runs had been gone for a day."""
-    with study._storage._backend.engine.begin() as connection:
-        connection.execute(text("UPDATE trial_heartbeats SET heartbeat = datetime('now', '-1 day')"))
 
 
 def by_rate(task, tenth):

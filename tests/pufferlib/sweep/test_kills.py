@@ -5,9 +5,10 @@ from __future__ import annotations
 import psutil
 import pytest
 from optuna.trial import TrialState
-from scripted_trials import run_sweep
+from scripted_trials import let_heartbeats_end, run_sweep
 from trouble import NAME, start_driver, the_study, trial_processes, trouble_args, wait_until
 
+from pufferlib.sweep.driver import Sweep
 from pufferlib.sweep.results import ERROR, RUN_FOLDER, uncounted_numbers
 
 
@@ -28,6 +29,7 @@ def test_a_driver_that_is_killed_leaves_no_process_and_its_trials_are_run_again(
         driver.kill()
     _, alive = psutil.wait_procs(trials, timeout=60)
     assert alive == []
+    let_heartbeats_end(Sweep(NAME, trouble_args(tmp_path, *flags)).state.study)
     state = run_sweep(NAME, trouble_args(tmp_path, *flags))
     found = state.trials
     assert [trial.state for trial in found] == [TrialState.FAIL] * 2 + [TrialState.COMPLETE] * 2

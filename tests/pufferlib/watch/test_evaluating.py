@@ -73,6 +73,7 @@ def test_episodes_that_do_not_end_are_told(played):
     assert lines[1:] == ["4 of 4 episodes did not end"]
 
 
+@pytest.mark.slow
 def test_it_says_what_an_episode_of_several_agents_is(played):
     _, told, *lines = played("puffer_snake", {"num_snakes": 20}, episodes=30, headless=True)
     assert told == "an episode is one of a single agent: the 20 agents of an environment begin and end on their own"
@@ -178,6 +179,7 @@ def size_of(line):
     return tuple(map(int, re.search(r", (\d+) x (\d+), ", line).groups()))
 
 
+@pytest.mark.slow
 def test_environments_share_a_picture_and_the_panel_stands_beside_it(played):
     width, height = size_of(played(SQUARED, {"size": 5}, video="a.gif", fps=4, episodes=4)[-1])
     played(SQUARED, {"size": 5}, video="b.gif", fps=4, episodes=4, grid=4)

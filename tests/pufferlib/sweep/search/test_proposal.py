@@ -50,6 +50,7 @@ def test_for_what_it_costs_it_is_good():
     assert np.median(np.abs(points[:, 1] - 0.4)) < 0.05
 
 
+@pytest.mark.quick("2.0")
 @pytest.mark.parametrize("max_cost", [2.0, 10.0])
 def test_nothing_is_proposed_that_is_expected_to_cost_too_much(max_cost):
     costs = cost_of(proposals(seen(30), max_cost))

@@ -93,6 +93,7 @@ def test_a_seed_and_a_study_say_what_is_proposed():
     assert make_trials(new_study(PLANE), PLANE, bowl, 3) != make_trials(new_study(PLANE, seed=1), PLANE, bowl, 3)
 
 
+@pytest.mark.quick("2")
 @pytest.mark.parametrize("done", [2, 9])
 def test_who_goes_on_with_a_study_does_not_repeat_what_was_tried(done):
     study = new_study(PLANE)

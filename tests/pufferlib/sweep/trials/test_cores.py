@@ -19,6 +19,7 @@ def test_a_single_one_has_all_of_them():
     assert core_limits(1) == {}
 
 
+@pytest.mark.slow
 def test_torch_and_the_workers_of_environments_keep_to_the_share():
     code = "import torch; from pufferlib.machine import usable_cores; print(torch.get_num_threads(), usable_cores())"
     environment = {**os.environ, **core_limits(2)}
