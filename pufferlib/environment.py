@@ -257,9 +257,13 @@ class PufferEnv:
     num_agents: int
 
     def __init__(self, buf: Buffers | None = None):
-        """Takes the arrays to fill; None allocates them.
+        """Checks the spaces, and takes the arrays.
 
-        Raises an APIUsageError if the subclass did not set its spaces and agents, or the arrays do not fit them.
+        Args:
+            buf: the arrays to fill; None allocates them.
+
+        Raises:
+            APIUsageError: if the subclass did not set its spaces and agents, or the arrays do not fit them.
         """
         for name in ("single_observation_space", "single_action_space", "num_agents"):
             if not hasattr(self, name):
@@ -294,11 +298,21 @@ class PufferEnv:
         return None
 
     def reset(self, seed: int | None = None) -> tuple[np.ndarray, list[dict]]:
-        """Begins an episode for every agent; a seed restarts the random streams. Returns observations and infos."""
+        """Begins an episode for every agent.
+
+        Args:
+            seed: restarts the random streams; None continues them.
+
+        Returns:
+            Observations and infos.
+        """
         raise NotImplementedError
 
     def step(self, actions: np.ndarray) -> StepResult:
-        """Steps every agent, by actions `(num_agents, *action_shape)`, see `single_action_space`.
+        """Steps every agent.
+
+        Args:
+            actions: shape `(num_agents, *action_shape)`, see `single_action_space`.
 
         Returns:
             Observations, rewards, terminals, truncations (the environment's own arrays) and a list of info dicts. A

@@ -123,13 +123,15 @@ class OceanVectorEnv(OceanInside, VectorEnv):
         """Makes the environments.
 
         Args:
-            name: as of OceanGymnasiumEnv.
+            name: of an Ocean environment, such as `puffer_breakout`, or a class of C environments.
             num_envs: environments, at least 1.
             render_mode: `rgb_array` for frames from `render`, or None.
             copy: whether `reset` and `step` return copies.
             autoreset_mode: `AutoresetMode.SAME_STEP` or `NEXT_STEP`, or its value.
-            max_episode_steps: as of OceanGymnasiumEnv; `ocean.episode_statistics()` leaves out what it truncates.
-            env_kwargs: as of OceanGymnasiumEnv.
+            max_episode_steps: after which an episode is truncated; None leaves that to the environment. Episodes that
+                are truncated so are none of `ocean.episode_statistics()`.
+            env_kwargs: of the environment's class, such as `frameskip`; `seed` is that of the first episodes, where
+                `reset` gives none.
         """
         self.closed = True  # as long as there is nothing to close
         known = (AutoresetMode.SAME_STEP, AutoresetMode.NEXT_STEP)
@@ -155,9 +157,17 @@ class OceanVectorEnv(OceanInside, VectorEnv):
     def reset(
         self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None
     ) -> tuple[np.ndarray, dict]:
-        """Begins episodes; environment `i` restarts its random stream with `seed + i` or `seed[i]`, None continues it.
+        """Begins episodes.
 
-        Raises an APIUsageError if there is not one seed for every environment, or `options` have a `reset_mask`.
+        Args:
+            seed: environment `i` begins its random stream anew with `seed + i`, or with `seed[i]`; None continues it.
+            options: without meaning, but `reset_mask`, which is refused.
+
+        Returns:
+            Observations of shape `(num_envs, *observation_shape)`, and infos.
+
+        Raises:
+            APIUsageError: if there is not one seed for every environment, or there is a `reset_mask`.
         """
         if options and "reset_mask" in options:
             raise APIUsageError(
@@ -189,10 +199,16 @@ class OceanVectorEnv(OceanInside, VectorEnv):
 
     @override
     def step(self, actions: ArrayLike) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict]:
-        """Steps every environment, with actions `(num_envs, *action_shape)`.
+        """Steps every environment.
 
-        Returns observations, rewards (float32), terminations and truncations, `num_envs` rows each, and infos. Raises
-        an APIUsageError if the actions have another shape or kind, or nothing was reset yet.
+        Args:
+            actions: shape `(num_envs, *action_shape)`.
+
+        Returns:
+            Observations, rewards (float32), terminations and truncations, `num_envs` rows each, and infos.
+
+        Raises:
+            APIUsageError: if the actions have another shape or kind, or nothing was reset yet.
         """
         if not self._was_reset:
             raise APIUsageError("step() is for episodes under way, and none is; call reset() first")
@@ -303,8 +319,17 @@ def make_gymnasium_vec(
     """Makes many environments of one agent each, as one `gymnasium.vector.VectorEnv` without copies.
 
     `gymnasium.make_vec("pufferlib/breakout", num_envs=64)` makes the same. What is returned by `reset` and `step` is
-    overwritten by the next step, unless `copy` is set: see OceanVectorEnv, also for the arguments. It raises what
-    `make_gymnasium` does.
+    overwritten by the next step, unless `copy` is set: see OceanVectorEnv.
+
+    Args:
+        name: as for `make_gymnasium`.
+        num_envs: environments, at least 1.
+        render_mode: `rgb_array` or None.
+        copy: whether `reset` and `step` return copies, for code that keeps what they returned.
+        env_kwargs: of the environment.
+
+    Raises:
+        UnknownEnvironmentError, APIUsageError: as `make_gymnasium` does.
     """
     own = ocean_name(name)
     envs = OceanVectorEnv(own, num_envs, render_mode, copy, **env_kwargs)
@@ -315,7 +340,15 @@ def make_gymnasium_vec(
 def make_pettingzoo(name: str | type[OceanEnv], render_mode: str | None = None, **env_kwargs: object) -> ParallelEnv:
     """Makes one environment in C of any number of agents, as a `pettingzoo.ParallelEnv`.
 
-    The arguments and errors are those of `make_gymnasium`; a MissingExtraError too, if PettingZoo is not installed.
+    Args:
+        name: as for `make_gymnasium`.
+        render_mode: `rgb_array`, `human` or None.
+        env_kwargs: of the environment.
+
+    Raises:
+        UnknownEnvironmentError: if there is no environment of that name; the message lists the nearest.
+        MissingExtraError: if PettingZoo is not installed.
+        APIUsageError: if it is not in C, or an argument is out of its range.
     """
     require_extra("pettingzoo", "pettingzoo")
     from pufferlib.interop.pettingzoo_interop import OceanParallelEnv

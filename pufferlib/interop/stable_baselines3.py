@@ -23,9 +23,13 @@ def as_vec_env(envs: VectorEnv) -> VecMonitor:
 
         model = PPO("MlpPolicy", as_vec_env(pufferlib.make_gymnasium_vec("puffer_cartpole", 64)))
 
-    The vector is what `pufferlib.make_gymnasium_vec` returns, or another `gymnasium.vector.VectorEnv` that resets in
-    the same step, else APIUsageError; it is closed with the result. Importing this module raises a MissingExtraError if
-    Stable-Baselines3 is not installed.
+    Args:
+        envs: what `pufferlib.make_gymnasium_vec` returns, or another `gymnasium.vector.VectorEnv` that resets in the
+            same step; it is closed with the result.
+
+    Raises:
+        MissingExtraError: when this module is imported, if Stable-Baselines3 is not installed.
+        APIUsageError: if it is no vector environment, or one that resets in another way.
     """
     return VecMonitor(SameStepVecEnv(envs))
 

@@ -177,10 +177,12 @@ class Agent:
 
         Args:
             observations: one of `observation_space`, which may be a dict or a tuple; or many with a further first
-                dimension; or rows of `single_observation_space`, as PufferLib's environments return them.
+                dimension, as vector environments return them; or rows of `single_observation_space`, as PufferLib's
+                environments return them.
             sample: sample the action from the policy instead of taking the likeliest.
-            action_masks: `(choices,)` bools for one, `(rows, choices)` for many, a column for each choice of each part
-                of an action. False is not chosen. None allows everything.
+            action_masks: `(choices,)` bools for one, `(rows, choices)` for many: a column for each choice of each part
+                of an action, as the `action_masks` of environments and Gymnasium's `info["action_mask"]` have them.
+                False is not chosen. None allows everything.
 
         Returns:
             For one observation an action for `env.step`, that is an int, an array or a structure of them, inside
@@ -241,8 +243,9 @@ class Agent:
     def reset(self, rows: ArrayLike | Tensor | None = None) -> None:
         """Resets the recurrent state where an episode begins; without recurrent layers it does nothing.
 
-        The rows are a bool for each, such as `terminated | truncated`, or indices; None are all, and after that another
-        number of rows may follow.
+        Args:
+            rows: with a new episode: a bool for each row, such as `terminated | truncated`; or indices; None for all,
+                after which another number of rows may follow.
         """
         if rows is None:
             self._state, self._num_rows = {}, None

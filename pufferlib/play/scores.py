@@ -94,27 +94,33 @@ def evaluate(
     seed: int = 0,
     max_steps: int = MAX_STEPS,
 ) -> dict[str, Score]:
-    """Plays a number of episodes with a policy, which stays as it is: mode, buffers and recurrent state.
+    """Plays a number of episodes with a policy, which stays as it is.
+
+        scores = pufferlib.evaluate(policy, "puffer_breakout", episodes=1_000)
+        print(scores["episode_return"].mean, scores["episode_return"].standard_error)
 
     Every environment plays the same number of episodes to the end, so long episodes count like short ones. Where
-    several agents share an environment, each of them adds a return and a length for every episode; where they begin and
-    end apart, as the snakes of puffer_snake, `episodes` counts those of single agents. Torch's random numbers stay.
+    several agents share an environment, each of them adds a return and a length for every episode; of the snakes
+    of puffer_snake, which begin and end apart, every one's episode is one of `episodes`. Torch's random numbers
+    and the policy's mode, buffers and recurrent state are unchanged afterwards.
 
     Args:
         policy: a torch module that `PuffeRL` would train, or a `pufferlib.Agent`; it may be recurrent.
         env: a name, which has the settings of its configuration; a class or a function; or an environment or a vector
-            of PufferLib's, Gymnasium's or PettingZoo's. A ready one that was not made by a name or by
-            `pufferlib.vector.make` is itself played, from a reset, and stays open; all others are made anew. None is
-            the environment that an agent was trained in, with its settings.
+            of PufferLib's, Gymnasium's or PettingZoo's. Names, classes, functions, vectors of `pufferlib.vector.make`
+            and everything that was made by a name are played in new environments, side by side, so that a trainer in
+            them can continue. Any other one is itself played, from a reset, and stays open. None is the environment
+            that an agent was trained in, with its settings.
         episodes: at least 1.
         sample: draw actions from the policy instead of taking the likeliest.
         seed: of the environments and of the actions.
-        max_steps: steps per episode, on average over the episodes of an environment, after which the play ends.
+        max_steps: steps per episode, on average over the episodes of an environment, after which the play ends: a
+            greedy policy can repeat itself without an end.
 
     Returns:
         A score for `episode_return` and `episode_length`, and for every statistic that the environment reports at the
-        end of an episode, over the episodes that ended; empty when none did. Of many ready environments in one, the
-        reports are left out.
+        end of an episode, over the episodes that ended; empty when none did. Reports without an owner, as of many ready
+        environments in one, are left out.
 
     Raises:
         APIUsageError: if an argument is none of these, or the policy does not fit the environment.
