@@ -190,6 +190,7 @@ def c_name(env_name: str) -> str:
 
 
 STEPS, ENVIRONMENTS = 1_000, 4  # of real play, on whose observations the result is compared
+ROWS = 16  # that are compared at each step, at most
 
 
 def export_command(env_name: str, args: dict[str, Any], options: ExportOptions) -> None:
@@ -200,7 +201,8 @@ def export_command(env_name: str, args: dict[str, Any], options: ExportOptions) 
             f"puffer train {env_name}"
         )
     entry = catalog.find(env_name)
-    many = {"num_envs": ENVIRONMENTS} if "num_envs" in entry.settings else {}
+    count = max(1, min(ENVIRONMENTS, ROWS // entry.agents_per_env))
+    many = {"num_envs": count} if "num_envs" in entry.settings else {}
     env_kwargs, seed = {**args["env"], **many}, args["train"]["seed"]
     format, output = options.format, options.output
     name = c_name(env_name) + ENDINGS[format]
@@ -231,14 +233,14 @@ def _use(path: Path, format: str, step: OneStep) -> str:
 
 @torch.no_grad()
 def _observations_of_play(vecenv: vector.Vector, policy: nn.Module) -> np.ndarray:
-    # (steps, rows, *observation_shape)
+    # (steps, rows, *observation_shape) of the first agents
     forward, generator = acting_forward(policy), torch.Generator().manual_seed(0)
     state = initial_state(policy, vecenv.num_agents, torch.device("cpu"))
     observations, _ = vecenv.reset(0)
     seen = []
     for _ in range(STEPS):
-        seen.append(np.array(observations))
-        logits, _ = forward(torch.from_numpy(seen[-1]), state)
+        seen.append(np.array(observations[:ROWS]))
+        logits, _ = forward(torch.from_numpy(observations), state)
         masks = None if vecenv.action_masks is None else torch.from_numpy(vecenv.action_masks)
         actions, _, _ = sample_logits(logits, generator=generator, masks=masks)
         observations, *_ = vecenv.step(actions.numpy())
