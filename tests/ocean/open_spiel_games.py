@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from types import ModuleType
 from typing import Any
 
@@ -80,24 +80,60 @@ def decisions(state: Any) -> Iterator[Any]:
         yield from decisions(state.child(action))
 
 
-def exploitability(game: str, probabilities: Callable[[np.ndarray], np.ndarray]) -> float:
+Probabilities = Callable[[np.ndarray], np.ndarray]
+"""Of the three actions by rows of observations, `(rows, 3)`, such as `Agent.probabilities`."""
+
+
+def legal_chances(game: str, probabilities: Probabilities) -> tuple[dict[str, int], np.ndarray, np.ndarray]:
+    """Every state of information with its place, the probabilities there, `(places, 3)`, and what is legal."""
+    seen = {}
+    for state in decisions(spiel_game(game).new_initial_state()):
+        if state.information_state_string() not in seen:
+            seen[state.information_state_string()] = observed(game, state)
+    rows, masks = map(np.stack, zip(*seen.values(), strict=True))
+    chances = np.asarray(probabilities(rows)) * masks
+    return {key: place for place, key in enumerate(seen)}, chances / chances.sum(axis=1, keepdims=True), masks
+
+
+def mixture(game: str, policies: Sequence[Probabilities]) -> np.ndarray:
+    """The policy that draws one of some policies for each hand, `(places, 3)` as `legal_chances` has them.
+
+    An action's probability is the mean of theirs, weighed by how likely each plays to that point by its own actions.
+    """
+    places, _, masks = legal_chances(game, policies[0])
+    chances = np.stack([legal_chances(game, policy)[1] for policy in policies])
+    reaches = np.zeros(chances.shape[:2])
+
+    def follow(state: Any, reach: np.ndarray) -> None:  # reach: (players, policies)
+        if state.is_terminal():
+            return
+        if state.is_chance_node():
+            for action in state.legal_actions():
+                follow(state.child(action), reach)
+            return
+        place, player = places[state.information_state_string()], state.current_player()
+        reaches[:, place] = reach[player]
+        for action in state.legal_actions():
+            own, after = own_action(game, action, bool(masks[place][FOLD])), reach.copy()
+            after[player] *= chances[:, place, own]
+            follow(state.child(action), after)
+
+    follow(spiel_game(game).new_initial_state(), np.ones((2, len(policies))))
+    total = reaches.sum(0)[:, None]
+    return np.where(total > 0, (reaches[..., None] * chances).sum(0) / np.maximum(total, 1e-300), chances.mean(0))
+
+
+def exploitability(game: str, probabilities: Probabilities) -> float:
     """How many chips a hand a policy loses to the best answer, as OpenSpiel counts it, the mean of both seats.
 
     Args:
         game: `kuhn` or `leduc`.
-        probabilities: of the three actions by rows of observations, `(rows, 3)`, such as `Agent.probabilities`; those
-            of actions that are not legal are left out.
+        probabilities: of the policy; those of actions that are not legal are left out.
     """
-    rows, masks = {}, {}
-    for state in decisions(spiel_game(game).new_initial_state()):
-        key = state.information_state_string()
-        if key not in rows:
-            rows[key], masks[key] = observed(game, state)
-    found = np.asarray(probabilities(np.stack(list(rows.values())))) * np.stack(list(masks.values()))
-    found = found / found.sum(axis=1, keepdims=True)
+    places, chances, masks = legal_chances(game, probabilities)
     policy = {}
-    for key, chances in zip(rows, found, strict=True):
-        is_facing_bet = bool(masks[key][FOLD])
-        actions = [action for action in range(3) if masks[key][action]]
-        policy[key] = [(spiel_action(game, action, is_facing_bet), float(chances[action])) for action in actions]
+    for key, place in places.items():
+        is_facing_bet = bool(masks[place][FOLD])
+        actions = np.flatnonzero(masks[place]).tolist()
+        policy[key] = [(spiel_action(game, action, is_facing_bet), chances[place, action]) for action in actions]
     return pyspiel().exploitability(spiel_game(game), policy)

@@ -10,7 +10,7 @@ from collections import Counter
 import numpy as np
 import pytest
 from contract import checksum
-from open_spiel_games import exploitability, spiel_action, spiel_card, spiel_game
+from open_spiel_games import exploitability, legal_chances, mixture, spiel_action, spiel_card, spiel_game
 from searching import ROOT
 
 from pufferlib.errors import APIUsageError
@@ -166,6 +166,18 @@ def test_exploitability_is_the_published_one():
     assert exploitability("kuhn", uniform) == pytest.approx(0.458333, abs=1e-6)
     assert exploitability("leduc", uniform) == pytest.approx(2.373611, abs=1e-6)
     assert exploitability("kuhn", kuhn_solution) == pytest.approx(0, abs=1e-6)
+
+
+def test_a_mixture_plays_as_one_policy_drawn_for_each_hand():
+    """One that always bets and calls, and one that checks and folds: who checked and faces a bet is the second one."""
+    bold = lambda rows: np.tile([0.0, 1e-9, 1.0], (len(rows), 1))  # noqa: E731
+    meek = lambda rows: np.tile([1.0, 1e-9, 0.0], (len(rows), 1))  # noqa: E731
+    places, bold_chances, masks = legal_chances("kuhn", bold)
+    chances = mixture("kuhn", [bold, meek])
+    assert chances[places["0"]] == pytest.approx([0, 0.5, 0.5], abs=1e-6)  # the first to act with the lowest card
+    assert chances[places["0pb"]] == pytest.approx([1, 0, 0], abs=1e-6)
+    assert masks[places["0pb"]].tolist() == [True, True, False]
+    assert mixture("kuhn", [bold]) == pytest.approx(bold_chances)
 
 
 @pytest.mark.parametrize("game", CARDS)
