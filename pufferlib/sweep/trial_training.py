@@ -34,6 +34,7 @@ from pufferlib.vector import Vector
 from pufferlib.vector._native import end_with_parent
 
 ORPHAN_SECONDS = 1  # after the driver is gone, until the process is killed
+LOGS = 50  # of a run at least
 MESSAGE_SECONDS = 1.0  # between two messages that are no logs
 
 SendMessage = Callable[[dict[str, Any]], None]
@@ -147,7 +148,7 @@ class WatchedTrainer(PuffeRL):
         self._logged: dict[str, float] = {}  # the newest metrics of this tenth
         self._played: dict[str, Score] = {}
         self._final_episodes = final_episodes(self.config.final_episodes, self.vecenv)
-        interval = min(self.config.log_interval, max(1, self.total_epochs // TENTHS))
+        interval = min(self.config.log_interval, max(1, self.total_epochs // LOGS))
         self.config = replace(self.config, log_interval=interval)
 
     @override
