@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Sequence
 from types import ModuleType
 from typing import Any
@@ -84,24 +85,31 @@ Probabilities = Callable[[np.ndarray], np.ndarray]
 """Of the three actions by rows of observations, `(rows, 3)`, such as `Agent.probabilities`."""
 
 
-def legal_chances(game: str, probabilities: Probabilities) -> tuple[dict[str, int], np.ndarray, np.ndarray]:
-    """Every state of information with its place, the probabilities there, `(places, 3)`, and what is legal."""
+@functools.cache
+def information_states(game: str) -> tuple[dict[str, int], np.ndarray, np.ndarray]:
+    """Every state of information with its place, the observations there, and the action masks, `(places, 3)`."""
     seen = {}
     for state in decisions(spiel_game(game).new_initial_state()):
         if state.information_state_string() not in seen:
             seen[state.information_state_string()] = observed(game, state)
     rows, masks = map(np.stack, zip(*seen.values(), strict=True))
+    return {key: place for place, key in enumerate(seen)}, rows, masks
+
+
+def legal_chances(game: str, probabilities: Probabilities) -> np.ndarray:
+    """The probabilities in all states of information, `(places, 3)`, without those of actions that are not legal."""
+    _, rows, masks = information_states(game)
     chances = np.asarray(probabilities(rows)) * masks
-    return {key: place for place, key in enumerate(seen)}, chances / chances.sum(axis=1, keepdims=True), masks
+    return chances / chances.sum(axis=1, keepdims=True)
 
 
 def mixture(game: str, policies: Sequence[Probabilities]) -> np.ndarray:
-    """The policy that draws one of some policies for each hand, `(places, 3)` as `legal_chances` has them.
+    """The policy that draws one of some policies for each hand, `(places, 3)` as `information_states` has them.
 
     An action's probability is the mean of theirs, weighed by how likely each plays to that point by its own actions.
     """
-    places, _, masks = legal_chances(game, policies[0])
-    chances = np.stack([legal_chances(game, policy)[1] for policy in policies])
+    places, _, masks = information_states(game)
+    chances = np.stack([legal_chances(game, policy) for policy in policies])
     reaches = np.zeros(chances.shape[:2])
 
     def follow(state: Any, reach: np.ndarray) -> None:  # reach: (players, policies)
@@ -130,8 +138,8 @@ def exploitability(game: str, probabilities: Probabilities) -> float:
         game: `kuhn` or `leduc`.
         probabilities: of the policy; those of actions that are not legal are left out.
     """
-    places, chances, masks = legal_chances(game, probabilities)
-    policy = {}
+    places, _, masks = information_states(game)
+    chances, policy = legal_chances(game, probabilities), {}
     for key, place in places.items():
         is_facing_bet = bool(masks[place][FOLD])
         actions = np.flatnonzero(masks[place]).tolist()
