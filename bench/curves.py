@@ -14,10 +14,10 @@ import argparse
 import time
 from collections.abc import Callable
 
-from seeds import Rows, measure, parse
+from seeds import Rows, make_trainer, measure, parse
 from torch import nn
 
-from pufferlib import PufferEnv, ocean, pufferl
+from pufferlib import PufferEnv, ocean
 from pufferlib.config import load_config
 
 PARTS = 24
@@ -28,9 +28,7 @@ def train(
 ) -> list[tuple[int, float, float]]:
     """Steps so far, the metric's mean and the episodes that it is of, for every rollout in which some were told of."""
     metric = args["solve"]["metric"]
-    vecenv = pufferl.load_env(env_name, args)
-    policy = pufferl.load_policy(args, vecenv, env_name) if make_policy is None else make_policy(vecenv)
-    trainer = pufferl.PuffeRL({**args["train"], "env": env_name}, vecenv, policy)
+    trainer = make_trainer(env_name, args, make_policy)
     begin, found = time.perf_counter(), []
     try:
         while trainer.epoch < trainer.total_epochs and time.perf_counter() - begin < 60 * minutes:

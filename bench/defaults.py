@@ -39,11 +39,11 @@ import gymnasium
 import numpy as np
 from odd_envs import ODD_ENVS
 from recent_episodes import RecentEpisodes
-from seeds import Rows, measure, parse
+from seeds import Rows, make_trainer, measure, parse
 from small_tasks import Catch, Recall
 
 import pufferlib
-from pufferlib import NoLogger, PuffeRL, ocean, pufferl
+from pufferlib import NoLogger, PuffeRL, ocean
 from pufferlib.config import load_config
 
 
@@ -259,9 +259,7 @@ def learn(task: Task, seed: int, given: list[str], folder: str, stops: bool = Fa
     args = load_config(creator, argv=[*task.flags, *given])
     args["train"].update(seed=seed, data_dir=folder)
     recent = RecentEpisodes(task.metric, task.count, task.episodes)
-    vecenv = pufferl.load_env(creator, args)
-    policy = pufferl.load_policy(args, vecenv, creator)
-    trainer = pufferl.PuffeRL({**args["train"], "env": args["env_name"]}, vecenv, policy)
+    trainer = make_trainer(creator, args)
     learnt_steps, begin = None, time.perf_counter()
     try:
         while trainer.epoch < trainer.total_epochs and not (stops and learnt_steps):

@@ -17,9 +17,8 @@ import time
 from dataclasses import dataclass
 
 from recent_episodes import RecentEpisodes
-from seeds import Rows, measure, parse
+from seeds import Rows, make_trainer, measure, parse
 
-from pufferlib import pufferl
 from pufferlib.config import load_config
 from pufferlib.dashboard.score import Score
 from pufferlib.play.scores import evaluate_model
@@ -43,9 +42,7 @@ class Outcome:
 
 def learn(env_name: str, args: dict, until: float | None, episodes: int) -> Outcome:
     """Trains to the end, or until the return is reached; then plays."""
-    vecenv = pufferl.load_env(env_name, args)
-    policy = pufferl.load_policy(args, vecenv, env_name)
-    trainer = pufferl.PuffeRL({**args["train"], "env": env_name}, vecenv, policy)
+    trainer = make_trainer(env_name, args)
     recent = RecentEpisodes("episode/return_mean", "episode/count", EPISODES)
     first_return = float("nan")
     try:

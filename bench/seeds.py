@@ -1,4 +1,4 @@
-"""What the benches share that train from several seeds: their command line, the loop over the seeds, the rows."""
+"""What the benches share that train from several seeds: the command line, trainers, the loop over seeds, the rows."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ import shlex
 import sys
 import tempfile
 from collections.abc import Callable, Iterable
+from typing import Any
 
 from calibrate import calibration
 from record import keep
+from torch import nn
 
-from pufferlib import distributed
+from pufferlib import PufferEnv, distributed, pufferl
 
 Rows = list[tuple[str, float, str]]  # case, value, unit
 
@@ -23,6 +25,16 @@ def parse(parser: argparse.ArgumentParser) -> tuple[argparse.Namespace, list[str
     if "--" in own:
         own, settings = own[: own.index("--")], own[own.index("--") + 1 :]
     return parser.parse_args(own), settings
+
+
+def make_trainer(
+    env: str | Callable, args: dict[str, Any], make_policy: Callable[[PufferEnv], nn.Module] | None = None
+) -> pufferl.PuffeRL:
+    """Makes the trainer of a configuration, with the policy that it names or another."""
+    vecenv = pufferl.load_env(env, args)
+    policy = pufferl.load_policy(args, vecenv, env) if make_policy is None else make_policy(vecenv)
+    settings = {**args["train"], "env": args["env_name"], "selfplay": args["selfplay"]}
+    return pufferl.PuffeRL(settings, vecenv, policy)
 
 
 def measure(

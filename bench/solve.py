@@ -18,9 +18,9 @@ import time
 from dataclasses import dataclass
 
 from recent_episodes import RecentEpisodes
-from seeds import Rows, measure, parse
+from seeds import Rows, make_trainer, measure, parse
 
-from pufferlib import Score, distributed, pufferl
+from pufferlib import Score, distributed
 from pufferlib.config import load_config
 
 EPISODES = 1_000  # in the mean that decides
@@ -40,9 +40,7 @@ class Outcome:
 def solve(env_name: str, args: dict, minutes: float) -> Outcome:
     """Trains until solved or out of time."""
     metric, threshold = args["solve"]["metric"], args["solve"]["threshold"]
-    vecenv = pufferl.load_env(env_name, args)
-    policy = pufferl.load_policy(args, vecenv, env_name)
-    trainer = pufferl.PuffeRL({**args["train"], "env": env_name}, vecenv, policy)
+    trainer = make_trainer(env_name, args)
     recent = RecentEpisodes(metric, "n", EPISODES)
     begin = time.perf_counter()
     next_line = 15.0
