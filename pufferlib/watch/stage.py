@@ -193,9 +193,7 @@ class SidePanel:
         _draw_columns(screen, x, y + reach, reach, heights.tolist())
         return y + _BARS_HEIGHT
 
-    def _draw_actions(
-        self, screen: Screen, x: float, y: float, parts: Sequence[DiscreteProbs | GaussianParams]
-    ) -> float:
+    def _draw_actions(self, screen: Screen, x: float, y: float, parts: Sequence[ActionTrace]) -> float:
         _heading(screen, x, y, "action", "")
         y += _HEADING
         for part in parts:
