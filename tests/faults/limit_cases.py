@@ -91,7 +91,6 @@ CASES = [
             plants=(("fault_plants", "fail", moment, count, *OUT_OF_GPU_MEMORY),),
             ending=Ending.ANEW if moment == "making" else Ending.EXACT,
             saboteurs={"errors_raw": Fault.CODE, "remedy_forgotten": Fault.MESSAGE},
-            is_quick=moment == "update",
         )
         for moment, count in (("making", 1), ("rollout", 5), ("update", 5))
     ),

@@ -49,7 +49,6 @@ CASES = [
             command=f"{NATIVE} {flags}",
             plants=(("fault_plants", "break_logger", service, method),),
             saboteurs={"loggers_trusted": Fault.CODE},
-            is_quick=(service, method) == ("Wandb", "_log"),
         )
         for service, flags in (
             ("Wandb", "--log.wandb True"),

@@ -69,7 +69,7 @@ def played(case: Case, num_envs: int = 1, steps: int = 100):
     return env
 
 
-@pytest.mark.quick("puffer_snake", "puffer_drone", "puffer_template")
+@pytest.mark.quick("puffer_drone")
 @each_name
 def test_a_tampered_snapshot_is_refused_or_played(name):
     generator = np.random.default_rng(0)
@@ -93,7 +93,7 @@ def test_a_tampered_snapshot_is_refused_or_played(name):
         assert_in_space(env)
 
 
-@pytest.mark.quick("puffer_go", "puffer_snake", "puffer_drone")
+@pytest.mark.quick("puffer_drone")
 @each_name
 def test_what_play_leads_to_is_accepted(name):
     env = Case(name).make(4)

@@ -109,6 +109,7 @@ def connect_one_after_the_other(folder):
     return Path(folder, "connected").exists()
 
 
+@pytest.mark.slow
 def test_nobody_goes_on_before_all_are_connected(tmp_path):
     assert ranks.call(connect_one_after_the_other, str(tmp_path), count=2) == [True, True]
 

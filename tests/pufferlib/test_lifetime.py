@@ -54,7 +54,7 @@ CASES = [
 ]
 
 
-@pytest.mark.quick("Native-closed", "Native-puffer_breakout-MinGRU-forgotten")
+@pytest.mark.quick("Native-closed")
 @pytest.mark.parametrize("is_closed", [True, False], ids=["closed", "forgotten"])
 @pytest.mark.parametrize("case", CASES, ids=lambda case: "-".join(map(str, case.values())))
 def test_nothing_is_left_of_a_trainer(case, is_closed):

@@ -149,6 +149,7 @@ def test_creators_that_cannot_be_pickled_are_refused():
     assert workers_of() == []
 
 
+@pytest.mark.quick("fork")
 @pytest.mark.parametrize("context", ["fork", "forkserver", "spawn"])
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_every_start_method_gives_the_same_rollout(context):

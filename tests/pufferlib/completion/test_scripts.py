@@ -73,6 +73,7 @@ def in_bash(line):
     return done.stdout.split()
 
 
+@pytest.mark.slow
 def test_bash():
     require("bash")
     assert in_bash("puffer tra") == ["train"]

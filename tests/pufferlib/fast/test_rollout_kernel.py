@@ -105,6 +105,7 @@ class RoundingFactors(nn.Module):
         return hidden[:, :-1], hidden[:, -1]
 
 
+@pytest.mark.slow
 def test_factors_are_rounded_to_bfloat16(device_emulator):  # noqa: F811
     settings = {"settings": {"layers": 2}, "horizon": 12}
     here, there = (make("puffer_breakout", backend, backend == "Device", True, **settings) for backend in BACKENDS)
@@ -120,6 +121,7 @@ def test_factors_are_rounded_to_bfloat16(device_emulator):  # noqa: F811
     assert np.abs(others["values"][:, 0, 0] - found["values"][:, 0, 0]).max() > 1e-4
 
 
+@pytest.mark.slow
 def test_weights_are_those_of_now(device_emulator):  # noqa: F811
     here, there = (make("puffer_squared", backend, backend == "Device", horizon=9) for backend in BACKENDS)
     for _ in range(5):  # past the capture
@@ -130,6 +132,7 @@ def test_weights_are_those_of_now(device_emulator):  # noqa: F811
                 parameter.data += 0.1 * torch.randn_like(parameter)
 
 
+@pytest.mark.slow
 def test_a_checkpoint_between_rollouts_goes_on_on_threads(device_emulator):  # noqa: F811
     settings = {"settings": POLICIES["recurrent"], "horizon": 40}
     there, other = (make("puffer_squared", backend, backend == "Device", **settings) for backend in BACKENDS[::-1])
@@ -147,6 +150,7 @@ def test_a_divergence_is_found(device_emulator):  # noqa: F811
         collector.collect()
 
 
+@pytest.mark.slow
 def test_a_missing_barrier_is_noticed(device_emulator, monkeypatch):  # noqa: F811
     without = "#undef __syncthreads\n#define __syncthreads() ((void)0)\n" + PLAY
     monkeypatch.setattr("pufferlib.fast.device_envs.PLAY", without)

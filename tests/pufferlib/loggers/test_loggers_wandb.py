@@ -29,6 +29,7 @@ def model(folder):
     return path
 
 
+@pytest.mark.slow
 def test_an_offline_run_holds_settings_metrics_and_the_model(folder, model):
     logger = WandbLogger(
         project="ours",

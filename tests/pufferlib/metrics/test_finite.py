@@ -241,6 +241,7 @@ gymnasium.register("Breaking-v0", entry_point=Breaking)
 SIZES = ["--train.bptt-horizon", 64, "--train.minibatch-size", 64, "--train.device", "cpu"]
 
 
+@pytest.mark.slow
 def test_a_reward_that_is_nan_is_one_sentence_of_the_command_line(tmp_path, monkeypatch):
     (tmp_path / "breaking_envs.py").write_text(MODULE)
     monkeypatch.syspath_prepend(tmp_path)

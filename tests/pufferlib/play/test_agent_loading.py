@@ -85,6 +85,7 @@ def test_the_agent_of_the_package_has_the_name_of_its_environment(nowhere):
     assert repr(agent) == "<Agent of puffer_cartpole: Default on cpu>"
 
 
+@pytest.mark.quick("MinGRU")
 @pytest.mark.parametrize("recurrence", [None, "MinGRU"])
 def test_a_run_is_loaded_by_its_folder_its_weights_and_a_file_of_all(tmp_path, recurrence):
     args = pufferlib.pufferl.load_config("puffer_squared")
@@ -254,6 +255,7 @@ def test_a_given_policy_that_does_not_fit_the_weights_is_refused(trainer):
         load_agent(path, policy=Default(env, 16))
 
 
+@pytest.mark.slow
 def test_loading_needs_no_trainer(tmp_path):
     code = (
         "import sys, pufferlib; pufferlib.load_agent('puffer_cartpole').act([0, 0, 0, 0]);"

@@ -157,6 +157,7 @@ def test_a_policy_that_beats_the_pool_enters_it_early():
     trainer.close()
 
 
+@pytest.mark.quick("True-True")
 @pytest.mark.parametrize("is_recurrent", [False, True])
 @pytest.mark.parametrize("is_untrained", [False, True])
 def test_a_resumed_run_has_the_same_pool_and_continues_exactly(is_recurrent, is_untrained):

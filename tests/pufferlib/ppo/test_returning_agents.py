@@ -117,6 +117,7 @@ def in_time(tensor, agents):
 # --- acting, learning
 
 
+@pytest.mark.quick("3")
 @pytest.mark.parametrize("horizon", [1, 3, 8])
 @pytest.mark.parametrize("is_fused", [False, True])
 @pytest.mark.parametrize("policy", POLICIES)

@@ -84,6 +84,7 @@ def test_the_page_asks_no_network_for_anything(played):
     assert not {"script", "iframe", "object", "embed"} & {tag for tag, _ in read.elements}
 
 
+@pytest.mark.slow
 def test_scores_and_pictures_are_shown(played):
     read = Reader(played("data:image/gif;base64,AA=="))
     assert "statistic last weights best weights perf 0.95 ± 0.012 1 episode_return 475 ± 110 -" in read.text
@@ -124,6 +125,7 @@ def test_a_run_that_has_only_begun_has_a_page(in_tmp_path):
     assert "logged nothing yet" in text and "steps a second -" in text
 
 
+@pytest.mark.slow
 def test_the_command_writes_the_page_of_a_trained_run(tmp_path):
     steps = ("--train.total-timesteps", "8192", "--train.log-interval", "1", "--train.evaluations", "1")
     assert command.run(tmp_path, "train", "puffer_cartpole", *SMALL, *steps) == (0, "")

@@ -211,6 +211,7 @@ def test_a_resume_in_python_goes_on_with_the_metrics_of_the_run():
     assert [json.loads(line)["epoch"] for line in (path / "metrics.jsonl").read_text().splitlines()] == [1, 2, 3]
 
 
+@pytest.mark.quick("../../evil")
 @pytest.mark.parametrize("run_id", ["../../evil", "/tmp/evil", "team/first run", ".."])
 def test_the_name_that_a_logger_gives_does_not_lead_out_of_the_folder_of_runs(folder, run_id):
     args = small_args()

@@ -128,6 +128,7 @@ def kill_at_random(folder, command, rng):
     return is_alive
 
 
+@pytest.mark.slow
 def test_a_run_killed_at_any_moment_goes_on_to_the_same_end(folders):
     """Three kills, or as many as the environment variable PUFFER_KILLS says."""
     whole, parts = folders
@@ -230,6 +231,7 @@ def test_a_length_that_the_run_has_already_is_refused_before_anything_is_written
     assert {path: path.read_bytes() for path in only_run(tmp_path).glob("[!.]*")} == before
 
 
+@pytest.mark.quick("--policy.hidden-size")
 @pytest.mark.parametrize(
     "change",
     [

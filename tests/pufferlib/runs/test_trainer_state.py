@@ -14,6 +14,7 @@ pytestmark = pytest.mark.usefixtures("in_tmp_path")
 # --- by name
 
 
+@pytest.mark.quick("muon-run folder", "adam-file")
 @pytest.mark.parametrize("kind", ["run folder", "file"])
 @pytest.mark.parametrize("optimizer", ["adam", "muon", "sgd"])
 def test_a_policy_with_its_parameters_in_another_order_goes_on(keep, optimizer, kind):

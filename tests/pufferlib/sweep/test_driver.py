@@ -216,6 +216,7 @@ def test_a_run_that_promises_nothing_is_stopped_and_keeps_what_it_had(tmp_path, 
     assert states(state.study)[10] is TrialState.COMPLETE
 
 
+@pytest.mark.slow
 def test_the_end_of_the_time_stops_what_runs(tmp_path, scripted):
     scripted.script = staticmethod(lambda task, tenth: 1.0 if task.number == 0 and tenth < 4 else None)
     args = sweep_args(tmp_path, num_trials=4, max_minutes=0.01, workers=2)
@@ -305,6 +306,7 @@ def test_what_a_failing_database_left_runs_again(tmp_path, scripted, monkeypatch
     assert state.trials[0].params == state.trials[1].params
 
 
+@pytest.mark.slow
 def test_a_trial_that_another_driver_took_is_stopped_and_not_told(tmp_path, scripted):
     def take(state):
         if len(state.trials) == 1 and state.running and state.running[0].progress > 0.3:
@@ -317,6 +319,7 @@ def test_a_trial_that_another_driver_took_is_stopped_and_not_told(tmp_path, scri
     assert uncounted_numbers(state.trials) == {0}
 
 
+@pytest.mark.slow
 def test_a_driver_that_waits_for_another_takes_over_what_that_leaves(tmp_path, scripted, monkeypatch):
     monkeypatch.setattr("pufferlib.sweep.driver.HEARTBEAT_SECONDS", 0.05)
     args, left = sweep_args(tmp_path, num_trials=2), []
@@ -372,6 +375,7 @@ def test_a_confirmation_runs_the_best_again_with_its_seeds_and_once(tmp_path, sc
     assert [task.args["train"]["seed"] for task in scripted.tasks[3:]] == [task.seed for task in scripted.tasks[3:]]
 
 
+@pytest.mark.slow
 @quiet
 def test_drivers_share_the_confirmations(tmp_path, scripted):
     args = sweep_args(tmp_path, num_trials=4, confirm_best=2, confirm_seeds=4, workers=2)

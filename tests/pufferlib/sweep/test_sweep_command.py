@@ -27,6 +27,7 @@ SMALL = [
 ]
 
 
+@pytest.mark.slow
 def test_a_sweep_says_where_it_is_and_what_it_found(tmp_path):
     process = start(tmp_path, "sweep", "puffer_squared", "--sweep.num-trials", 2, "--workers", 2, *SMALL)
     process.join(600)

@@ -71,6 +71,7 @@ def test_a_longer_play_is_a_longer_video(policy):
     assert lengths[0] < lengths[1]
 
 
+@pytest.mark.slow
 def test_environments_of_gymnasium_draw_themselves():
     policy, ready = cartpole_policy(), gymnasium.make("CartPole-v1", render_mode="rgb_array")
     named = frames(pufferlib.record(policy, "CartPole-v1", "named.gif"))

@@ -34,6 +34,7 @@ def test_several_studies_share_a_storage_and_each_goes_on(tmp_path, kind):
     assert len(study.trials) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # threads put each other's filters back
 @pytest.mark.parametrize("kind", ["file", "sqlite"])
 def test_drivers_that_begin_in_the_same_moment_are_told_apart(tmp_path, kind):
