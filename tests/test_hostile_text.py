@@ -49,8 +49,7 @@ from pufferlib.reports.figures import STEPS, Curve, Panel, panel_svg, print_pane
 from pufferlib.reports.recorded_run import RecordedRun
 from pufferlib.scaffold import check_name
 from pufferlib.setting import parse_value
-from pufferlib.sweep.command import ProgressLines, best_ini, summary, trials_csv
-from pufferlib.sweep.report import report_html
+from pufferlib.sweep.command import ProgressLines, best_ini, report_html, summary, trials_csv
 from pufferlib.sweep.results import COST, CURVE, ERROR, HOST, RUN_FOLDER, STOPPED, Confirmation
 
 HOSTILE = (

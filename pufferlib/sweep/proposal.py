@@ -24,7 +24,7 @@ from threadpoolctl import threadpool_limits
 from typing_extensions import override
 
 from pufferlib.sweep.results import COST, CURVE, UNSCORED, best_within, pareto_front, uncounted_numbers
-from pufferlib.sweep.space import SearchSpace, optuna_distributions
+from pufferlib.sweep.space import SearchSpace
 
 if TYPE_CHECKING:
     from optuna.study import Study
@@ -421,7 +421,7 @@ class ProteinSampler(BaseSampler):
     @override
     def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
         """Returns the distributions that one proposal draws from together."""
-        return optuna_distributions(self._space)
+        return self._space.distributions
 
     @override
     def sample_relative(

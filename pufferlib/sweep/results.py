@@ -193,6 +193,11 @@ class TrialRun:
         """That of the last tenth that was done, in the end of the final policy; None where nothing was scored."""
         return self.curve[-1][2] if self.curve else None
 
+    def attributes(self) -> dict[str, Any]:
+        """Returns what is known of it as attributes of its trial, but for why it ended."""
+        found = {COST: self.cost, CURVE: self.curve, RUN_FOLDER: self.run_folder, EPISODES: self.episodes}
+        return {**found, EPISODE_STEPS: self.episode_steps, UNSCORED: self.end == "unscored"}
+
 
 @dataclass
 class SweepState:
@@ -225,22 +230,24 @@ class SweepState:
         return results_of(self.trials, self.sweep["goal"], self.confirmations)
 
 
-def trial_columns(
+def trial_table(
     trials: Sequence[FoundTrial], text: Callable[[object], str] = value_text
-) -> list[tuple[str, list[str]]]:
-    """Returns the headings and cells of a table of trials, with the settings of the first, which `text` writes."""
+) -> tuple[list[str], list[tuple[str, ...]]]:
+    """Returns the headings and rows of a table of trials, with the settings of the first, which `text` writes."""
     if not trials:
-        return []
-    columns = [
-        ("trial", [str(trial.number) for trial in trials]),
-        ("score", [number_text(trial.score) for trial in trials]),
-        ("episodes", [trial.episodes_text for trial in trials]),
-        ("cost", [cost_text(trial.cost) for trial in trials]),
-        ("confirmed", [trial.confirmed_text or "-" for trial in trials]),
-    ]
-    known = [column for column in columns if {*column[1]} != {"-"} or column[0] == "cost"]
+        return [], []
+    columns = {
+        "trial": [str(trial.number) for trial in trials],
+        "score": [number_text(trial.score) for trial in trials],
+        "episodes": [trial.episodes_text for trial in trials],
+        "cost": [cost_text(trial.cost) for trial in trials],
+        "confirmed": [trial.confirmed_text or "-" for trial in trials],
+    }
+    known = {name: cells for name, cells in columns.items() if {*cells} != {"-"} or name == "cost"}
     names = short_names(list(trials[0].settings)).items()
-    return known + [(short, [text(trial.settings.get(name, "-")) for trial in trials]) for name, short in names]
+    settings = [(short, [text(trial.settings.get(name, "-")) for trial in trials]) for name, short in names]
+    headings, cells = zip(*known.items(), *settings, strict=True)
+    return [*headings], [*zip(*cells, strict=True)]
 
 
 def results_of(trials: Sequence[FrozenTrial], goal: str, confirmations: Sequence[Confirmation] = ()) -> Results:
