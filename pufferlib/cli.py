@@ -50,7 +50,7 @@ class VerbCall:
         """Applies the flags, except that of the setting `but`, to other settings; returns these."""
         from pufferlib.config.flags import apply_flags
 
-        apply_flags([(setting, value) for setting, value in self.flags if setting.name != but], args, {})
+        apply_flags([(setting, value) for setting, value in self.flags if setting.name != but], args)
         return args
 
 
@@ -296,15 +296,13 @@ def _run_for_environment(name: str, rest: list[str]) -> None:
     from pufferlib.config.flags import FlagTable, apply_flags
 
     wanted, flags = _split_environment(name, rest)
-    args, options_class = load_config(wanted), _options_class(name)
+    args, options_class, verb = load_config(wanted), _options_class(name), VERBS[name]
     env_name = args["env_name"]
-    values: dict[str, Any] = {}
     table = FlagTable(env_name, options_class)
     found = with_files(env_name, [*_flags_of_the_shell(table), *table.parse(flags)])
-    apply_flags(found, args, values)
-    verb = VERBS[name]
-    call = VerbCall(env_name, args, options_class(**values), found)
-    verb.call(env_name, verb.settings(call), options=call.options)
+    apply_flags(found, args)
+    options = options_class(**{setting.name: value for setting, value in found if not setting.section})
+    verb.call(env_name, verb.settings(VerbCall(env_name, args, options, found)), options=options)
 
 
 def _split_environment(name: str, rest: list[str]) -> tuple[str, list[str]]:

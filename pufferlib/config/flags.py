@@ -319,12 +319,10 @@ def _is_switch(setting: Setting) -> bool:
     return setting.kind in (bool, bool | None)
 
 
-def apply_flags(found: Iterable[tuple[Setting, Any]], args: dict[str, Any], options: dict[str, Any]) -> None:
-    """Writes what `FlagTable.parse` found into the configuration, and a command's own options into `options`."""
+def apply_flags(found: Iterable[tuple[Setting, Any]], args: dict[str, Any]) -> None:
+    """Writes what `FlagTable.parse` found into the configuration, but for a command's own options."""
     for flag, value in found:
-        if not flag.section:
-            options[flag.name] = value
-        else:
+        if flag.section:
             merge(args, flag.section, {flag.name: value})
 
 
