@@ -67,12 +67,6 @@ def _frame(title: str, lines: Sequence[Text]) -> Panel:
     return Panel(body, title=heading, title_align="left", border_style=CYAN, style=style, box=box.ROUNDED)
 
 
-def _pairs(values: Mapping[str, str], width: int) -> Text:
-    line = Text("   ").join(_pair(label, value) for label, value in values.items())
-    line.truncate(width, overflow="ellipsis")
-    return line
-
-
 def _pair(label: str, value: str) -> Text:
     return Text.assemble((f"{label} ", CYAN), (str(value), WHITE))
 
@@ -92,9 +86,6 @@ class Dashboard:
     There are lines where the stream is neither terminal nor notebook, or TERM is `dumb`. The terminal is put back by
     `close`, and at the latest when Python ends. A stream that cannot be written is warned about once and left; a closed
     one is left without a word.
-
-    Attributes:
-        is_panel: whether the stream shows a panel rather than lines.
     """
 
     def __init__(self, title: str, facts: Mapping[str, str], total_steps: int, stream: TextIO | None = None):
@@ -103,7 +94,7 @@ class Dashboard:
         self._output = Output(stream)
         self._notebook = NotebookPanel() if is_notebook(stream) else None
         is_terminal = self._output.isatty() and os.environ.get("TERM") != "dumb"
-        self.is_panel = is_terminal or self._notebook is not None
+        self.is_panel = is_terminal or self._notebook is not None  # rather than lines
         self._live: Live | None = None
         self._stop: Callable[[], object] | None = None  # also called when this object or the interpreter goes
         self._evaluation: dict[str, float] = {}  # the newest, which the panel keeps showing
@@ -167,7 +158,9 @@ def render(
     width, rows = console.width - _FRAME_COLUMNS, max(4, console.height - _FRAME_LINES)
     facts_of_run = {label: text(metrics[name]) for label, (name, text) in _RUN_FACTS.items() if name in metrics}
     known = (facts_of_run, _hardware_facts(metrics), facts, _episode_facts(metrics), _evaluation_facts(metrics))
-    lines = [_pairs(one, width) for one in known]
+    lines = [Text("   ").join(_pair(label, value) for label, value in one.items()) for one in known]
+    for line in lines:
+        line.truncate(width, overflow="ellipsis")
     return _frame(title, [_progress(metrics, total_steps, width), *lines, *_columns(metrics, width, rows)])
 
 

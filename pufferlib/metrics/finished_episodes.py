@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -136,8 +137,7 @@ class FinishedEpisodes:
 
     def __init__(self):
         self.episodes = EpisodeTotals()  # those that an EpisodeTracker followed
-        self._sums: dict[str, float] = {}
-        self._counts: dict[str, float] = {}
+        self._sums, self._counts = Counter[str](), Counter[str]()  # of reported values, and of their episodes
 
     def add(self, infos: Iterable[Mapping[str, Any]]) -> None:
         """Adds the reports of one step."""
@@ -146,10 +146,9 @@ class FinishedEpisodes:
             if count <= 0.0:
                 continue
             for name, value in info.items():
-                if name == "n" or not is_number(value):
-                    continue
-                self._sums[name] = self._sums.get(name, 0.0) + float(value) * count
-                self._counts[name] = self._counts.get(name, 0.0) + count
+                if name != "n" and is_number(value):
+                    self._sums[name] += float(value) * count
+                    self._counts[name] += count
 
     def means(self) -> dict[str, float]:
         """The mean of every reported value, and `n`, the number of episodes; empty when none was reported."""
@@ -175,9 +174,8 @@ class FinishedEpisodes:
     def merge(self, other: FinishedEpisodes) -> None:
         """Adds the episodes that another one holds, such as those of a later interval or of another process."""
         self.episodes.merge(other.episodes)
-        for name, total in other._sums.items():
-            self._sums[name] = self._sums.get(name, 0.0) + total
-            self._counts[name] = self._counts.get(name, 0.0) + other._counts[name]
+        self._sums.update(other._sums)  # a Counter adds
+        self._counts.update(other._counts)
 
     def take_over(self, tracker: EpisodeTracker, reports: dict[int, FinishedEpisodes]) -> None:
         """Adds the episodes that ended in a rollout, tracked and reported; clears the reports.
@@ -206,7 +204,7 @@ class FinishedEpisodes:
 
     def load_state_dict(self, state: Mapping[str, dict[str, float]]) -> None:
         """Restores the state of `state_dict`."""
-        self._sums, self._counts = dict(state["sums"]), dict(state["counts"])
+        self._sums, self._counts = Counter(state["sums"]), Counter(state["counts"])
         self.episodes = EpisodeTotals(**state["episodes"])
 
 

@@ -45,10 +45,7 @@ def report_command(word: str, options: ReportOptions) -> None:
 def page(run: RecordedRun, episodes: int, video: bool) -> str:
     """Returns the page of a run; what is missing becomes a note on it, with the reason.
 
-    Args:
-        run: with its folder.
-        episodes: to evaluate the last and the best weights over; 0 for none.
-        video: whether an episode of the newest weights is shown.
+    The last and the best weights are evaluated over `episodes`, 0 for none; the video is of an episode of the newest.
     """
     notes: list[str] = []
     plots: dict[str, Markup] = {}
@@ -135,12 +132,8 @@ def _origin(config: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def _commands(run: RecordedRun) -> list[str]:
-    if run.env_name is None:
-        return []
-    return [
-        shlex.join(["puffer", "train", run.env_name, "--config", str(run.folder / CONFIG_FILE)]),
-        shlex.join(["puffer", "eval", run.env_name, "--load-model-path", str(run.folder / "last.pt")]),
-    ]
+    words = (("train", "--config", CONFIG_FILE), ("eval", "--load-model-path", "last.pt")) if run.env_name else ()
+    return [shlex.join(["puffer", verb, run.env_name, flag, str(run.folder / name)]) for verb, flag, name in words]
 
 
 def _plots(run: RecordedRun) -> Iterator[tuple[str, Markup]]:
