@@ -12,8 +12,7 @@ from typing import Any
 import torch
 
 from pufferlib.dashboard.panel import Dashboard
-from pufferlib.metrics.finished_episodes import FinishedEpisodes
-from pufferlib.metrics.measures import DeviceClock, HardwareMeter, Phase, Phases
+from pufferlib.metrics.measures import DeviceClock, FinishedEpisodes, HardwareMeter, Phase, Phases
 
 
 @dataclass(frozen=True)
