@@ -230,6 +230,10 @@ class Section:
     section: ClassVar[str] = ""
     hints: ClassVar[Mapping[str, str]] = {}  # what names that are no settings probably mean
 
+    def __init_subclass__(cls, section: str | None = None):
+        if section is not None:
+            cls.section = section
+
     def __post_init__(self):
         for name, declared in self.settings().items():
             object.__setattr__(self, name, declared.check(getattr(self, name)))

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 from typing_extensions import override
 
@@ -109,10 +109,8 @@ def require_sections(args: Mapping[str, Any]) -> None:
 
 
 @dataclass(frozen=True)
-class DimensionConfig(Section):
+class DimensionConfig(Section, section="sweep.SECTION.SETTING"):
     """One dimension."""
-
-    section: ClassVar[str] = "sweep.SECTION.SETTING"
 
     distribution: Literal["uniform", "int_uniform", "uniform_pow2", "log_normal", "logit_normal"] | None = setting(
         None, "How values are spread over the range; none takes the dimension out of the sweep."
