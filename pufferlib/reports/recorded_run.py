@@ -231,11 +231,10 @@ def differences(runs: Iterable[RecordedRun]) -> dict[Path, dict[str, Any]]:
 
 def flat_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the settings that say how a run learns, by their whole names; those at the top go without a section."""
-    top = {name: value for name, value in settings.items() if not isinstance(value, Mapping)}
-    inside = {
-        f"{section}.{name}": value for section in _SECTIONS for name, value in (settings.get(section) or {}).items()
-    }
-    return {name: value for name, value in {**top, **inside}.items() if name not in _IGNORED}
+    found = {name: value for name, value in settings.items() if not isinstance(value, Mapping)}
+    for section in _SECTIONS:
+        found |= {f"{section}.{name}": value for name, value in (settings.get(section) or {}).items()}
+    return {name: value for name, value in found.items() if name not in _IGNORED}
 
 
 def difference_text(settings: Mapping[str, Any]) -> str:
@@ -251,9 +250,9 @@ def labels(runs: list[RecordedRun]) -> dict[Path, str]:
     for run in runs:
         text = textwrap.shorten(difference_text(differing[run.folder]), _LABEL_CHARACTERS, placeholder=" ...")
         names[run.folder] = " ".join(filter(None, [has_several and run.env_name, text]))
-    taken = list(names.values())
+    taken = Counter(names.values())
     return {
-        folder: name if name and taken.count(name) == 1 else f"{name} {short[folder]}".strip()
+        folder: name if name and taken[name] == 1 else f"{name} {short[folder]}".strip()
         for folder, name in names.items()
     }
 
