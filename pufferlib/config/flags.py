@@ -379,15 +379,13 @@ def _section_text(section: str, entry: Entry | None, args: Mapping[str, Any]) ->
         known = {name: Setting(section, name, Any, value) for name, value in values.items()}
         heading += f" {_NO_ENVIRONMENT if entry is None else _NO_CLASS}"
     shown = [one for one in known.values() if one.name not in FIXED]
-    lines = "".join(_setting_text(one, values.get(one.name, one.default)) for one in shown)
-    return f"{heading}\n{lines}" + (_dimensions_text(values) if section == SweepConfig.section else "")
-
-
-def _dimensions_text(sweep: Mapping[str, Any]) -> str:
-    ranges = (dimensions_of(sweep) or DEFAULT_DIMENSIONS).items()
+    text = f"{heading}\n" + "".join(_setting_text(one, values.get(one.name, one.default)) for one in shown)
+    if section != SweepConfig.section:
+        return text
+    ranges = (dimensions_of(values) or DEFAULT_DIMENSIONS).items()
     lines = "".join(f"  {name} {' '.join(str(value) for value in given.values())}\n" for name, given in ranges)
-    flags = "".join(_setting_text(one, one.default) for one in dimension_keys("SECTION.SETTING").values())
-    return f"\n[sweep.SECTION.SETTING] what a sweep varies\n{lines}{flags}"
+    flags = options_text(dimension_keys("SECTION.SETTING").values())
+    return f"{text}\n[sweep.SECTION.SETTING] what a sweep varies\n{lines}{flags}"
 
 
 def _setting_text(setting: Setting, value: object) -> str:

@@ -206,10 +206,6 @@ def number_text(value: float) -> str:
     return count_text(value) if abs(value) >= 1e5 else f"{value:.4g}"
 
 
-def _bytes_text(count: float) -> str:
-    return f"{count / 2**30:.1f} GiB" if count >= 2**30 else f"{count / 2**20:.0f} MiB"
-
-
 def percent_text(fraction: float) -> str:
     """A fraction as a percentage from 0% to 100%."""
     return f"{100 * min(max(fraction, 0.0), 1.0):.0f}%"
@@ -237,9 +233,11 @@ def _hardware_facts(metrics: Mapping[str, float]) -> dict[str, str]:
     texts = {}
     for label, name in (("CPU", "cpu"), ("Memory", "memory"), ("GPU", "gpu"), ("GPU memory", "gpu_memory")):
         if name in used:
-            amount = used.get(f"{name}_bytes")
-            percentage = percent_text(used[name])
-            texts[label] = percentage if amount is None else f"{_bytes_text(amount)} ({percentage})"
+            texts[label] = percent_text(used[name])
+            count = used.get(f"{name}_bytes")
+            if count is not None:
+                amount = f"{count / 2**30:.1f} GiB" if count >= 2**30 else f"{count / 2**20:.0f} MiB"
+                texts[label] = f"{amount} ({texts[label]})"
     return texts or {"CPU": "-"}
 
 

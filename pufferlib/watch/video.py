@@ -150,14 +150,11 @@ class VideoWriter:
     def __init__(self, path: Path, size: tuple[int, int], fps: float):
         """Begins a video; it raises what `require_video` raises.
 
-        Args:
-            path: the file, which ends in `.mp4` (H.264) or `.gif` (256 colours, at most 50 frames a second: others are
-                left out). Its folder must exist.
-            size: width and height of the frames, in pixels.
-            fps: frames a second; it need not be whole.
+        It is in H.264 where the path ends in `.mp4`, and in `.gif` of 256 colours, where at most 50 frames a second are
+        shown and others left out. The folder must exist.
         """
         require_video(path)
-        self.path, self.size = path, size
+        self.path, self.size = path, size  # width and height of the frames, in pixels
         self.fps = Fraction(fps).limit_denominator(10_000)  # exact for 60 / 7 and 30,000 / 1,001
         self.frames = 0  # added so far
         self._temporary = _temporary(path)
