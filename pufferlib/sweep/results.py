@@ -148,7 +148,7 @@ class Results:
         """The confirmed trials, the best first: fewest failures, then the best mean, then the cheapest."""
 
         def rank(trial: FoundTrial) -> tuple[int, float, float]:
-            score = -goal_sign(self.goal) * mean(trial.scores) if trial.scores else math.inf
+            score = -_goal_sign(self.goal) * mean(trial.scores) if trial.scores else math.inf
             return trial.num_failed, score, _cost_rank(trial)
 
         return sorted((trial for trial in self.complete if trial.runs), key=rank)
@@ -163,7 +163,7 @@ class Results:
         """Returns the cheapest trial that reached a score; None where none did, or `threshold` is None."""
         if threshold is None:
             return None
-        sign = goal_sign(self.goal)
+        sign = _goal_sign(self.goal)
         return next((trial for trial in self.front if sign * trial.score >= sign * threshold), None)
 
 
@@ -252,7 +252,7 @@ def trial_table(
 
 def results_of(trials: Sequence[FrozenTrial], goal: str, confirmations: Sequence[Confirmation] = ()) -> Results:
     """Returns the results of all trials of a study; the goal is `maximize` or `minimize`."""
-    sign, uncounted = goal_sign(goal), uncounted_numbers(trials)
+    sign, uncounted = _goal_sign(goal), uncounted_numbers(trials)
     runs: dict[int, list[Confirmation]] = {}
     for run in sorted(confirmations, key=lambda run: (run.trial, run.seed)):
         runs.setdefault(run.trial, []).append(run)
@@ -304,8 +304,7 @@ def settings_of(trial: FrozenTrial) -> dict[str, Any]:
     return {**{name: found.get(name, value) for name, value in trial.params.items()}, **found}
 
 
-def goal_sign(goal: str) -> int:
-    """Returns the factor of a score that makes a higher one better."""
+def _goal_sign(goal: str) -> int:
     return -1 if goal == "minimize" else 1
 
 
