@@ -184,13 +184,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command.
 
     A user's mistake, or a lack of memory and the like, becomes one sentence on stderr, with the traceback of an
-    environment that raised; an error of ours keeps its traceback.
-
-    Args:
-        argv: the arguments after the program's name; None takes those of this process.
-
-    Returns:
-        The exit code: 0, 2 for a mistake, 130 after Ctrl-C, 141 when the reader of the output went away.
+    environment that raised; an error of ours keeps its traceback. `argv` are the arguments after the program's name,
+    None for those of this process. Returns the exit code: 0, 2 for a mistake, 130 after Ctrl-C, 141 when the reader of
+    the output went away.
     """
     try:
         if argv is None and sys.argv[1:2] != [COMPLETE]:

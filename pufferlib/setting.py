@@ -282,12 +282,10 @@ def class_settings(section: str, cls: type) -> dict[str, Setting]:
 def keyword_settings(
     creator: Callable, presets: Mapping[str, Any] | None = None, section: str = "env"
 ) -> tuple[dict[str, Setting], bool]:
-    """Returns the keyword arguments of a class or function as settings of a section.
+    """Returns the keyword arguments of a class or function as settings of a section, and whether it may take others.
 
-    Where a class hands `**kwargs` on, the arguments of its base class count too.
-
-    Returns:
-        The settings by name, and whether it may take other keywords too: it has `**kwargs` and does not tell which.
+    Where a class hands `**kwargs` on, the arguments of its base class count too. It may take others where it has
+    `**kwargs` and does not tell which.
     """
     owners, is_class = [creator], isinstance(creator, type)
     if is_class:

@@ -274,13 +274,10 @@ class FlagTable:
 
 
 def parse_options(tokens: Iterable[str], options: type[Section]) -> tuple[list[str], Section]:
-    """Reads what follows a command that takes no environment: words, and its own options anywhere among them.
+    """Returns the words that follow a command without an environment, and its own options anywhere among them.
 
     A yes-or-no option takes no word that is neither: `--terminal latest` is an option and a word; `--no-video` is
     `--video False`. Raises ConfigError if a flag is unknown, its value is missing or does not fit.
-
-    Returns:
-        The words, and the options.
     """
     known = options.settings()
     refusals = {f"--no-{name}".replace("_", "-"): f"{one.flag}=False" for name, one in known.items() if _is_switch(one)}

@@ -9,7 +9,7 @@ import contextlib
 import functools
 import math
 import time
-from collections import Counter, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -296,7 +296,7 @@ class Phases:
 
     def __init__(self, clock: DeviceClock | None = None):
         self._clock = clock
-        self._phases: dict[str, Phase] = {}
+        self._phases: defaultdict[str, Phase] = defaultdict(Phase)
         self._mark: Callable[[str], AbstractContextManager[Any]] | None = None
         self._since = time.perf_counter()
 
@@ -311,9 +311,7 @@ class Phases:
 
     def phase(self, name: str) -> AbstractContextManager[None]:
         """Times the body of a `with` statement by the clock on the wall."""
-        phase = self._phases.get(name)
-        if phase is None:
-            phase = self._phases[name] = Phase()
+        phase = self._phases[name]
         return phase if self._mark is None else _labelled(self._mark(name), phase)
 
     def queued_phase(self, name: str) -> AbstractContextManager[None]:

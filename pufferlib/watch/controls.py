@@ -232,13 +232,13 @@ class Playback:
         self.mode = Mode.RUNNING
         self.seconds = 0.0  # of game time since the beginning
         self._stop: int | None = None  # the position that STEPPING leads to
-        self._end: int | None = None
+        self.end = math.inf  # steps that can be made, where that is known
 
     @property
     def position(self) -> float:
         """Steps that have been shown, the last one maybe in part."""
         position = round(self.seconds * self.steps_per_second, 6)  # what is a whole step is one, whatever the rounding
-        return position if self._end is None else min(position, float(self._end))
+        return min(position, float(self.end))
 
     @property
     def steps_due(self) -> int:
@@ -253,9 +253,7 @@ class Playback:
     @property
     def is_over(self) -> bool:
         """Whether all steps that there are were shown, and the last moment long enough."""
-        if self._end is None:
-            return False
-        return round(self.seconds - self._end / self.steps_per_second - HOLD_SECONDS * self.speed, 6) >= 0
+        return round(self.seconds - self.end / self.steps_per_second - HOLD_SECONDS * self.speed, 6) >= 0
 
     def advance(self, seconds: float) -> bool:
         """Advances the time; returns whether it moved."""
@@ -280,10 +278,6 @@ class Playback:
     def change_speed(self, factor: float) -> None:
         """Multiplies the speed, within SLOWEST to FASTEST."""
         self.speed = min(max(factor * self.speed, SLOWEST), FASTEST)
-
-    def end_at(self, steps: int) -> None:
-        """Sets the number of steps that can be made."""
-        self._end = steps
 
     def fall_back(self, steps: int) -> None:
         """Moves time back to the steps that could be made in it."""

@@ -232,7 +232,7 @@ class Game:
             if episodes.is_rivals_turn:
                 self._playback.step()
             if episodes.is_over:
-                self._playback.end_at(episodes.steps)
+                self._playback.end = episodes.steps
                 self._playback.mode = Mode.RUNNING  # to the end of the last step, and a moment longer
             elif time.perf_counter() - begin > PATIENCE_SECONDS:
                 self._playback.fall_back(episodes.steps)

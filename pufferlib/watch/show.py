@@ -243,7 +243,7 @@ class Show:
         begin = time.perf_counter()
         while self._play.steps < self._playback.steps_due:
             if not self._play.step():
-                self._playback.end_at(self._play.steps)
+                self._playback.end = self._play.steps
             elif self.video is None and time.perf_counter() - begin > PATIENCE_SECONDS:
                 self._playback.fall_back(self._play.steps)
 
