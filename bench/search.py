@@ -27,7 +27,7 @@ from threadpoolctl import threadpool_limits
 from pufferlib.machine import usable_cores
 from pufferlib.sweep.proposal import make_sampler
 from pufferlib.sweep.results import COST, best_within, pareto_front
-from pufferlib.sweep.space import Dimension, SearchSpace, optuna_distributions
+from pufferlib.sweep.space import Dimension, SearchSpace
 
 METHODS = ("Protein", "Random", "TPE", "GP")
 MOST_TRIALS = 400  # of a method whose trials are cheap
@@ -56,7 +56,7 @@ def search(objective: Objective, method: str, seed: int, trials: int, budget: fl
     study = optuna.create_study(sampler=make_sampler(method, space, seed, np.inf))
     rows: list[tuple[float, float, float]] = []
     while len(rows) < trials:
-        trial = study.ask(optuna_distributions(space))
+        trial = study.ask(space.distributions)
         point = np.array([trial.params[name] for name in names])
         cost = objective.cost(point) if objective.cost else 1.0
         if sum(row[2] for row in rows) + cost > budget * (1 + 1e-9):

@@ -20,7 +20,7 @@ from record import keep
 
 from pufferlib.sweep.proposal import make_sampler
 from pufferlib.sweep.results import COST, CURVE
-from pufferlib.sweep.space import Dimension, SearchSpace, optuna_distributions
+from pufferlib.sweep.space import Dimension, SearchSpace
 
 SPACE = SearchSpace(tuple(Dimension(f"x{index}", "uniform", 0.0, 1.0) for index in range(8)))
 REPEATS, RUNNING = 5, 4
@@ -39,7 +39,7 @@ def make_study(trials: int, curve_points: int) -> optuna.Study:
         study.add_trial(
             optuna.trial.create_trial(
                 params=dict(zip(SPACE.names, point.tolist(), strict=True)),
-                distributions=optuna_distributions(SPACE),
+                distributions=SPACE.distributions,
                 user_attrs={COST: cost, CURVE: curve},
                 value=scores[-1],
             )
@@ -52,11 +52,11 @@ def seconds(trials: int, curve_points: int, method: str) -> float:
     study, taken = make_study(trials, curve_points), []
     study.sampler = make_sampler("Random", SPACE, 0, np.inf)
     for _ in range(RUNNING):
-        study.ask(optuna_distributions(SPACE))
+        study.ask(SPACE.distributions)
     study.sampler = make_sampler(method, SPACE, 0, np.inf)
     for _ in range(REPEATS):
         begin = time.perf_counter()
-        study.tell(study.ask(optuna_distributions(SPACE)), state=optuna.trial.TrialState.FAIL)
+        study.tell(study.ask(SPACE.distributions), state=optuna.trial.TrialState.FAIL)
         taken.append(time.perf_counter() - begin)
     return statistics.median(taken)
 

@@ -37,50 +37,41 @@ if TYPE_CHECKING:
     from pufferlib.setting import Section
 
 
-@dataclass(frozen=True)
-class VerbCall:
-    """A command line for an environment."""
-
-    env_name: str
-    args: dict[str, Any]  # its configuration as `load_config` returns it, with the flags applied
-    options: Section  # the command's own
-    flags: Found  # the settings on the command line with their values; later ones replace earlier ones
-
-    def flags_over(self, args: dict[str, Any], but: str) -> dict[str, Any]:
-        """Applies the flags, except that of the setting `but`, to other settings; returns these."""
-        from pufferlib.config.flags import apply_flags
-
-        apply_flags([(setting, value) for setting, value in self.flags if setting.name != but], args, {})
-        return args
-
-
-def _settings_of_run(call: VerbCall) -> dict[str, Any]:
+def _settings_of_run(args: dict[str, Any], options: Section, flags: Found) -> dict[str, Any]:
+    env_name = args["env_name"]
     if os.environ.get("RANK", "0") == "0":  # of several processes the first
-        say(f"preparing to train {call.env_name}")  # before torch is imported, which takes seconds
+        say(f"preparing to train {env_name}")  # before torch is imported, which takes seconds
     from pufferlib.config import check_config
     from pufferlib.runs.description import run_settings
 
-    args = call.args
     if args["resume"] is not None:
-        args = call.flags_over(run_settings(call.env_name, args), but="resume")
+        args = flags_over(run_settings(env_name, args), flags, but="resume")
     check_config(args)
     return args
 
 
-def _settings_of_model(call: VerbCall) -> dict[str, Any]:
+def _settings_of_model(args: dict[str, Any], options: Section, flags: Found) -> dict[str, Any]:
     from pufferlib.config import check_config
     from pufferlib.runs.description import model_settings, pretrained_path
 
-    args = call.args
-    if getattr(call.options, "pretrained", False):
+    env_name = args["env_name"]
+    if getattr(options, "pretrained", False):
         other = args["load_model_path"]
         if other is not None:
             raise APIUsageError(f"--pretrained plays another policy than {other}; pass one of them")
-        args["load_model_path"] = str(pretrained_path(call.env_name))
+        args["load_model_path"] = str(pretrained_path(env_name))
     if args["load_model_path"] is not None:
-        is_policy_named = any(setting.name == "policy_name" for setting, _ in call.flags)
-        args = call.flags_over(model_settings(call.env_name, args, is_policy_named), but="load_model_path")
+        is_policy_named = any(setting.name == "policy_name" for setting, _ in flags)
+        args = flags_over(model_settings(env_name, args, is_policy_named), flags, but="load_model_path")
     check_config(args)
+    return args
+
+
+def flags_over(args: dict[str, Any], flags: Found, but: str) -> dict[str, Any]:
+    """Applies the flags of a command line, except that of the setting `but`, to other settings; returns these."""
+    from pufferlib.config.flags import apply_flags
+
+    apply_flags([(setting, value) for setting, value in flags if setting.name != but], args)
     return args
 
 
@@ -96,7 +87,8 @@ class Verb:
     # of a command without an environment, its words as its help writes them: `RUN` for one, `RUN...` for one or more,
     # in brackets where it is optional, empty for none
     argument: str | None = None
-    settings: Callable[[VerbCall], dict[str, Any]] = lambda call: call.args  # the settings that its function takes
+    # the settings that its function takes, by the configuration with all flags, its options and the flags
+    settings: Callable[[dict[str, Any], Section, Found], dict[str, Any]] = lambda args, options, flags: args
 
     def call(self, *arguments: object, options: Section) -> None:
         """Imports the function and calls it; the options count where the command has some."""
@@ -104,20 +96,15 @@ class Verb:
         function = getattr(importlib.import_module(f"pufferlib.{module}"), name)
         function(*arguments, **({"options": options} if self.options else {}))
 
-    def takes(self, count: int) -> bool:
-        """Whether a command without an environment takes `count` words."""
-        argument = self.argument or ""
-        least = 1 if argument and not argument.startswith("[") else 0
-        return least <= count <= (math.inf if "..." in argument else bool(argument))
-
-    def words_text(self) -> str:
-        """Returns how many words it takes."""
+    def require_words(self, name: str, words: Sequence[str]) -> None:
+        """Raises APIUsageError if a command without an environment takes more words, or fewer."""
         word = self.argument.strip("[].")
-        if not word:
-            return "no words"
-        if self.argument.startswith("["):
-            return f"one {word} at most"
-        return f"one {word} or more" if "..." in self.argument else f"one {word}"
+        least = int(word != "" and not self.argument.startswith("["))
+        most = math.inf if "..." in self.argument else int(word != "")
+        if not least <= len(words) <= most:
+            taken = {(0, 0): "no words", (0, 1): f"one {word} at most", (1, 1): f"one {word}"}
+            expected = taken.get((least, most), f"one {word} or more")
+            raise APIUsageError(f"puffer {name} takes {expected}, got {' '.join(words)!r}")
 
 
 VERBS = {
@@ -197,13 +184,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command.
 
     A user's mistake, or a lack of memory and the like, becomes one sentence on stderr, with the traceback of an
-    environment that raised; an error of ours keeps its traceback.
-
-    Args:
-        argv: the arguments after the program's name; None takes those of this process.
-
-    Returns:
-        The exit code: 0, 2 for a mistake, 130 after Ctrl-C, 141 when the reader of the output went away.
+    environment that raised; an error of ours keeps its traceback. `argv` are the arguments after the program's name,
+    None for those of this process. Returns the exit code: 0, 2 for a mistake, 130 after Ctrl-C, 141 when the reader of
+    the output went away.
     """
     try:
         if argv is None and sys.argv[1:2] != [COMPLETE]:
@@ -260,7 +243,11 @@ def run(tokens: list[str]) -> None:
 
         print(f"pufferlib {metadata.version('pufferlib')}")
     elif name == COMPLETE:
-        _print_candidates(" ".join(rest))
+        from pufferlib.completion import candidates
+
+        for word, meaning in candidates(" ".join(rest), VERBS):
+            if word == printable(word):  # one word a line, so a name with line ends or control codes is left out
+                print(f"{word}\t{printable(meaning)}" if meaning else word)
     elif name not in VERBS:
         raise APIUsageError(f"there is no command {name!r}{nearest(name, VERBS) or '; puffer --help lists them all'}")
     elif "--help" in rest or "-h" in rest:
@@ -271,22 +258,12 @@ def run(tokens: list[str]) -> None:
         _run_for_environment(name, rest)
 
 
-def _print_candidates(line: str) -> None:
-    # One word a line, so a name with line ends or control codes is left out.
-    from pufferlib.completion import candidates
-
-    for word, meaning in candidates(line, VERBS):
-        if word == printable(word):
-            print(f"{word}\t{printable(meaning)}" if meaning else word)
-
-
 def _run_alone(name: str, rest: list[str]) -> None:
     from pufferlib.config.flags import parse_options
 
     verb = VERBS[name]
     words, options = parse_options(rest, _options_class(name))
-    if not verb.takes(len(words)):
-        raise APIUsageError(f"puffer {name} takes {verb.words_text()}, got {' '.join(words)!r}")
+    verb.require_words(name, words)
     verb.call(*words, options=options)
 
 
@@ -296,15 +273,13 @@ def _run_for_environment(name: str, rest: list[str]) -> None:
     from pufferlib.config.flags import FlagTable, apply_flags
 
     wanted, flags = _split_environment(name, rest)
-    args, options_class = load_config(wanted), _options_class(name)
+    args, options_class, verb = load_config(wanted), _options_class(name), VERBS[name]
     env_name = args["env_name"]
-    values: dict[str, Any] = {}
     table = FlagTable(env_name, options_class)
     found = with_files(env_name, [*_flags_of_the_shell(table), *table.parse(flags)])
-    apply_flags(found, args, values)
-    verb = VERBS[name]
-    call = VerbCall(env_name, args, options_class(**values), found)
-    verb.call(env_name, verb.settings(call), options=call.options)
+    apply_flags(found, args)
+    options = options_class(**{setting.name: value for setting, value in found if not setting.section})
+    verb.call(env_name, verb.settings(args, options, found), options=options)
 
 
 def _split_environment(name: str, rest: list[str]) -> tuple[str, list[str]]:

@@ -17,8 +17,8 @@ from typing_extensions import Self
 
 from pufferlib.distributed import Ranks
 from pufferlib.errors import APIUsageError, DivergedError
-from pufferlib.metrics.finished_episodes import EPSILON, Moments
 from pufferlib.metrics.finite import is_finite
+from pufferlib.metrics.measures import EPSILON, Moments
 
 Logits = Tensor | Normal | tuple[Tensor | Normal, ...]
 """A policy's output for actions: a tensor `(..., n)` for Discrete, a Normal `(..., k)` for Box, and a tuple of tensors

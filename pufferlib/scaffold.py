@@ -94,20 +94,16 @@ def make(root: Path, name: str) -> tuple[Path, Path]:
 
 def check_name(name: str) -> None:
     """Raises APIUsageError for what cannot be the name of a folder, a Python module, a C type and a header at once."""
+    remedy = ""
     if not re.fullmatch(r"[a-z][a-z0-9]*(_[a-z0-9]+)*", name):
-        raise APIUsageError(
-            "the name of an environment must be lower-case letters, digits and single underscores and begin with a "
-            f"letter, such as my_game, got {name!r}"
-        )
-    if name.startswith("puffer"):
-        raise APIUsageError(
-            f"the name of an environment must not begin with puffer, which is put before it, got {name!r}; leave it out"
-        )
-    if keyword.iskeyword(name) or keyword.iskeyword(camel_case(name)) or name in TAKEN.split():
-        raise APIUsageError(
-            f"the name of an environment must mean nothing in Python, C or here, got {name!r}; add a word, such as "
-            f"{name}_game"
-        )
+        rule = "be lower-case letters, digits and single underscores and begin with a letter, such as my_game"
+    elif name.startswith("puffer"):
+        rule, remedy = "not begin with puffer, which is put before it", "; leave it out"
+    elif keyword.iskeyword(name) or keyword.iskeyword(_camel_case(name)) or name in TAKEN.split():
+        rule, remedy = "mean nothing in Python, C or here", f"; add a word, such as {name}_game"
+    else:
+        return
+    raise APIUsageError(f"the name of an environment must {rule}, got {name!r}{remedy}")
 
 
 def renamed(text: str, name: str) -> str:
@@ -115,13 +111,12 @@ def renamed(text: str, name: str) -> str:
     for ours, theirs in REWORDED.items():
         text = text.replace(ours, theirs)
     text = text.replace("PufferLib template", f"PufferLib {name.replace('_', ' ')}")  # a window's title
-    for word, other in (("template", name), ("TEMPLATE", name.upper()), ("Template", camel_case(name))):
+    for word, other in (("template", name), ("TEMPLATE", name.upper()), ("Template", _camel_case(name))):
         text = re.sub(rf"{word}(?!/README)", other, text)  # those instructions are not copied
     return text
 
 
-def camel_case(name: str) -> str:
-    """Returns the name as a class has it: `MyGame` for `my_game`."""
+def _camel_case(name: str) -> str:
     return "".join(part.capitalize() for part in name.split("_"))
 
 

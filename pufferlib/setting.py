@@ -230,6 +230,10 @@ class Section:
     section: ClassVar[str] = ""
     hints: ClassVar[Mapping[str, str]] = {}  # what names that are no settings probably mean
 
+    def __init_subclass__(cls, section: str | None = None):
+        if section is not None:
+            cls.section = section
+
     def __post_init__(self):
         for name, declared in self.settings().items():
             object.__setattr__(self, name, declared.check(getattr(self, name)))
@@ -278,12 +282,10 @@ def class_settings(section: str, cls: type) -> dict[str, Setting]:
 def keyword_settings(
     creator: Callable, presets: Mapping[str, Any] | None = None, section: str = "env"
 ) -> tuple[dict[str, Setting], bool]:
-    """Returns the keyword arguments of a class or function as settings of a section.
+    """Returns the keyword arguments of a class or function as settings of a section, and whether it may take others.
 
-    Where a class hands `**kwargs` on, the arguments of its base class count too.
-
-    Returns:
-        The settings by name, and whether it may take other keywords too: it has `**kwargs` and does not tell which.
+    Where a class hands `**kwargs` on, the arguments of its base class count too. It may take others where it has
+    `**kwargs` and does not tell which.
     """
     owners, is_class = [creator], isinstance(creator, type)
     if is_class:

@@ -45,12 +45,11 @@ from pufferlib.export.c_source import HeaderWriter
 from pufferlib.export.exporting import c_name
 from pufferlib.models import Default
 from pufferlib.reports import page
-from pufferlib.reports.figures import STEPS, Curve, Panel, panel_svg, print_panels, write_figure
+from pufferlib.reports.figures import STEPS, Curve, Panel, draw_panels, drawing, panel_svg, print_panels
 from pufferlib.reports.recorded_run import RecordedRun
 from pufferlib.scaffold import check_name
 from pufferlib.setting import parse_value
-from pufferlib.sweep.command import ProgressLines, best_ini, summary, trials_csv
-from pufferlib.sweep.report import report_html
+from pufferlib.sweep.command import ProgressLines, best_ini, report_html, summary, trials_csv
 from pufferlib.sweep.results import COST, CURVE, ERROR, HOST, RUN_FOLDER, STOPPED, Confirmation
 
 HOSTILE = (
@@ -345,7 +344,8 @@ def panels_of(text):
     "text", ["plain", *HOSTILE[8:18:3], "$\\frac{$", "\x1b[2J", "\0\udcff"], ids=lambda text: ascii(text)[:30]
 )
 def test_a_plot_is_a_picture_and_nothing_else(text, tmp_path):
-    write_figure(panels_of(text), f"all {text}", tmp_path / "plot.svg")
+    with drawing(tmp_path / "plot.svg") as figure:
+        draw_panels(figure, panels_of(text), f"all {text}")
     found = ElementTree.fromstring((tmp_path / "plot.svg").read_bytes())
     tags = {element.tag.rpartition("}")[2] for element in found.iter() if isinstance(element.tag, str)}
     assert tags <= {"svg", "metadata", "RDF", "Work", "type", "date", "format", "creator", "Agent", "title", "defs"} | {

@@ -15,8 +15,8 @@ from typing import Any, Protocol
 
 from pufferlib.config import env_settings, flags, load_config
 from pufferlib.config.flags import CONFIG_FILE, FIXED
-from pufferlib.config.schema import BaseConfig, LogConfig, SelfplayConfig, SweepConfig, TrainConfig, VecConfig
-from pufferlib.config.sections import ARGUMENTS
+from pufferlib.config.schema import TrainConfig
+from pufferlib.config.sections import ARGUMENTS, SECTIONS
 from pufferlib.errors import APIUsageError, PufferError, nearest
 from pufferlib.families.catalog import families
 from pufferlib.families.entry import Family, slug
@@ -45,7 +45,6 @@ class VerbInfo(Protocol):
     argument: str | None  # None where it takes an environment
 
 
-_SECTIONS = (BaseConfig, VecConfig, TrainConfig, SelfplayConfig, LogConfig, SweepConfig)
 _TEXTS = {
     "device": ("auto", "cpu", "cuda", "mps"),
     "rnn_name": ("MinGRU", "LSTM", "None"),
@@ -106,7 +105,8 @@ def _words_at(before: Sequence[str], typed: str, verbs: Mapping[str, VerbInfo]) 
 
 
 def _settings(env_name: str | None) -> dict[str, Setting]:
-    settings = [CONFIG_FILE, *(one for section in _SECTIONS for one in section.settings().values())]
+    sections = [section for name, section in SECTIONS.items() if name != "solve"]
+    settings = [CONFIG_FILE, *(one for section in sections for one in section.settings().values())]
     found = {one.flag: one for one in settings if one.name not in FIXED}
     # A user's own module has no flags of classes here: pressing TAB must not run it.
     if env_name is None or (":" in env_name and not env_name.startswith("pettingzoo:")):

@@ -15,19 +15,12 @@ from types import ModuleType
 from typing import Any
 
 from pufferlib.config.flags import CONFIG_FILE, FIXED, FlagTable, Found, apply_flags, merge
-from pufferlib.config.schema import (
-    AUTO_SINGLE_ENVS,
-    BaseConfig,
-    LogConfig,
-    SelfplayConfig,
-    SweepConfig,
-    TrainConfig,
-    VecConfig,
-)
+from pufferlib.config.schema import AUTO_SINGLE_ENVS, BaseConfig
 from pufferlib.config.sections import (
     ARGUMENTS,
     DEFAULT_DIMENSIONS,
     PREFIX,
+    SECTIONS,
     check_dimensions,
     check_env,
     check_section,
@@ -40,7 +33,7 @@ from pufferlib.families.catalog import Entry, find
 from pufferlib.reading import read_bytes, read_json
 from pufferlib.setting import Setting, class_settings, require_known
 
-_CONFIGS = (VecConfig, TrainConfig, SelfplayConfig, LogConfig, SweepConfig)
+_CONFIGS = [config for name, config in SECTIONS.items() if name not in ("base", "solve")]
 _WRAPPER = "Wrapper"  # the recurrent layer LSTM is the class LSTMWrapper
 
 
@@ -82,11 +75,11 @@ def load_config(env_name: str, argv: Sequence[str] | None = None, config: str | 
         _merge_chosen(args, entry)
     args |= {"package": entry.family, "env_name": entry.name}
     if config is not None:
-        apply_flags(_settings_in(Path(config), entry), args, {})
+        apply_flags(_settings_in(Path(config), entry), args)
     if argv is not None:
         if isinstance(argv, str) or not all(isinstance(token, str) for token in argv):
             raise APIUsageError(f"argv must be a list of texts, such as sys.argv[1:], got {argv!r}")
-        apply_flags(with_files(entry, FlagTable(entry).parse(argv)), args, {})
+        apply_flags(with_files(entry, FlagTable(entry).parse(argv)), args)
     return args
 
 
@@ -106,9 +99,9 @@ def _merge_chosen(args: dict[str, Any], entry: Entry) -> None:
         choice = choose(facts)
         sizes = {"batch_size": "auto", "bptt_horizon": facts.num_steps}
         lengths = {"total_timesteps": 1_000_000, "checkpoint_interval": 100}  # as families/discrete.ini has them
-        merge(args, "train", {**PPO_DEFAULTS, **choice.settings("train"), **sizes, **lengths})
-        merge(args, "base", choice.settings("base"))
-        merge(args, "policy", choice.settings("policy"))
+        args |= choice.settings("base")
+        args["policy"] |= choice.settings("policy")
+        args["train"] |= {**PPO_DEFAULTS, **choice.settings("train"), **sizes, **lengths}
 
 
 def with_files(env: str | Entry, found: Found) -> Found:
@@ -150,17 +143,12 @@ def _settings_in(path: Path, entry: Entry) -> Found:
         command = f"puffer train {shlex.quote(made_for)}"
         remedy = f"`{command}` takes it" if is_description else "leave out its env_name to try it"
         raise ConfigError(f"{path} must be for {entry.name}, found one for {made_for}; {remedy}")
-    with _naming(path):
-        checked = {
-            section: check_section(section, given, entry, are_texts=not is_description)
-            for section, given in sections.items()
-        }
-    return [
-        (Setting(section, key, Any, None), value)
-        for section, given in checked.items()
-        for key, value in given.items()
-        if section != "base" or key not in FIXED
-    ]
+    found: Found = []
+    for section, given in sections.items():
+        with _naming(path):
+            checked = check_section(section, given, entry, are_texts=not is_description)
+        found += [(Setting(section, key, Any, None), value) for key, value in checked.items()]
+    return [(one, value) for one, value in found if one.section != "base" or one.name not in FIXED]
 
 
 @contextlib.contextmanager
@@ -230,12 +218,8 @@ def policy_arguments(args: Mapping[str, Any], section: str, cls: type) -> dict[s
     if any(name not in known for name in given):
         preset = load_config(args["env_name"])
         if preset[f"{section}_name"] != args[f"{section}_name"]:
-            before = preset[section]
-            given = {
-                name: value
-                for name, value in given.items()
-                if name in known or name not in before or value != before[name]
-            }
+            before = preset[section].items()
+            given = {name: value for name, value in given.items() if name in known or (name, value) not in before}
     require_known(section, given, known)
     return {name: known[name].check(value) for name, value in given.items()}
 

@@ -274,13 +274,10 @@ class FlagTable:
 
 
 def parse_options(tokens: Iterable[str], options: type[Section]) -> tuple[list[str], Section]:
-    """Reads what follows a command that takes no environment: words, and its own options anywhere among them.
+    """Returns the words that follow a command without an environment, and its own options anywhere among them.
 
     A yes-or-no option takes no word that is neither: `--terminal latest` is an option and a word; `--no-video` is
     `--video False`. Raises ConfigError if a flag is unknown, its value is missing or does not fit.
-
-    Returns:
-        The words, and the options.
     """
     known = options.settings()
     refusals = {f"--no-{name}".replace("_", "-"): f"{one.flag}=False" for name, one in known.items() if _is_switch(one)}
@@ -319,12 +316,10 @@ def _is_switch(setting: Setting) -> bool:
     return setting.kind in (bool, bool | None)
 
 
-def apply_flags(found: Iterable[tuple[Setting, Any]], args: dict[str, Any], options: dict[str, Any]) -> None:
-    """Writes what `FlagTable.parse` found into the configuration, and a command's own options into `options`."""
+def apply_flags(found: Iterable[tuple[Setting, Any]], args: dict[str, Any]) -> None:
+    """Writes what `FlagTable.parse` found into the configuration, but for a command's own options."""
     for flag, value in found:
-        if not flag.section:
-            options[flag.name] = value
-        else:
+        if flag.section:
             merge(args, flag.section, {flag.name: value})
 
 
@@ -381,15 +376,13 @@ def _section_text(section: str, entry: Entry | None, args: Mapping[str, Any]) ->
         known = {name: Setting(section, name, Any, value) for name, value in values.items()}
         heading += f" {_NO_ENVIRONMENT if entry is None else _NO_CLASS}"
     shown = [one for one in known.values() if one.name not in FIXED]
-    lines = "".join(_setting_text(one, values.get(one.name, one.default)) for one in shown)
-    return f"{heading}\n{lines}" + (_dimensions_text(values) if section == SweepConfig.section else "")
-
-
-def _dimensions_text(sweep: Mapping[str, Any]) -> str:
-    ranges = (dimensions_of(sweep) or DEFAULT_DIMENSIONS).items()
+    text = f"{heading}\n" + "".join(_setting_text(one, values.get(one.name, one.default)) for one in shown)
+    if section != SweepConfig.section:
+        return text
+    ranges = (dimensions_of(values) or DEFAULT_DIMENSIONS).items()
     lines = "".join(f"  {name} {' '.join(str(value) for value in given.values())}\n" for name, given in ranges)
-    flags = "".join(_setting_text(one, one.default) for one in dimension_keys("SECTION.SETTING").values())
-    return f"\n[sweep.SECTION.SETTING] what a sweep varies\n{lines}{flags}"
+    flags = options_text(dimension_keys("SECTION.SETTING").values())
+    return f"{text}\n[sweep.SECTION.SETTING] what a sweep varies\n{lines}{flags}"
 
 
 def _setting_text(setting: Setting, value: object) -> str:

@@ -69,10 +69,8 @@ class ConfigSection(Section):
 
 
 @dataclass(frozen=True)
-class BaseConfig(ConfigSection):
+class BaseConfig(ConfigSection, section="base"):
     """The environment and the policy: the top-level keys of the configuration."""
-
-    section: ClassVar[str] = "base"
 
     package: str = setting("ocean", "The collection the environment comes from.")
     env_name: str | None = setting(None, "The environment, such as puffer_squared.")
@@ -88,10 +86,8 @@ AUTO_SINGLE_ENVS = 16  # environments of their own: enough that a batch is no ac
 
 
 @dataclass(frozen=True)
-class VecConfig(ConfigSection):
+class VecConfig(ConfigSection, section="vec"):
     """How environments are stepped."""
-
-    section: ClassVar[str] = "vec"
 
     backend: Backend | type = setting(
         "auto",
@@ -132,10 +128,8 @@ class VecConfig(ConfigSection):
 
 
 @dataclass(frozen=True)
-class LogConfig(ConfigSection):
+class LogConfig(ConfigSection, section="log"):
     """Where metrics go besides metrics.jsonl."""
-
-    section: ClassVar[str] = "log"
 
     tensorboard: bool = setting(False, "Write TensorBoard event files to the folder tensorboard of the run.")
     wandb: bool = setting(False, "Log to Weights & Biases; the key is that of `wandb login` or WANDB_API_KEY.")
@@ -158,20 +152,16 @@ class LogConfig(ConfigSection):
 
 
 @dataclass(frozen=True)
-class SolveConfig(ConfigSection):
+class SolveConfig(ConfigSection, section="solve"):
     """When an environment counts as solved."""
-
-    section: ClassVar[str] = "solve"
 
     metric: str = setting("perf", "The statistic that says so.")
     threshold: float = setting(1.0, "The mean over finished episodes at which the environment is solved.")
 
 
 @dataclass(frozen=True)
-class SelfplayConfig(ConfigSection):
+class SelfplayConfig(ConfigSection, section="selfplay"):
     """Against whom the policy plays in games of several agents; each setting is also a keyword of `PuffeRL`."""
-
-    section: ClassVar[str] = "selfplay"
 
     pool_size: int = setting(
         0, "Earlier policies that are kept as opponents, the newest ones; 0 for none.", "[0, 1000]"
@@ -208,10 +198,8 @@ class SelfplayConfig(ConfigSection):
 
 
 @dataclass(frozen=True)
-class SweepConfig(ConfigSection):
+class SweepConfig(ConfigSection, section="sweep"):
     """How `puffer sweep` searches for hyperparameters; sections `[sweep.SECTION.SETTING]` name what it varies."""
-
-    section: ClassVar[str] = "sweep"
 
     method: Literal["Protein", "Random", "TPE", "GP"] = setting(
         "Protein", "What proposes trials: cost-aware Gaussian processes, or one of Optuna's samplers."
@@ -258,10 +246,8 @@ class SweepConfig(ConfigSection):
 
 
 @dataclass(frozen=True)
-class TrainConfig(ConfigSection):
+class TrainConfig(ConfigSection, section="train"):
     """How the policy is trained. Sizes are in agent steps: one step of one agent."""
-
-    section: ClassVar[str] = "train"
 
     seed: int = setting(42, "Seed of everything random in the run.", "[0, inf)")
     torch_deterministic: bool = setting(True, "Only kernels that give the same result each time.")

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 from typing_extensions import override
 
@@ -44,7 +44,7 @@ def section_settings(section: str, env: str | Entry | None) -> Mapping[str, Sett
     """
     if section.startswith(PREFIX):
         swept, key = split_name(section.removeprefix(PREFIX))
-        require_settings(swept, [key], env)
+        _require_settings(swept, [key], env)
         return dimension_keys(f"{swept}.{key}")
     if section in SECTIONS:
         return SECTIONS[section].settings()
@@ -68,8 +68,7 @@ def env_settings(env: str | Entry) -> Mapping[str, Setting]:
     return MappingProxyType(found)
 
 
-def require_settings(section: str, names: Iterable[str], env: str | Entry) -> None:
-    """Raises ConfigError for the first setting that a section does not have, as far as that is known."""
+def _require_settings(section: str, names: Iterable[str], env: str | Entry) -> None:
     known = section_settings(section, env)
     if section in SECTIONS:
         SECTIONS[section].require_known(names)
@@ -86,7 +85,7 @@ def check_section(section: str, given: Mapping[str, Any], env: str | Entry, are_
     if not isinstance(given, Mapping):
         raise ConfigError(f"[{section}] must be a section of its own, got {shown(given)}")
     known = section_settings(section, env) or {}
-    require_settings(section, given, env)
+    _require_settings(section, given, env)
     found = {}
     for name, value in given.items():
         one = known.get(name) or Setting(section, name, Any, None)
@@ -109,10 +108,8 @@ def require_sections(args: Mapping[str, Any]) -> None:
 
 
 @dataclass(frozen=True)
-class DimensionConfig(Section):
+class DimensionConfig(Section, section="sweep.SECTION.SETTING"):
     """One dimension."""
-
-    section: ClassVar[str] = "sweep.SECTION.SETTING"
 
     distribution: Literal["uniform", "int_uniform", "uniform_pow2", "log_normal", "logit_normal"] | None = setting(
         None, "How values are spread over the range; none takes the dimension out of the sweep."
@@ -127,9 +124,8 @@ class DimensionConfig(Section):
     )
 
 
-class Bound(Setting):
-    """An end of a range: a number, or a multiple of the configured value."""
-
+class _Bound(Setting):
+    # An end of a range: a number, or a multiple of the configured value.
     @property
     @override
     def allowed(self) -> str:
@@ -173,7 +169,7 @@ def dimension_keys(name: str) -> Mapping[str, Setting]:
     """Returns the keys of `[sweep.NAME]`, whether there is such a setting or not."""
     found = {}
     for key, declared in DimensionConfig.settings().items():
-        kind = Bound if key in ("min", "max") else Setting
+        kind = _Bound if key in ("min", "max") else Setting
         found[key] = kind(**{**vars(declared), "section": f"{PREFIX}{name}"})
     return found
 

@@ -60,15 +60,12 @@ class Output:
     """A stream whose `write` and `flush` never raise; what comes after one that failed goes nowhere.
 
     Signs that the stream's encoding lacks are replaced by similar ones.
-
-    Attributes:
-        error: why the stream was given up, None where it was not.
     """
 
     def __init__(self, stream: TextIO | None):
         self._stream = stream
         self.encoding = getattr(stream, "encoding", None) or "utf-8"
-        self.error: Exception | None = None
+        self.error: Exception | None = None  # why the stream was given up
 
     def isatty(self) -> bool:
         """Whether it is a terminal."""

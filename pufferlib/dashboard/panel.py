@@ -67,12 +67,6 @@ def _frame(title: str, lines: Sequence[Text]) -> Panel:
     return Panel(body, title=heading, title_align="left", border_style=CYAN, style=style, box=box.ROUNDED)
 
 
-def _pairs(values: Mapping[str, str], width: int) -> Text:
-    line = Text("   ").join(_pair(label, value) for label, value in values.items())
-    line.truncate(width, overflow="ellipsis")
-    return line
-
-
 def _pair(label: str, value: str) -> Text:
     return Text.assemble((f"{label} ", CYAN), (str(value), WHITE))
 
@@ -92,9 +86,6 @@ class Dashboard:
     There are lines where the stream is neither terminal nor notebook, or TERM is `dumb`. The terminal is put back by
     `close`, and at the latest when Python ends. A stream that cannot be written is warned about once and left; a closed
     one is left without a word.
-
-    Attributes:
-        is_panel: whether the stream shows a panel rather than lines.
     """
 
     def __init__(self, title: str, facts: Mapping[str, str], total_steps: int, stream: TextIO | None = None):
@@ -103,7 +94,7 @@ class Dashboard:
         self._output = Output(stream)
         self._notebook = NotebookPanel() if is_notebook(stream) else None
         is_terminal = self._output.isatty() and os.environ.get("TERM") != "dumb"
-        self.is_panel = is_terminal or self._notebook is not None
+        self.is_panel = is_terminal or self._notebook is not None  # rather than lines
         self._live: Live | None = None
         self._stop: Callable[[], object] | None = None  # also called when this object or the interpreter goes
         self._evaluation: dict[str, float] = {}  # the newest, which the panel keeps showing
@@ -167,7 +158,9 @@ def render(
     width, rows = console.width - _FRAME_COLUMNS, max(4, console.height - _FRAME_LINES)
     facts_of_run = {label: text(metrics[name]) for label, (name, text) in _RUN_FACTS.items() if name in metrics}
     known = (facts_of_run, _hardware_facts(metrics), facts, _episode_facts(metrics), _evaluation_facts(metrics))
-    lines = [_pairs(one, width) for one in known]
+    lines = [Text("   ").join(_pair(label, value) for label, value in one.items()) for one in known]
+    for line in lines:
+        line.truncate(width, overflow="ellipsis")
     return _frame(title, [_progress(metrics, total_steps, width), *lines, *_columns(metrics, width, rows)])
 
 
@@ -213,10 +206,6 @@ def number_text(value: float) -> str:
     return count_text(value) if abs(value) >= 1e5 else f"{value:.4g}"
 
 
-def _bytes_text(count: float) -> str:
-    return f"{count / 2**30:.1f} GiB" if count >= 2**30 else f"{count / 2**20:.0f} MiB"
-
-
 def percent_text(fraction: float) -> str:
     """A fraction as a percentage from 0% to 100%."""
     return f"{100 * min(max(fraction, 0.0), 1.0):.0f}%"
@@ -244,9 +233,11 @@ def _hardware_facts(metrics: Mapping[str, float]) -> dict[str, str]:
     texts = {}
     for label, name in (("CPU", "cpu"), ("Memory", "memory"), ("GPU", "gpu"), ("GPU memory", "gpu_memory")):
         if name in used:
-            amount = used.get(f"{name}_bytes")
-            percentage = percent_text(used[name])
-            texts[label] = percentage if amount is None else f"{_bytes_text(amount)} ({percentage})"
+            texts[label] = percent_text(used[name])
+            count = used.get(f"{name}_bytes")
+            if count is not None:
+                amount = f"{count / 2**30:.1f} GiB" if count >= 2**30 else f"{count / 2**20:.0f} MiB"
+                texts[label] = f"{amount} ({texts[label]})"
     return texts or {"CPU": "-"}
 
 

@@ -12,8 +12,7 @@ from typing import Any
 import torch
 
 from pufferlib.dashboard.panel import Dashboard
-from pufferlib.metrics.finished_episodes import FinishedEpisodes
-from pufferlib.metrics.measures import DeviceClock, HardwareMeter, Phase, Phases
+from pufferlib.metrics.measures import DeviceClock, FinishedEpisodes, HardwareMeter, Phase, Phases
 
 
 @dataclass(frozen=True)
@@ -26,30 +25,19 @@ class Counts:
 
 
 class Report:
-    """Measures an interval from one log to the next, adds up all intervals before, and shows both.
-
-    Attributes:
-        episodes: those that ended in the interval.
-        phases: where the time of each phase is added up.
-        iteration: adds up the wall time of iterations.
-        losses: of the last update, by name.
-        metrics: of the last log; empty before the first, and after a checkpoint was loaded.
-        logged_epoch: of the last log.
-        logged_step: agent steps at the last log.
-        total_steps: agent steps of the whole run.
-    """
+    """Measures an interval from one log to the next, adds up all intervals before, and shows both."""
 
     def __init__(self, device: torch.device, total_steps: int, dashboard_seconds: float):
-        self.episodes = FinishedEpisodes()
+        self.episodes = FinishedEpisodes()  # that ended in the interval
         self.phases = Phases(DeviceClock.of(device))
-        self.iteration = Phase()
-        self.losses: dict[str, float] = {}
-        self.metrics: dict[str, float] = {}
-        self.logged_epoch = self.logged_step = 0
+        self.iteration = Phase()  # the wall time of iterations
+        self.losses: dict[str, float] = {}  # of the last update, by name
+        self.metrics: dict[str, float] = {}  # of the last log; empty before it, and after a checkpoint was loaded
+        self.logged_epoch = self.logged_step = 0  # of the last log, and its agent steps
         self._before = FinishedEpisodes()  # of the intervals that were ended
         self._hardware = HardwareMeter(device)
         self._start = self._begin = time.perf_counter()  # of the run, and of the interval
-        self.total_steps, self._dashboard_seconds = total_steps, dashboard_seconds
+        self.total_steps, self._dashboard_seconds = total_steps, dashboard_seconds  # agent steps of the whole run
         self._dashboard: Dashboard | None = None
         self._shown_epoch = 0  # last log that the dashboard showed
         self._shown_time = -math.inf
@@ -75,10 +63,7 @@ class Report:
     ) -> dict[str, float]:
         """Ends the interval, and returns the metrics that `PuffeRL.mean_and_log` describes.
 
-        Args:
-            counts: as they are now.
-            evaluation: metrics of an evaluation in this interval, if there was one.
-            episodes: the `state_dict` of the episodes of every process, which are taken together.
+        Those of an `evaluation` in the interval are added; `episodes` are the `state_dict` of those of every process.
         """
         self.episodes = FinishedEpisodes.merged(episodes)
         hardware = prefixed("hardware", self._hardware.sample())

@@ -19,8 +19,7 @@ from pufferlib.fast.cuda_graphs import CapturedCall
 from pufferlib.fast.device_envs import DeviceEnvs, DevicePart, device_program, play_program
 from pufferlib.fast.device_network import NUMBERS, OUTPUTS_PER_THREAD, DeviceNetwork
 from pufferlib.fast.graph_actor import BatchStep, GraphActor
-from pufferlib.metrics.finished_episodes import FinishedEpisodes
-from pufferlib.metrics.measures import Phases
+from pufferlib.metrics.measures import FinishedEpisodes, Phases
 from pufferlib.ppo.actor import Actor
 from pufferlib.ppo.collector import Collector
 from pufferlib.ppo.rollout import FinalValues, RewardNormalizer, Rollout

@@ -10,7 +10,7 @@ from torch import nn
 from pufferlib.extensions import LSTM, Categories, Convolution, Layers, Linear, MinGRU, Normalizer, OneHot
 from pufferlib.extensions.network_layers import Layer
 from pufferlib.fast.policy_watch import is_altered
-from pufferlib.metrics.finished_episodes import EPSILON
+from pufferlib.metrics.measures import EPSILON
 from pufferlib.models import ACTIVATIONS, ActionHead, Continuous, Convolutional, Default, LSTMWrapper, MinGRUWrapper
 from pufferlib.policy import NormalizedObservations, OneHot as OneHotCells, OneHotPlanes
 

@@ -29,7 +29,7 @@ from pufferlib.fast.policy_layers import recurrent_layer
 from pufferlib.fast.policy_watch import OwnCode, copy_structure, find_kept, is_altered
 from pufferlib.fast.traced_states import SharedCellError, StepStates, TracedState
 from pufferlib.fast.traced_values import Parameter, UntracedError, Value
-from pufferlib.metrics.finished_episodes import EPSILON
+from pufferlib.metrics.measures import EPSILON
 from pufferlib.models import ActionHead, LSTMWrapper, MinGRUWrapper
 from pufferlib.policy import Logits, NormalizedObservations, training_forward
 from pufferlib.ppo.losses import ppo_loss

@@ -55,11 +55,8 @@ class NoLogger(Logger):
         self.run_id = run_id or make_run_id()
 
 
-class _State(enum.Enum):
-    NEW = enum.auto()
-    OPEN = enum.auto()
-    GIVEN_UP = enum.auto()  # opening failed; a second attempt would keep the training waiting again
-    CLOSED = enum.auto()
+# States of a LazyLogger; in one that is given up, a second attempt to open would keep the training waiting again.
+_State = enum.Enum("_State", "NEW OPEN GIVEN_UP CLOSED")
 
 
 class LazyLogger(Logger):
@@ -97,24 +94,18 @@ class LazyLogger(Logger):
             self._state = _State.OPEN
         return self._state is _State.OPEN
 
-    def _open(self) -> None:
-        """Begins the run, or continues it."""
+    def _open(self) -> None: ...  # begins the run, or continues it
 
-    def _describe(self, settings: Mapping[str, Any]) -> None:
-        """Takes the settings."""
+    def _describe(self, settings: Mapping[str, Any]) -> None: ...
 
     @abstractmethod
-    def _log(self, metrics: Mapping[str, Any], step: int) -> None:
-        """Takes metrics that `plain` has converted."""
+    def _log(self, metrics: Mapping[str, Any], step: int) -> None: ...  # metrics that `plain` has converted
 
-    def _close(self, model_path: str | None) -> None:
-        """Ends the run that was opened."""
+    def _close(self, model_path: str | None) -> None: ...  # ends the run that was opened
 
 
 def plain(value: object) -> object:
     """A number, a bool, text or None; NumPy's numbers and one-element tensors are converted to Python's."""
-    if isinstance(value, (bool, int, float, str)) or value is None:
-        return value
     return value.item() if hasattr(value, "item") else value
 
 
@@ -190,9 +181,9 @@ def _flatten(loggers: Logger | Sequence[Logger] | None) -> tuple[Logger, ...]:
         return ()
     if isinstance(loggers, Loggers):
         return loggers.loggers
-    if isinstance(loggers, Sequence):
-        return tuple(inner for logger in loggers for inner in _flatten(logger))
-    return (loggers,)
+    if not isinstance(loggers, Sequence):
+        return (loggers,)
+    return tuple(inner for logger in loggers for inner in _flatten(logger))
 
 
 METRICS_FILE = "metrics.jsonl"

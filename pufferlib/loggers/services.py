@@ -239,7 +239,9 @@ class NeptuneLogger(LazyLogger):
 
     @override
     def _describe(self, settings: Mapping[str, Any]) -> None:
-        config = _finite_settings(plain_settings(settings))
+        # Numbers that are not finite become text, as Neptune refuses them.
+        text = json.dumps(plain_settings(settings))
+        config = json.loads(text, parse_constant=lambda constant: str(float(constant)))
         self.run.log_configs({"config": config}, flatten=True, cast_unsupported=True)
 
     @override
@@ -281,10 +283,3 @@ def _qualified(project: str | None, is_local: bool) -> str:
     if project and is_local:
         return f"offline/{project}"  # no server minds
     raise APIUsageError(f"Neptune's project must be 'workspace/project', got {project!r}; name both")
-
-
-def _finite_settings(value: object) -> Any:
-    # Numbers that are not finite become text, as Neptune refuses them.
-    if isinstance(value, dict):
-        return {name: _finite_settings(inner) for name, inner in value.items()}
-    return str(value) if isinstance(value, float) and not is_finite(value) else value

@@ -1,35 +1,225 @@
-"""The seconds of each phase, of this process and of its GPU, and how busy the hardware is."""
+"""What a training measures: moments of numbers, finished episodes, the seconds of phases, the use of the hardware.
+
+Counts, means and variances can be merged, as several processes do.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import math
 import time
-from collections import deque
-from collections.abc import Callable, Iterator
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from types import TracebackType
+from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import psutil
 import torch
+from torch import Tensor
 
+from pufferlib.environment import EpisodeTracker
+from pufferlib.errors import ConfigError
 from pufferlib.machine import core_share, usable_memory_bytes
 
+EPSILON = 1e-8  # added to variances before their root divides
 
-class Phase:
-    """Adds the seconds spent in `with` statements to its sum; a class, which costs half of a generator."""
+CHUNK = 1 << 20  # numbers that are summed up in double precision at once; a rollout of images is gigabytes of them
 
-    __slots__ = ("_begin", "seconds")
+
+@dataclass(frozen=True)
+class Moments:
+    """Count, mean and variance of some numbers; mean and variance may be floats, arrays or tensors."""
+
+    count: float = 0.0
+    mean: Any = 0.0
+    variance: Any = 1.0
+
+    @classmethod
+    def of_rows(cls, rows: Tensor) -> Moments:
+        """Returns the moments of `(count, ...)` over the first dimension: float64, on the CPU."""
+        whole = cls()
+        for part in rows.split(max(1, CHUNK // rows[:1].numel())) if len(rows) else ():
+            # LaTeX: \mu = \frac1n \sum_i x_i, \quad \sigma^2 = \frac1n \sum_i (x_i - \mu)^2
+            # LaTeX:   ; x = part, n = len(part), \mu = mean, \sigma^2 = variance
+            variance, mean = torch.var_mean(part.double(), 0, correction=0)
+            whole = whole.merged(cls(len(part), mean.cpu(), variance.cpu()))
+        return whole
+
+    def merged(self, other: Moments) -> Moments:
+        """The moments of both together (Chan et al. 1979, "Updating Formulae and a Pairwise Algorithm")."""
+        if not self.count or not other.count:
+            return self if self.count else other
+        # LaTeX: n = n_1 + n_2, \quad \delta = \mu_2 - \mu_1
+        # LaTeX:   ; n_1 = self.count, n_2 = other.count, \mu_1 = self.mean, \mu_2 = other.mean
+        count, delta = self.count + other.count, other.mean - self.mean
+        # LaTeX: S = n_1 \sigma_1^2 + n_2 \sigma_2^2
+        # LaTeX:   ; S = squares, \sigma_1^2 = self.variance, \sigma_2^2 = other.variance
+        squares = self.variance * self.count + other.variance * other.count
+        # LaTeX: \sigma^2 = \frac1n \Big( S + \delta^2\, \frac{n_1 n_2}{n} \Big) ; n = count, \sigma^2 = variance
+        variance = (squares + delta * delta * (self.count * other.count / count)) / count
+        # LaTeX: \mu = \mu_1 + \delta\, \frac{n_2}{n}
+        return Moments(count, self.mean + delta * (other.count / count), variance)
+
+    def with_all(self, parts: Iterable[Moments]) -> Moments:
+        """The moments of these and of all parts together, one part merged after the other."""
+        return functools.reduce(Moments.merged, parts, self)
+
+
+class MetricSums:
+    """Metrics of minibatches, added up in memory that stays where it is, so that adding can be captured."""
 
     def __init__(self):
-        self.seconds = self._begin = 0.0
+        self._sums: Tensor | None = None  # `(metrics,)`, once there were any: a loss of one's own has others
 
-    def __enter__(self) -> None:
-        self._begin = time.perf_counter()
+    def clear(self) -> None:
+        """Starts over."""
+        if self._sums is not None:
+            self._sums.zero_()
 
-    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.seconds += time.perf_counter() - self._begin
+    def add(self, metrics: Tensor) -> None:
+        """Adds those of one minibatch, `(metrics,)` float32."""
+        if self._sums is None:
+            self._sums = torch.zeros_like(metrics)
+        self._sums += metrics
+
+    def means(self, count: int) -> Tensor:
+        """Over `count` minibatches, `(metrics,)`."""
+        return self._sums / count
+
+    def approx_kl(self, names: Sequence[str]) -> Tensor:
+        """Returns the sum of the metric `approx_kl`; reading it waits for a GPU."""
+        if "approx_kl" not in names:
+            raise ConfigError(
+                f"[train] target_kl needs a loss that reports approx_kl, got one of {', '.join(names)}; "
+                "report it, or set target_kl to None"
+            )
+        return self._sums[names.index("approx_kl")].clone()
+
+
+@dataclass
+class EpisodeTotals:
+    """Sums and extremes over finished episodes, in plain numbers."""
+
+    count: int = 0
+    return_sum: float = 0.0
+    return_min: float = math.inf
+    return_max: float = -math.inf
+    length_sum: int = 0
+
+    def add(self, returns: np.ndarray, lengths: np.ndarray) -> None:
+        """Adds episodes, which may be none: `(episodes,)` each."""
+        if len(returns):  # no episodes have no smallest return
+            total, least, most = float(returns.sum()), float(returns.min()), float(returns.max())
+            self.merge(EpisodeTotals(len(returns), total, least, most, int(lengths.sum())))
+
+    def merge(self, other: EpisodeTotals) -> None:
+        """Adds the episodes that another one holds."""
+        self.count += other.count
+        self.return_sum += other.return_sum
+        self.return_min = min(self.return_min, other.return_min)
+        self.return_max = max(self.return_max, other.return_max)
+        self.length_sum += other.length_sum
+
+    def metrics(self) -> dict[str, float]:
+        """`return_mean, return_min, return_max, length_mean` and `count`; empty when no episode ended."""
+        if not self.count:
+            return {}
+        return {
+            "return_mean": self.return_sum / self.count,
+            "return_min": self.return_min,
+            "return_max": self.return_max,
+            "length_mean": self.length_sum / self.count,
+            "count": self.count,
+        }
+
+
+class FinishedEpisodes:
+    """Adds up finished episodes until they are taken: what environments report in their infos, and what was tracked.
+
+    An info that holds `n` gives means over `n` finished episodes; one without speaks of a single episode. Values that
+    are no numbers are ignored.
+    """
+
+    def __init__(self):
+        self.episodes = EpisodeTotals()  # those that an EpisodeTracker followed
+        self._sums, self._counts = Counter[str](), Counter[str]()  # of reported values, and of their episodes
+
+    def add(self, infos: Iterable[Mapping[str, Any]]) -> None:
+        """Adds the reports of one step."""
+        for info in infos:
+            count = float(info.get("n", 1.0))
+            if count <= 0.0:
+                continue
+            for name, value in info.items():
+                if name != "n" and is_number(value):
+                    self._sums[name] += float(value) * count
+                    self._counts[name] += count
+
+    def means(self) -> dict[str, float]:
+        """The mean of every reported value, and `n`, the number of episodes; empty when none was reported."""
+        means = {name: total / self._counts[name] for name, total in self._sums.items()}
+        return {**means, "n": max(self._counts.values())} if means else {}
+
+    def tracked(self) -> dict[str, float]:
+        """Returns `episode/return_mean, return_min, return_max, length_mean, count`; empty when no episode ended."""
+        return {f"episode/{name}": value for name, value in self.episodes.metrics().items()}
+
+    def metrics(self) -> dict[str, float]:
+        """Returns `tracked()`, and `means()` as `environment/<name>`."""
+        return {**self.tracked(), **{f"environment/{name}": value for name, value in self.means().items()}}
+
+    def take(self) -> dict[str, float]:
+        """Returns `means()` and `tracked()`, and starts over."""
+        taken = {**self.means(), **self.tracked()}
+        self._sums.clear()
+        self._counts.clear()
+        self.episodes = EpisodeTotals()
+        return taken
+
+    def merge(self, other: FinishedEpisodes) -> None:
+        """Adds the episodes that another one holds, such as those of a later interval or of another process."""
+        self.episodes.merge(other.episodes)
+        self._sums.update(other._sums)  # a Counter adds
+        self._counts.update(other._counts)
+
+    def take_over(self, tracker: EpisodeTracker, reports: dict[int, FinishedEpisodes]) -> None:
+        """Adds the episodes that ended in a rollout, tracked and reported; clears the reports.
+
+        The reports are by batch, and added in that order, whichever came first: sums of numbers are rounded.
+        """
+        _, returns, lengths = tracker.take()
+        self.episodes.add(returns, lengths)
+        for batch in sorted(reports):
+            self.merge(reports[batch])
+        reports.clear()
+
+    @classmethod
+    def merged(cls, states: Iterable[Mapping[str, dict[str, float]]]) -> FinishedEpisodes:
+        """The episodes of several, of which each gave its `state_dict`."""
+        whole = cls()
+        for state in states:
+            part = cls()
+            part.load_state_dict(state)
+            whole.merge(part)
+        return whole
+
+    def state_dict(self) -> dict[str, dict[str, float]]:
+        """Sums, counts and extremes: plain numbers in plain dicts."""
+        return {"sums": dict(self._sums), "counts": dict(self._counts), "episodes": dict(vars(self.episodes))}
+
+    def load_state_dict(self, state: Mapping[str, dict[str, float]]) -> None:
+        """Restores the state of `state_dict`."""
+        self._sums, self._counts = Counter(state["sums"]), Counter(state["counts"])
+        self.episodes = EpisodeTotals(**state["episodes"])
+
+
+def is_number(value: object) -> bool:
+    """Whether it is one number: of Python, of NumPy, or a tensor without dimensions."""
+    is_single = getattr(value, "ndim", 0) == 0
+    return is_single and hasattr(value, "__float__") and not isinstance(value, (str, bytes))
 
 
 class DeviceClock:
@@ -69,23 +259,27 @@ class DeviceClock:
             self._idle += begin, end
 
 
-class QueuedPhase(Phase):
-    """A phase whose `with` statements queue work on a GPU: adds to the sums of both clocks."""
+class Phase:
+    """Adds the seconds spent in `with` statements to its sum, and those of the GPU's work to the sum of its clock.
 
-    __slots__ = ("_clock", "_event", "_name")
+    It is a class, which costs half of a generator.
+    """
 
-    def __init__(self, name: str, clock: DeviceClock):
-        super().__init__()
+    __slots__ = ("_begin", "_clock", "_event", "_name", "seconds")
+
+    def __init__(self, name: str = "", clock: DeviceClock | None = None):
+        self.seconds = self._begin = 0.0
         self._name, self._clock = name, clock
-        self._event: torch.cuda.Event | None = None
 
     def __enter__(self) -> None:
-        super().__enter__()
-        self._event = self._clock.mark()
+        self._begin = time.perf_counter()
+        if self._clock is not None:
+            self._event = self._clock.mark()
 
-    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self._clock.add(self._name, self._event, self._clock.mark())
-        super().__exit__(kind, error, trace)
+    def __exit__(self, *_: object) -> None:
+        if self._clock is not None:
+            self._clock.add(self._name, self._event, self._clock.mark())
+        self.seconds += time.perf_counter() - self._begin
 
 
 @contextlib.contextmanager
@@ -102,7 +296,7 @@ class Phases:
 
     def __init__(self, clock: DeviceClock | None = None):
         self._clock = clock
-        self._phases: dict[str, Phase] = {}
+        self._phases: defaultdict[str, Phase] = defaultdict(Phase)
         self._mark: Callable[[str], AbstractContextManager[Any]] | None = None
         self._since = time.perf_counter()
 
@@ -117,15 +311,13 @@ class Phases:
 
     def phase(self, name: str) -> AbstractContextManager[None]:
         """Times the body of a `with` statement by the clock on the wall."""
-        phase = self._phases.get(name)
-        if phase is None:
-            phase = self._phases[name] = Phase()
+        phase = self._phases[name]
         return phase if self._mark is None else _labelled(self._mark(name), phase)
 
     def queued_phase(self, name: str) -> AbstractContextManager[None]:
         """Times the body as `phase` does, and on a GPU also what it queues; a name is always used in one way."""
         if self._clock is not None and name not in self._phases:
-            self._phases[name] = QueuedPhase(name, self._clock)
+            self._phases[name] = Phase(name, self._clock)
         return self.phase(name)
 
     def shares(self) -> dict[str, float]:

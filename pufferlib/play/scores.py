@@ -25,9 +25,8 @@ from pufferlib.environment import PufferEnv
 from pufferlib.errors import APIUsageError, kind_of
 from pufferlib.families import catalog
 from pufferlib.families.catalog import Entry
-from pufferlib.metrics.finished_episodes import is_number
 from pufferlib.metrics.finite import require_finite_weights
-from pufferlib.metrics.measures import Phases
+from pufferlib.metrics.measures import Phases, is_number
 from pufferlib.ocean.environment import OceanEnv
 from pufferlib.play.player import Episodes, Player, eval_mode
 from pufferlib.policy import device_of

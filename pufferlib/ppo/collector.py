@@ -12,9 +12,8 @@ from torch import Tensor
 from pufferlib import spaces
 from pufferlib.environment import EpisodeTracker
 from pufferlib.errors import APIUsageError, DivergedError, PufferWarning
-from pufferlib.metrics.finished_episodes import FinishedEpisodes
 from pufferlib.metrics.finite import find_first, find_layer, is_finite, require_finite
-from pufferlib.metrics.measures import Phases
+from pufferlib.metrics.measures import FinishedEpisodes, Phases
 from pufferlib.policy import acting_forward
 from pufferlib.ppo.actor import Actor
 from pufferlib.ppo.opponents import Pool

@@ -15,9 +15,8 @@ from torch.optim import Optimizer
 from pufferlib.config import ResolvedTrainConfig, settings_taken
 from pufferlib.errors import APIUsageError, DivergedError
 from pufferlib.extensions.optimizers import set_learning_rate
-from pufferlib.metrics.finished_episodes import MetricSums
 from pufferlib.metrics.finite import is_finite
-from pufferlib.metrics.measures import Phases
+from pufferlib.metrics.measures import MetricSums, Phases
 from pufferlib.policy import training_forward
 from pufferlib.ppo import losses
 from pufferlib.ppo.advantages import Advantages, Minibatch, SegmentMinibatches, StepMinibatches, mask_weights

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from pufferlib import spaces
 from pufferlib.distributed import Ranks
-from pufferlib.metrics.finished_episodes import EPSILON, Moments
+from pufferlib.metrics.measures import EPSILON, Moments
 
 
 class RewardNormalizer:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
+import itertools
 import math
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -73,15 +75,12 @@ def panels(runs: Sequence[RecordedRun], patterns: Iterable[str] | None = None, x
             found.append(Panel(name, x, [curve for curve in curves if curve.xs]))
             continue
         for run in runs:  # the largest phase at the bottom
-            phases = sorted(_phases(run, x), key=lambda curve: (curve.label == "other", -sum(curve.ys)))
+            shares = [name for name in _known_metrics([run]) if name.startswith(f"{TIME_SPLIT}/")]
+            phases = [_curve(run, name, x, name.partition("/")[2], missing=0.0) for name in shares]
+            phases.sort(key=lambda curve: (curve.label == "other", -sum(curve.ys)))
             title = "time split" if len(runs) == 1 else f"time split  {names[run.folder]}"
             found += [Panel(title, x, phases, is_stacked=True)] if phases else []
     return found
-
-
-def _phases(run: RecordedRun, x: str) -> list[Curve]:
-    names = [name for name in _known_metrics([run]) if name.startswith(f"{TIME_SPLIT}/")]
-    return [_curve(run, name, x, name.partition("/")[2], missing=0.0) for name in names]
 
 
 def _known_metrics(runs: Sequence[RecordedRun]) -> list[str]:
@@ -161,21 +160,20 @@ _MANY = 1e4  # from here on values are written as 10K
 _MOST_MARKED = 25  # logs of a curve that are marked one by one
 
 
-def write_figure(panels: Sequence[Panel], title: str, path: Path) -> None:
-    """Draws plots beside each other into one file."""
-    write_drawing(lambda: _figure(panels, title), path)
-
-
-def write_drawing(draw: Callable[[], Figure], path: Path) -> None:
-    """Writes the figure that a function draws in the style of all pictures; ConfigError for another ending."""
+@contextlib.contextmanager
+def drawing(path: Path) -> Iterator[Figure]:
+    """Gives a figure in the style of all pictures, and writes it in the end; ConfigError for another ending."""
     require_extra("matplotlib", "plot")
     if path.suffix.lower() not in FORMATS:
         raise ConfigError(f"the output must end in {', '.join(FORMATS)}, got {str(path)!r}")
     from matplotlib import rc_context
+    from matplotlib.figure import Figure
 
+    buffer = io.BytesIO()
     with rc_context(_STYLE):
-        buffer = io.BytesIO()
-        draw().savefig(buffer, format=path.suffix[1:].lower(), dpi=_DOTS_PER_INCH)
+        figure = Figure(layout="constrained")
+        yield figure
+        figure.savefig(buffer, format=path.suffix[1:].lower(), dpi=_DOTS_PER_INCH)
     write_atomically(path, buffer.getvalue())
 
 
@@ -195,13 +193,11 @@ def panel_svg(panel: Panel) -> str:
     return text[text.index("<svg") :].strip()
 
 
-def _figure(panels: Sequence[Panel], title: str) -> Figure:
-    # With one legend for the runs that all plots show.
-    from matplotlib.figure import Figure
-
+def draw_panels(drawn: Figure, panels: Sequence[Panel], title: str) -> None:
+    """Draws plots beside each other, with one legend for the runs that all of them show."""
     columns = 2 if len(panels) == 4 else min(_COLUMNS, len(panels))
     rows = math.ceil(len(panels) / columns)
-    drawn = Figure(figsize=(_PANEL_INCHES[0] * columns, _PANEL_INCHES[1] * rows + 0.7), layout="constrained")
+    drawn.set_size_inches(_PANEL_INCHES[0] * columns, _PANEL_INCHES[1] * rows + 0.7)
     grid = list(drawn.subplots(rows, columns, squeeze=False).flat)
     for axes in grid[len(panels) :]:
         axes.remove()
@@ -216,7 +212,6 @@ def _figure(panels: Sequence[Panel], title: str) -> Figure:
         drawn.legend(handles.values(), handles, loc="outside upper left", **options)
     else:
         drawn.suptitle(printable(title), x=0.008, ha="left", fontsize=_TITLE_POINTS)
-    return drawn
 
 
 def _draw_panel(axes: Axes, panel: Panel) -> None:
@@ -231,12 +226,11 @@ def _draw_panel(axes: Axes, panel: Panel) -> None:
 
 
 def _draw_lines(axes: Axes, panel: Panel) -> None:
-    for index, curve in enumerate(panel.curves):
-        dashes = _DASHES[index // len(SERIES) % len(_DASHES)]
-        style: dict[str, Any] = {"color": SERIES[index % len(SERIES)], "linestyle": dashes}
-        if len(curve.xs) <= _MOST_MARKED:
-            style |= {"marker": "o", "markersize": 3.2}
-        axes.plot(curve.xs, curve.ys, label=printable(curve.label), **style)
+    styles = itertools.cycle(itertools.product(_DASHES, SERIES))
+    for curve, (dashes, color) in zip(panel.curves, styles, strict=False):
+        marker = "o" if len(curve.xs) <= _MOST_MARKED else ""
+        label = printable(curve.label)
+        axes.plot(curve.xs, curve.ys, dashes, color=color, marker=marker, markersize=3.2, label=label)
     axes.margins(y=0.08)
     axes.set_xlim(left=0.0)
     if max(abs(y) for curve in panel.curves for y in curve.ys) >= _MANY:
@@ -325,7 +319,8 @@ def plot_command(*words: str, options: PlotOptions) -> None:
         return
     path = Path(options.output or f"{runs[0].name if len(runs) == 1 else 'runs'}.png")
     try:
-        write_figure(drawn, title, path)
+        with drawing(path) as figure:
+            draw_panels(figure, drawn, title)
     except MissingExtraError as error:
         raise MissingExtraError(f"{error}, or draw on the terminal by --terminal") from error
     print(printable(f"plotted {title} to {path}"))

@@ -16,12 +16,12 @@ from pufferlib import ocean
 from pufferlib.config import load_config
 from pufferlib.config.flags import MatchOptions
 from pufferlib.dashboard.output import plain_table, printable
-from pufferlib.errors import APIUsageError, require_extra
+from pufferlib.errors import APIUsageError
 from pufferlib.families import catalog
 from pufferlib.play.agent import trained_in
 from pufferlib.play.matches import BOT, PRETRAINED, against, load_rival, play_match
 from pufferlib.ppo.opponents import NORMAL_95, rate
-from pufferlib.reports.figures import CYAN, SURFACE, WHITE, write_drawing
+from pufferlib.reports.figures import CYAN, SURFACE, WHITE, drawing
 from pufferlib.runs.making import make
 
 
@@ -59,14 +59,12 @@ class Match:
 
     def draw(self, path: Path) -> None:
         """Draws the cross-table and the ratings with their intervals into one picture."""
-        require_extra("matplotlib", "plot")
-        from matplotlib.colors import LinearSegmentedColormap
-        from matplotlib.figure import Figure
+        with drawing(path) as figure:
+            from matplotlib.colors import LinearSegmentedColormap
 
-        def drawn() -> Figure:
             ranked, count = self.ratings(), len(self.players)
             names = [printable(self.players[index]) for index, _, _ in ranked]
-            figure = Figure(figsize=(7 + 0.9 * count, 2 + 0.6 * count), layout="constrained")
+            figure.set_size_inches(7 + 0.9 * count, 2 + 0.6 * count)
             figure.suptitle(self.env_name, x=0.008, ha="left", fontsize=13)
             table, ratings = figure.subplots(1, 2, width_ratios=(count, 4), sharey=True)
             shares = [[self.share(row, column) for column, _, _ in ranked] for row, _, _ in ranked]
@@ -87,9 +85,6 @@ class Match:
             elos, widths = zip(*((elo, width) for _, elo, width in ranked), strict=True)
             ratings.errorbar(elos, range(count), xerr=widths, fmt="o", color=CYAN, capsize=4)
             ratings.set_title("rating, 95 % interval")
-            return figure
-
-        write_drawing(drawn, path)
 
 
 def play_all(

@@ -20,7 +20,7 @@ from pufferlib.dashboard.panel import BACKGROUND, CYAN, RED, WHITE, cost_text, c
 from pufferlib.dashboard.score import Score, error_text
 from pufferlib.errors import CheckpointError, PufferError, is_installed
 from pufferlib.families.catalog import find_recorded, needs_module
-from pufferlib.reports.figures import GRID, MUTED, SURFACE, panel_svg, panels
+from pufferlib.reports.figures import GRID, MUTED, SURFACE, Panel, panel_svg, panels
 from pufferlib.reports.recorded_run import RecordedRun, find_run, flat_settings
 from pufferlib.runs.folder import CONFIG_FILE, NAMED, write_atomically
 from pufferlib.setting import format_value
@@ -45,17 +45,14 @@ def report_command(word: str, options: ReportOptions) -> None:
 def page(run: RecordedRun, episodes: int, video: bool) -> str:
     """Returns the page of a run; what is missing becomes a note on it, with the reason.
 
-    Args:
-        run: with its folder.
-        episodes: to evaluate the last and the best weights over; 0 for none.
-        video: whether an episode of the newest weights is shown.
+    The last and the best weights are evaluated over `episodes`, 0 for none; the video is of an episode of the newest.
     """
     notes: list[str] = []
     plots: dict[str, Markup] = {}
     scores: dict[str, Mapping[str, Score]] = {}
     source = None
     with _noting(notes, "No curves"):
-        plots = dict(_plots(run))
+        plots = {_caption(panel): Markup(panel_svg(panel)) for panel in panels([run])}
     saved = [name for name in reversed(NAMED) if (run.folder / f"{name}.pt").exists()]  # the newest first
     if not saved and (episodes > 0 or video):
         notes.append("Nothing was played: the run has saved no weights yet.")
@@ -135,18 +132,13 @@ def _origin(config: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def _commands(run: RecordedRun) -> list[str]:
-    if run.env_name is None:
-        return []
-    return [
-        shlex.join(["puffer", "train", run.env_name, "--config", str(run.folder / CONFIG_FILE)]),
-        shlex.join(["puffer", "eval", run.env_name, "--load-model-path", str(run.folder / "last.pt")]),
-    ]
+    words = (("train", "--config", CONFIG_FILE), ("eval", "--load-model-path", "last.pt")) if run.env_name else ()
+    return [shlex.join(["puffer", verb, run.env_name, flag, str(run.folder / name)]) for verb, flag, name in words]
 
 
-def _plots(run: RecordedRun) -> Iterator[tuple[str, Markup]]:
-    for panel in panels([run]):
-        last = f", in the end {panel.curves[0].ys[-1]:.4g}" if not panel.is_stacked else ""
-        yield f"{panel.title} over agent steps{last}", Markup(panel_svg(panel))
+def _caption(panel: Panel) -> str:
+    last = "" if panel.is_stacked else f", in the end {panel.curves[0].ys[-1]:.4g}"
+    return f"{panel.title} over agent steps{last}"
 
 
 def _evaluate(run: RecordedRun, weights: str, episodes: int) -> dict[str, Score]:

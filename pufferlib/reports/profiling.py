@@ -57,9 +57,7 @@ def parts(shares: Mapping[str, float]) -> dict[str, float]:
 def advice(shares: Mapping[str, float], why_torch: str | None = None) -> str:
     """Returns one sentence on how to make a training faster, or that no part of it dominates.
 
-    Args:
-        shares: of the wall time by phase, together 1.
-        why_torch: why torch computes the policy on a CPU in place of the C kernel; None where it does not.
+    The shares are of the wall time by phase, together 1; `why_torch` says why no C kernel computes the policy on a CPU.
     """
     found = parts(shares)
     part = max(found, key=lambda name: found[name])
@@ -115,11 +113,7 @@ def profile_command(env_name: str, args: dict[str, Any], options: ProfileOptions
 
 
 def trace(trainer: PuffeRL, path: Path) -> str:
-    """Follows TRACED iterations with torch's profiler and writes a trace, in which the phases have their names.
-
-    Returns:
-        torch's table of the operations that took most.
-    """
+    """Follows TRACED iterations with torch's profiler, writes a trace, and returns the table of what took most."""
     is_cuda = trainer.device.type == "cuda"
     activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if is_cuda else [])]
     threads = _ExperimentalConfig(profile_all_threads=True)  # else those that share minibatches are not seen

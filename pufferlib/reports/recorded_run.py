@@ -231,35 +231,33 @@ def differences(runs: Iterable[RecordedRun]) -> dict[Path, dict[str, Any]]:
 
 def flat_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the settings that say how a run learns, by their whole names; those at the top go without a section."""
-    top = {name: value for name, value in settings.items() if not isinstance(value, Mapping)}
-    inside = {
-        f"{section}.{name}": value for section in _SECTIONS for name, value in (settings.get(section) or {}).items()
-    }
-    return {name: value for name, value in {**top, **inside}.items() if name not in _IGNORED}
+    found = {name: value for name, value in settings.items() if not isinstance(value, Mapping)}
+    for section in _SECTIONS:
+        found |= {f"{section}.{name}": value for name, value in (settings.get(section) or {}).items()}
+    return {name: value for name, value in found.items() if name not in _IGNORED}
 
 
-def difference_text(settings: Mapping[str, Any]) -> str:
-    """Returns settings in a line, such as `learning_rate=0.01 seed=3`."""
+def _difference_text(settings: Mapping[str, Any]) -> str:
     return " ".join(f"{name}={text}" for name, text in settings_texts(settings).items())
 
 
 def labels(runs: list[RecordedRun]) -> dict[Path, str]:
     """Returns a unique name for each run: its differing settings, with its id where these are alike."""
-    differing, short = differences(runs), short_ids(runs)
+    differing, short = differences(runs), _short_ids(runs)
     has_several = len({run.env_name for run in runs}) > 1
     names = {}
     for run in runs:
-        text = textwrap.shorten(difference_text(differing[run.folder]), _LABEL_CHARACTERS, placeholder=" ...")
+        text = textwrap.shorten(_difference_text(differing[run.folder]), _LABEL_CHARACTERS, placeholder=" ...")
         names[run.folder] = " ".join(filter(None, [has_several and run.env_name, text]))
-    taken = list(names.values())
+    taken = Counter(names.values())
     return {
-        folder: name if name and taken.count(name) == 1 else f"{name} {short[folder]}".strip()
+        folder: name if name and taken[name] == 1 else f"{name} {short[folder]}".strip()
         for folder, name in names.items()
     }
 
 
-def short_ids(runs: Iterable[RecordedRun]) -> dict[Path, str]:
-    """Returns the end of each run's name from its last `_` on, where no other has the same; else the name."""
+def _short_ids(runs: Iterable[RecordedRun]) -> dict[Path, str]:
+    # The end of each run's name from its last `_` on, where no other has the same; else the name.
     names = {run.folder: run.name for run in runs}
     ends = [name.rpartition("_")[2] for name in names.values()]
     return {
@@ -332,7 +330,7 @@ def runs_command(options: RunsOptions) -> None:
     """Prints the table of runs; on a terminal its lines are cut to the width."""
     runs, unreadable = listed_runs(Path(options.data_dir), options.env)
     shown = sorted(runs, key=_SORT_KEYS[options.sort])[: options.limit]
-    changed, names = differences(shown), short_ids(shown)
+    changed, names = differences(shown), _short_ids(shown)
     if shown:
         rows = [_row(run, names[run.folder], changed[run.folder]) for run in shown]
         print(plain_table(HEADER, rows, terminal_columns()))
@@ -385,7 +383,7 @@ def _row(run: RecordedRun, name: str, changed: Mapping[str, Any]) -> tuple[str, 
         "-" if run.score is None else f"{number_text(run.score)} {run.score_name}",
         run.state,
         cost_text(run.seconds),
-        difference_text(changed),
+        _difference_text(changed),
     )
 
 

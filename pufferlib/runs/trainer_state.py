@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from pufferlib.dashboard.report import Report
 from pufferlib.distributed import Ranks
 from pufferlib.errors import CheckpointError
-from pufferlib.metrics.finished_episodes import Moments
 from pufferlib.metrics.finite import find_in_state, find_weight, is_finite
+from pufferlib.metrics.measures import Moments
 from pufferlib.ppo.collector import BOUNDARY_COLUMNS, Collector
 from pufferlib.ppo.learner import Learner
 from pufferlib.ppo.opponents import Seen

@@ -1,38 +1,41 @@
-"""`puffer sweep`: runs a sweep, prints its progress, and writes the table of trials and the best settings."""
+"""`puffer sweep`: runs a sweep, prints its progress, and writes the trials, the best settings and a page with plots."""
 
 from __future__ import annotations
 
 import csv
+import html
 import io
+import json
 import math
 import re
 import shlex
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from statistics import mean
 from typing import Any, TextIO
 
+from plotly import graph_objects as go
+
 from pufferlib.config import check_config, load_config
 from pufferlib.config.flags import SweepOptions
-from pufferlib.dashboard.output import plain_table, printable, printable_lines, say, terminal_columns
+from pufferlib.dashboard.output import page_template, plain_table, printable, printable_lines, say, terminal_columns
 from pufferlib.dashboard.panel import cost_text, duration_text, number_text
 from pufferlib.runs.folder import write_atomically
 from pufferlib.setting import format_value, parse_value
 from pufferlib.sweep.driver import Sweep
-from pufferlib.sweep.report import report_html
-from pufferlib.sweep.results import Confirmation, FoundTrial, Results, SweepState, trial_columns
+from pufferlib.sweep.results import Confirmation, FoundTrial, Results, SweepState, trial_table
 from pufferlib.sweep.space import trial_args, trial_settings
 from pufferlib.sweep.study import naming_database, without_password
 
 _COMMENT = re.compile(r"\s[;#]|^[;#]")  # what an ini would cut off
 _NAME = re.compile(r"[A-Za-z_][\w.-]*")  # of a setting
-_SUMMARY_TRIALS = 10
+_TABLE_TRIALS = 10
 
 
 def sweep_command(env_name: str, args: dict[str, Any], options: SweepOptions) -> None:
     """Runs `puffer sweep`, see `show_sweep`."""
-    args["sweep"].update((name, value) for name, value in vars(options).items() if value is not None)
+    args["sweep"] |= {name: value for name, value in vars(options).items() if value is not None}
     check_config(args)
     sweep = Sweep(env_name, args)
     again = f"puffer sweep {shlex.quote(env_name)} {sweep.place.flags}".rstrip()
@@ -73,9 +76,9 @@ def write_results(state: SweepState) -> dict[str, Path]:
     best, cheapest = results.winner, results.cheapest_past(state.threshold)
     paths = {"trials": state.folder / "trials.csv"}
     write_atomically(paths["trials"], trials_csv(results).encode())
-    for kind, trial in {"best": best, "cheapest": None if cheapest is best else cheapest}.items():
+    for kind, trial in (("best", best), ("cheapest", cheapest)):
         path = state.folder / f"{kind}.ini"
-        if trial is None:
+        if trial is None or (kind == "cheapest" and trial is best):
             path.unlink(missing_ok=True)  # one of before, whose trial is the winner now
             continue
         comments = [
@@ -151,8 +154,7 @@ def summary(state: SweepState) -> str:
     lines += [f"trial {each.number} failed: {each.reason}" for each in results.failed[-1:]]
     if results.winner is None:
         return "\n".join([*lines, "no trial has run to its end\n"])
-    headings, cells = zip(*trial_columns(results.complete[:_SUMMARY_TRIALS]), strict=True)
-    table = plain_table(headings, [*zip(*cells, strict=True)], terminal_columns())
+    table = plain_table(*trial_table(results.complete[:_TABLE_TRIALS]), terminal_columns())
     lines += ["", table, "", f"the winner is {results.winner.text}"]
     cheapest = results.cheapest_past(state.threshold)
     if cheapest is not None:
@@ -217,3 +219,128 @@ def _trial_line(state: SweepState, found: Results, trial: FoundTrial) -> str:
     best = f"  best {number_text(found.best.score)} of trial {found.best.number}" if found.best else ""
     left = duration_text(remaining_seconds(state, found))
     return f"{state.env_name}  {done}  {outcome}{best}  remaining {left}"
+
+
+TEAL, RED, GREY = "#008B8B", "#BB0000", "#9AA8A8"
+_LEAST_COST = 1e-3  # seconds: a logarithmic axis has no 0
+IMPORTANCE_TRIALS = 20  # complete ones: of fewer, importance is noise
+_TREE_DEPTH = 6  # of the forest behind importance: as right as deeper ones, and 10 times as fast for 400 trials
+
+
+def report_html(state: SweepState) -> str:
+    """Returns the page, which includes plotly's script once."""
+    from plotly.offline import get_plotlyjs
+
+    results = state.results()
+    facts: dict[str, object] = {
+        "goal": f"{results.goal} {state.metric}",
+        "method": state.sweep["method"],
+        "study": state.study.study_name,
+        "complete": len(results.complete),
+        "stopped": len(results.stopped),
+        "failed": len(results.failed),
+        "training": duration_text(results.total_cost),
+    }
+    cheapest = results.cheapest_past(state.threshold)
+    if cheapest is not None:
+        facts[f"solved at {number_text(state.threshold)} by"] = f"trial {cheapest.number} in {cost_text(cheapest.cost)}"
+    settings = results.winner.settings if results.winner else {}
+    return page_template("pufferlib.sweep", "report.html").render(
+        env_name=state.env_name,
+        plotly=get_plotlyjs(),
+        facts=facts,
+        winner=results.winner and results.winner.text,
+        settings=[(name, _full_text(value)) for name, value in settings.items()],
+        plots=[(title, _plot(name, figure)) for title, name, figure in _figures(state, results)],
+        tables=_tables(state, results),
+    )
+
+
+def _figures(state: SweepState, results: Results) -> Iterable[tuple[str, str, go.Figure]]:
+    # Title, name and figure of those plots for which there is anything to show.
+    from optuna import visualization
+    from optuna.importance import FanovaImportanceEvaluator
+
+    if not results.complete:
+        return
+    yield "Score against cost", "front", front_figure(results, state.metric)
+    yield "History", "history", visualization.plot_optimization_history(state.study, target_name=state.metric)
+    if len(results.complete) >= IMPORTANCE_TRIALS and len({trial.score for trial in results.complete}) > 1:
+        # Functional ANOVA: where the truth was known it was nearer to it than PED-ANOVA, from 30 trials on.
+        evaluator = FanovaImportanceEvaluator(max_depth=_TREE_DEPTH, seed=0)
+        figure = visualization.plot_param_importances(state.study, evaluator=evaluator, target_name=state.metric)
+        yield "Which settings matter", "importance", figure
+    if any(trial.distributions for trial in state.trials):
+        slices = visualization.plot_slice(state.study, target_name=state.metric)
+        yield "Score against every setting", "slices", slices
+        parallel = visualization.plot_parallel_coordinate(state.study, target_name=state.metric)
+        yield "Settings that go together", "parallel", parallel
+    if any(trial.intermediate_values for trial in state.trials):
+        yield "Learning curves, by tenths of a run", "curves", visualization.plot_intermediate_values(state.study)
+
+
+def _plot(name: str, figure: go.Figure) -> str:
+    figure.update_layout(template="plotly_white", title=None)
+    safe = go.Figure(_escaped(json.loads(figure.to_json())))
+    return safe.to_html(
+        {"displaylogo": False, "responsive": True}, full_html=False, include_plotlyjs=False, div_id=name
+    )
+
+
+def _escaped(value: object) -> object:  # plotly takes every text for HTML; it knows no entity of a quote
+    if isinstance(value, dict):
+        return {name: _escaped(part) for name, part in value.items()}
+    if isinstance(value, list):
+        return [_escaped(part) for part in value]
+    if not isinstance(value, str):
+        return value
+    return html.escape(printable(value), quote=False).replace("&lt;br&gt;", "<br>")  # of hover texts
+
+
+def _tables(state: SweepState, results: Results) -> Iterable[tuple[str, Sequence[str], Sequence[Sequence[object]]]]:
+    # Title, names of the columns, and rows; a table without rows is left out.
+    yield "Best trials", *trial_table(results.complete[:_TABLE_TRIALS], _full_text)
+    yield "Front: no other trial scores more at their cost", *trial_table(results.front, _full_text)
+    runs = sorted(state.confirmations, key=lambda run: (run.trial, run.seed))
+    scores = ["-" if run.score is None else number_text(run.score) for run in runs]
+    rows = [
+        (run.trial, run.seed, score, cost_text(run.cost), run.error or run.run_folder)
+        for run, score in zip(runs, scores, strict=True)
+    ]
+    yield "The best again on fresh seeds", ["trial", "seed", "score", "cost", "run"], rows
+    for title, ended in (("Failed trials", results.failed), ("Trials that were stopped early", results.stopped)):
+        yield title, ["trial", "why"], [(each.number, each.reason) for each in ended]
+
+
+def front_figure(results: Results, metric: str) -> go.Figure:
+    """Returns scores against costs, with the front as a line of steps and the settings as hover text."""
+    layout = {"height": 420, "hovermode": "closest", "yaxis_title": metric}
+    figure = go.Figure(layout={**layout, "xaxis": {"title": "seconds of training", "type": "log"}})
+    priced = [trial for trial in results.complete if math.isfinite(trial.cost)]
+    winner = [trial for trial in priced if results.winner is not None and trial.number == results.winner.number]
+    figure.add_trace(_points(priced, "trial", color=GREY, size=7))
+    front = _points(results.front, "on the front", color=TEAL, size=9)
+    figure.add_trace(front.update(mode="lines+markers", line={"shape": "hv", "color": TEAL}))
+    if winner:
+        figure.add_trace(_points(winner, "winner", color=RED, size=13, symbol="star"))
+    return figure
+
+
+def _points(trials: Sequence[FoundTrial], name: str, **marker: str | int) -> go.Scatter:
+    def hover(trial: FoundTrial) -> str:
+        settings = [f"{name} {_full_text(value)}" for name, value in trial.settings.items()]
+        return "<br>".join([f"trial {trial.number}: {trial.score:.6g} in {cost_text(trial.cost)}", *settings])
+
+    return go.Scatter(
+        x=[max(trial.cost, _LEAST_COST) for trial in trials],
+        y=[trial.score for trial in trials],
+        mode="markers",
+        name=name,
+        marker=marker,
+        hovertext=[*map(hover, trials)],
+        hoverinfo="text",
+    )
+
+
+def _full_text(value: object) -> str:
+    return f"{value:.6g}" if isinstance(value, float) else str(value)  # as many digits as one would copy

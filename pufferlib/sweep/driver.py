@@ -33,16 +33,13 @@ from pufferlib.sweep.results import (
     COST,
     CURVE,
     EPISODE_STEPS,
-    EPISODES,
     ERROR,
     HOST,
     METRIC,
     RETRY_OF,
-    RUN_FOLDER,
     STOPPED,
     TENTHS,
     UNCOUNTED,
-    UNSCORED,
     Confirmation,
     FoundTrial,
     SweepState,
@@ -51,15 +48,7 @@ from pufferlib.sweep.results import (
     remember,
     uncounted_numbers,
 )
-from pufferlib.sweep.space import (
-    Dimension,
-    SearchSpace,
-    optuna_distributions,
-    settled,
-    space_of,
-    trial_args,
-    trial_settings,
-)
+from pufferlib.sweep.space import Dimension, SearchSpace, space_of, trial_args, trial_settings
 from pufferlib.sweep.study import (
     GRACE_SECONDS,
     HEARTBEAT_SECONDS,
@@ -87,8 +76,6 @@ _USEFUL = 0.5  # a run that will end below this quantile of the others, for its 
 CurveRows = Sequence[Sequence[float]]
 """Rows of progress, seconds of training until then, and score."""
 
-OnChange = Callable[[SweepState], None]
-
 
 class Sweep:
     """One driver of a study; nothing runs before `run`."""
@@ -106,9 +93,7 @@ class Sweep:
         """
         self.config = config = SweepConfig.from_dict(args["sweep"])
         self.space = space_of(args) if space is None else space
-        self._distributions = optuna_distributions(self.space)
         self._wanted_metric = config.metric or args.get("solve", {}).get("metric") or "episode/return_mean"
-        self._on_change: OnChange | None = None
         self.place = place = study_place(env_name, args)
         train = {**args["train"], "data_dir": str(place.folder)}
         self._args = {**args, "train": train}
@@ -130,7 +115,7 @@ class Sweep:
         seed = mix_seed(config.seed, self._driver) % 2**32  # drivers of one study do not propose the same
         study.sampler = sampler or make_sampler(config.method, self.space, seed, config.max_suggestion_cost)
 
-    def run(self, on_change: OnChange | None = None) -> None:
+    def run(self, on_change: Callable[[SweepState], None] = lambda state: None) -> None:
         """Searches until the trials or the minutes are used up, and runs the best again on fresh seeds; only once.
 
         It calls `on_change` some times a second. Ctrl-C, SIGTERM and SIGHUP end it with a KeyboardInterrupt: trials
@@ -239,8 +224,7 @@ class Sweep:
 
     def _show(self) -> None:
         self.state.running = [process.run for process in self._running.values()]
-        if self._on_change is not None:
-            self._on_change(self.state)
+        self._on_change(self.state)
 
     def _counted(self) -> list[FrozenTrial]:
         uncounted = uncounted_numbers(self.state.trials)
@@ -253,7 +237,7 @@ class Sweep:
         return is_waiting or len(self._counted()) < self.config.num_trials
 
     def _begin(self) -> None:
-        trial = self._study.ask(self._distributions)
+        trial = self._study.ask(self.space.distributions)
         self._beat(trial)
         trial.set_user_attr(HOST, socket.gethostname())
         self._read()
@@ -261,7 +245,7 @@ class Sweep:
             self._discard(trial, "another driver was first to begin it")
         else:
             self._trials[trial.number], self._reported[trial.number] = trial, 0
-            values = self._long_enough(settled(self.space, trial.params))
+            values = self._long_enough(self.space.settled(trial.params))
             try:
                 args = self._start(trial.number, values)
                 self._set(trial.number, {CONFIG: trial_settings(self._args, args, self.space.names)})
@@ -340,8 +324,7 @@ class Sweep:
             self._discard(self._trials.pop(number), run.error)
             raise ConfigError(run.error)
         self._follow(process)
-        found = {COST: run.cost, CURVE: run.curve, RUN_FOLDER: run.run_folder}
-        found |= {EPISODES: run.episodes, EPISODE_STEPS: run.episode_steps, UNSCORED: run.end == "unscored"}
+        found = run.attributes()
         if run.fitted and number in self._trials:
             config = self._trials[number].user_attrs[CONFIG]
             found[CONFIG] = {**config, "train": {**config.get("train", {}), **run.fitted}}
@@ -392,7 +375,13 @@ class Sweep:
     def _confirm(self, stop: StopRequest) -> None:
         # Drivers reserve no confirmation: the first takes them in their order, others at random. What two of them run
         # has one result, and what is still running when all have one is given up.
-        while (todo := self._outstanding()) and not stop.requested:
+        state = self.state
+        while not stop.requested:
+            state.confirmations = known_confirmations(self._study)
+            todo = outstanding(state.results(), state.args, state.threshold)
+            state.to_confirm = len(todo)
+            if not todo:
+                break
             running = {(process.task.number, process.task.seed) for process in self._running.values()}
             for trial, seed in random.sample(todo, len(todo)) if self._driver else todo:
                 if self._next_slot is not None and (trial.number, seed) not in running:
@@ -406,19 +395,12 @@ class Sweep:
         self._show()
 
     def _start_confirmation(self, trial: FoundTrial, seed: int) -> None:
-        values = settled(self.space, self.state.trials[trial.number].params)
+        values = self.space.settled(self.state.trials[trial.number].params)
         values |= {name: trial.settings[name] for name in (STEPS,) if name in values}  # maybe raised
         try:
             self._start(trial.number, values, seed=seed)
         except ConfigError as error:  # such as of a machine with less memory than that of the trial
             remember(self._study, Confirmation(trial.number, seed, None, error=str(error)))
-
-    def _outstanding(self) -> list[tuple[FoundTrial, int]]:
-        state = self.state
-        state.confirmations = known_confirmations(self._study)
-        todo = outstanding(state.results(), state.args, state.threshold)
-        state.to_confirm = len(todo)
-        return todo
 
 
 def hopeless_reason(curve: CurveRows, finished: Sequence[CurveRows], goal: str) -> str | None:

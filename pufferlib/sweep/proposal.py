@@ -24,7 +24,7 @@ from threadpoolctl import threadpool_limits
 from typing_extensions import override
 
 from pufferlib.sweep.results import COST, CURVE, UNSCORED, best_within, pareto_front, uncounted_numbers
-from pufferlib.sweep.space import SearchSpace, optuna_distributions
+from pufferlib.sweep.space import SearchSpace
 
 if TYPE_CHECKING:
     from optuna.study import Study
@@ -130,7 +130,9 @@ def perturbed(
     is_changed[np.arange(count), generator.integers(shape[1], size=count)] = True
     smallest = min(_SMALLEST_STEP, largest / 5)
     scales = np.exp(generator.uniform(np.log(smallest), np.log(largest), (count, 1)))
-    moved = _reflected(points + scales * generator.standard_normal(shape))
+    # Coordinates outside of [0, 1] are mirrored at the edge, so that they do not gather on it.
+    folded = np.abs(points + scales * generator.standard_normal(shape)) % 2.0
+    moved = np.where(folded > 1.0, 2.0 - folded, folded)
     is_other = generator.random(shape) < np.maximum(scales, _OTHER_CHOICE)
     moved = np.where(space.choices > 0, np.where(is_other, _drawn_choices(space, generator, shape), points), moved)
     return space.snapped(np.where(is_changed, moved, points))
@@ -152,12 +154,6 @@ def sample_normal(space: SearchSpace, generator: np.random.Generator) -> np.ndar
 
 def _drawn_choices(space: SearchSpace, generator: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
     return np.floor(generator.random(shape) * np.maximum(space.choices, 1))
-
-
-def _reflected(points: np.ndarray) -> np.ndarray:
-    # Coordinates outside of [0, 1] are mirrored at the edge, so that they do not gather on it.
-    folded = np.abs(points) % 2.0
-    return np.where(folded > 1.0, 2.0 - folded, folded)
 
 
 _LOG_DENSITY = -0.5 * np.log(2 * np.pi)  # of the normal distribution at 0
@@ -421,7 +417,7 @@ class ProteinSampler(BaseSampler):
     @override
     def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
         """Returns the distributions that one proposal draws from together."""
-        return optuna_distributions(self._space)
+        return self._space.distributions
 
     @override
     def sample_relative(

@@ -15,17 +15,7 @@ from pufferlib.sweep.command import show_sweep
 from pufferlib.sweep.driver import Sweep
 from pufferlib.sweep.proposal import make_sampler
 from pufferlib.sweep.results import COST, CURVE
-from pufferlib.sweep.space import (
-    Categorical,
-    Dimension,
-    SearchSpace,
-    choices_of,
-    optuna_distributions,
-    resolved_name,
-    settled,
-    space_of,
-    trial_args,
-)
+from pufferlib.sweep.space import Categorical, Dimension, SearchSpace, choices_of, resolved_name, space_of, trial_args
 from pufferlib.sweep.study import quiet_optuna
 
 
@@ -132,9 +122,9 @@ class Protein:
         It may be called several times before the first `observe`: the values differ.
         """
         with quiet_optuna():
-            trial = self.study.ask(optuna_distributions(self.space))
+            trial = self.study.ask(self.space.distributions)
         self._pending.append(trial)
-        return self._by_given_names(settled(self.space, trial.params))
+        return self._by_given_names(self.space.settled(trial.params))
 
     def observe(
         self, values: Mapping[str, Any], score: float | None, cost: float, curve: Sequence[Sequence[float]] = ()
@@ -165,9 +155,8 @@ class Protein:
         trial = next((each for each in self._pending if self._is_of(each, values)), None)
         if trial is None:
             point = self.space.point({name: values[given] for given, name in self._names.items()})
-            params, distributions = self.space.values(point), optuna_distributions(self.space)
-            added = create_trial(state=state, value=score, params=params, distributions=distributions, user_attrs=known)
-            self.study.add_trial(added)
+            drawn = {"params": self.space.values(point), "distributions": self.space.distributions}
+            self.study.add_trial(create_trial(state=state, value=score, **drawn, user_attrs=known))
             return
         self._pending.remove(trial)
         for name, value in known.items():
@@ -176,7 +165,7 @@ class Protein:
             self.study.tell(trial, score, state)
 
     def _is_of(self, trial: optuna.Trial, values: Mapping[str, Any]) -> bool:
-        suggested = self._by_given_names(settled(self.space, trial.params))
+        suggested = self._by_given_names(self.space.settled(trial.params))
         return all(values[name] == value for name, value in suggested.items())
 
     def _by_given_names(self, values: Mapping[str, Any]) -> dict[str, Any]:

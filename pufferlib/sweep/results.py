@@ -148,7 +148,7 @@ class Results:
         """The confirmed trials, the best first: fewest failures, then the best mean, then the cheapest."""
 
         def rank(trial: FoundTrial) -> tuple[int, float, float]:
-            score = -goal_sign(self.goal) * mean(trial.scores) if trial.scores else math.inf
+            score = -_goal_sign(self.goal) * mean(trial.scores) if trial.scores else math.inf
             return trial.num_failed, score, _cost_rank(trial)
 
         return sorted((trial for trial in self.complete if trial.runs), key=rank)
@@ -163,7 +163,7 @@ class Results:
         """Returns the cheapest trial that reached a score; None where none did, or `threshold` is None."""
         if threshold is None:
             return None
-        sign = goal_sign(self.goal)
+        sign = _goal_sign(self.goal)
         return next((trial for trial in self.front if sign * trial.score >= sign * threshold), None)
 
 
@@ -192,6 +192,11 @@ class TrialRun:
     def score(self) -> float | None:
         """That of the last tenth that was done, in the end of the final policy; None where nothing was scored."""
         return self.curve[-1][2] if self.curve else None
+
+    def attributes(self) -> dict[str, Any]:
+        """Returns what is known of it as attributes of its trial, but for why it ended."""
+        found = {COST: self.cost, CURVE: self.curve, RUN_FOLDER: self.run_folder, EPISODES: self.episodes}
+        return {**found, EPISODE_STEPS: self.episode_steps, UNSCORED: self.end == "unscored"}
 
 
 @dataclass
@@ -225,27 +230,29 @@ class SweepState:
         return results_of(self.trials, self.sweep["goal"], self.confirmations)
 
 
-def trial_columns(
+def trial_table(
     trials: Sequence[FoundTrial], text: Callable[[object], str] = value_text
-) -> list[tuple[str, list[str]]]:
-    """Returns the headings and cells of a table of trials, with the settings of the first, which `text` writes."""
+) -> tuple[list[str], list[tuple[str, ...]]]:
+    """Returns the headings and rows of a table of trials, with the settings of the first, which `text` writes."""
     if not trials:
-        return []
-    columns = [
-        ("trial", [str(trial.number) for trial in trials]),
-        ("score", [number_text(trial.score) for trial in trials]),
-        ("episodes", [trial.episodes_text for trial in trials]),
-        ("cost", [cost_text(trial.cost) for trial in trials]),
-        ("confirmed", [trial.confirmed_text or "-" for trial in trials]),
-    ]
-    known = [column for column in columns if {*column[1]} != {"-"} or column[0] == "cost"]
+        return [], []
+    columns = {
+        "trial": [str(trial.number) for trial in trials],
+        "score": [number_text(trial.score) for trial in trials],
+        "episodes": [trial.episodes_text for trial in trials],
+        "cost": [cost_text(trial.cost) for trial in trials],
+        "confirmed": [trial.confirmed_text or "-" for trial in trials],
+    }
+    known = {name: cells for name, cells in columns.items() if {*cells} != {"-"} or name == "cost"}
     names = short_names(list(trials[0].settings)).items()
-    return known + [(short, [text(trial.settings.get(name, "-")) for trial in trials]) for name, short in names]
+    settings = [(short, [text(trial.settings.get(name, "-")) for trial in trials]) for name, short in names]
+    headings, cells = zip(*known.items(), *settings, strict=True)
+    return [*headings], [*zip(*cells, strict=True)]
 
 
 def results_of(trials: Sequence[FrozenTrial], goal: str, confirmations: Sequence[Confirmation] = ()) -> Results:
     """Returns the results of all trials of a study; the goal is `maximize` or `minimize`."""
-    sign, uncounted = goal_sign(goal), uncounted_numbers(trials)
+    sign, uncounted = _goal_sign(goal), uncounted_numbers(trials)
     runs: dict[int, list[Confirmation]] = {}
     for run in sorted(confirmations, key=lambda run: (run.trial, run.seed)):
         runs.setdefault(run.trial, []).append(run)
@@ -297,8 +304,7 @@ def settings_of(trial: FrozenTrial) -> dict[str, Any]:
     return {**{name: found.get(name, value) for name, value in trial.params.items()}, **found}
 
 
-def goal_sign(goal: str) -> int:
-    """Returns the factor of a score that makes a higher one better."""
+def _goal_sign(goal: str) -> int:
     return -1 if goal == "minimize" else 1
 
 

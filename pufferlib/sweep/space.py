@@ -168,6 +168,24 @@ class SearchSpace:
             for dimension, coordinate in zip(self.dimensions, point, strict=True)
         }
 
+    @property
+    def distributions(self) -> dict[str, BaseDistribution]:
+        """Optuna's distributions by name; it has no log-odds and no powers of two, see `settled`."""
+        found: dict[str, BaseDistribution] = {}
+        for each in self.dimensions:
+            is_log = isinstance(each, Dimension) and each.distribution in ("log_normal", "uniform_pow2")
+            if isinstance(each, Categorical):
+                found[each.name] = CategoricalDistribution(each.choices)
+            elif each.is_integer:
+                found[each.name] = IntDistribution(each.value(0.0), each.value(1.0), log=is_log)
+            else:
+                found[each.name] = FloatDistribution(each.min, each.max, log=is_log)
+        return found
+
+    def settled(self, params: Mapping[str, Any]) -> dict[str, Any]:
+        """Returns the values of an Optuna trial's parameters: those of `uniform_pow2` are the nearest power of two."""
+        return self.values(self.point(params))
+
     def snapped(self, points: np.ndarray) -> np.ndarray:
         """Returns the nearest points whose coordinates are exactly those of a value, of shape `[n, dimensions]`."""
         rounded = points.copy()
@@ -186,26 +204,6 @@ class SearchSpace:
             else:
                 columns.append(coordinates)
         return np.stack(columns, axis=1) if columns else np.empty((len(points), 0))
-
-
-def optuna_distributions(space: SearchSpace) -> dict[str, BaseDistribution]:
-    """Returns the distributions by name; Optuna has no log-odds and no powers of two, see `settled`."""
-    found: dict[str, BaseDistribution] = {}
-    for each in space.dimensions:
-        if isinstance(each, Categorical):
-            found[each.name] = CategoricalDistribution(each.choices)
-            continue
-        is_log = each.distribution in ("log_normal", "uniform_pow2")
-        if each.is_integer:
-            found[each.name] = IntDistribution(each.value(0.0), each.value(1.0), log=is_log)
-        else:
-            found[each.name] = FloatDistribution(each.min, each.max, log=is_log)
-    return found
-
-
-def settled(space: SearchSpace, params: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the values of an Optuna trial's parameters: those of `uniform_pow2` are the nearest power of two."""
-    return space.values(space.point(params))
 
 
 _SEARCH_ORDER = ("train", "env", "policy", "rnn", "vec", "base")  # where a name without a section is looked for

@@ -16,6 +16,7 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 import cloudpickle
+import numpy as np
 import torch
 from torch import nn
 from typing_extensions import override
@@ -145,7 +146,7 @@ class WatchedTrainer(PuffeRL):
         self._sent_seconds = 0.0
         self._whole_cost = math.inf  # of all iterations, once they are over
         self._episode_steps = math.inf  # agent steps in which every agent plays one episode, the fewest seen
-        self._logged: dict[str, float] = {}  # the newest metrics of this tenth
+        self._logged: list[tuple[float, float]] = []  # the scores in the logs of this tenth, and their episodes
         self._played: dict[str, Score] = {}
         self._final_episodes = final_episodes(self.config.final_episodes, self.vecenv)
         interval = min(self.config.log_interval, max(1, self.total_epochs // LOGS))
@@ -154,9 +155,9 @@ class WatchedTrainer(PuffeRL):
     @override
     def print_dashboard(self) -> None:
         """Reports after every iteration; MissingMetricError if a tenth of the run had episodes without the metric."""
-        if self.is_logged:
-            self._logged |= self.report.metrics
-            self._search.score(self.report.metrics)
+        logged = self._search.score(self.report.metrics) if self.is_logged else None
+        if logged is not None:
+            self._logged.append((logged, episode_count(self._search.name, self.report.metrics)))
         is_tenth = TENTHS * self.epoch // self.total_epochs > TENTHS * (self.epoch - 1) // self.total_epochs
         if is_tenth and self.epoch < self.total_epochs:
             name = self._search.name
@@ -181,19 +182,21 @@ class WatchedTrainer(PuffeRL):
         return self._played
 
     def send_score(self) -> None:
-        """Sends the score of the last play, or of the logs since the score before."""
+        """Sends the score of the last play, or the mean over the logs since the score before, by their episodes."""
         played = {name: score.mean for name, score in self._played.items()}
-        metrics = {**self._logged, **played}
-        found, name = self._search.score(metrics), self._search.name
+        found, name = self._search.score(played), self._search.name
         self._search.has_played |= bool(played)
         sent: dict[str, Any] = {}
         if found is not None:
-            episodes = self._played[name].episodes if name in played else round(episode_count(name, metrics))
-            sent = {"metric": name, "episodes": episodes if is_mean_over_episodes(name) else None}
+            sent = {"metric": name, "episodes": self._played[name].episodes}
+        elif self._logged:
+            scores, weights = zip(*self._logged, strict=True)
+            found = float(np.average(scores, weights=weights))
+            sent = {"metric": name, "episodes": round(sum(weights)) if is_mean_over_episodes(name) else None}
         if "episode/length_mean" in played:
             steps = played["episode/length_mean"] * self.vecenv.num_agents
             self._episode_steps = sent["episode_steps"] = min(self._episode_steps, steps)
-        self._played, self._logged = {}, {}
+        self._played, self._logged = {}, []
         self._send(sent, score=found)
 
     def _send_sign_of_life(self, cost: float | None = None) -> None:

@@ -79,13 +79,7 @@ OPPOSITES = (("left", "right"), ("up", "down"))
 
 
 class Keyboard:
-    """The actions of one agent by the keys that are held; independent of any window.
-
-    Attributes:
-        names: the keys that mean something, as raylib calls them, in small letters.
-        waits: whether nothing moves before one of them is pressed.
-        description: the keys for a person to read, such as `left, right, space`.
-    """
+    """The actions of one agent by the keys that are held; independent of any window."""
 
     def __init__(self, space: gymnasium.Space, keys: Keys):
         self._space = space
@@ -93,9 +87,10 @@ class Keyboard:
         self._actions = {frozenset(chord.split("+")): self._row(action) for chord, action in keys.actions.items()}
         used = frozenset().union(*self._actions)
         self._arrows = {letter: arrow for letter, arrow in ARROWS.items() if letter not in used and arrow in used}
-        self.names = used | self._arrows.keys()
+        self.names = used | self._arrows.keys()  # that mean something, as raylib calls them, in small letters
+        # For a person to read, such as `left, right, space`.
         self.description = ", ".join(chord.replace("_", " ") for chord in keys.actions if "+" not in chord)
-        self.waits = keys.waits
+        self.waits = keys.waits  # nothing moves before one of them is pressed
         self._idle = self._idle_rows(keys.idle)
 
     def action(self, held: Collection[str], last: np.ndarray | None = None) -> np.ndarray | None:
@@ -155,11 +150,8 @@ def keyboard_for(env: PufferEnv) -> Keyboard | None:
     if (agents != 1 and not getattr(env, "has_turns", False)) or isinstance(space, Tuple):
         return None
     keys = getattr(env, "keys", None)
-    if keys is not None:
-        return Keyboard(space, keys)
-    if not isinstance(env, GymnasiumPufferEnv):
-        return None
-    keys = _gymnasium_keys(env.env, space)
+    if keys is None and isinstance(env, GymnasiumPufferEnv):
+        keys = _gymnasium_keys(env.env, space)
     return None if keys is None else Keyboard(space, keys)
 
 
@@ -183,20 +175,15 @@ class KeyState:
     """Reads raylib's window once for each picture; steps take the keys from it.
 
     A step may last for several pictures: a key that was touched in between counts for the step, if none is held then.
-
-    Attributes:
-        pressed: keys that went down since the last `poll`, in their order, and keys that repeat, as in writing, if they
-            mean something alone. Keys without a meaning are `other`.
-        held: keys of the game that are down.
     """
 
     def __init__(self, keyboard: Keyboard, raylib: ModuleType):
-        self.pressed: list[str] = []
-        self._keyboard = keyboard
-        self._raylib = raylib
-        self._names = {key_code(name, raylib): name for name in (*COMMANDS, *sorted(keyboard.names))}
-        self.held: set[str] = set()
+        # What went down since the last `poll`, in order, and what repeats, as in writing, if it means something alone.
+        self.pressed: list[str] = []  # keys without a meaning are `other`
+        self.held: set[str] = set()  # keys of the game that are down
         self._touched: set[str] = set()
+        self._keyboard, self._raylib = keyboard, raylib
+        self._names = {key_code(name, raylib): name for name in (*COMMANDS, *sorted(keyboard.names))}
 
     def poll(self) -> None:
         """Reads the keys; to be called after each picture."""
@@ -233,30 +220,25 @@ class Playback:
 
     A step is made when its motion begins, so that what is between it and the one before can be shown: at `position`
     2.25 three steps have been made, and a quarter of the third is over.
-
-    Attributes:
-        steps_per_second: the agent's steps in a second of game time.
-        speed: seconds of game time in one second, SLOWEST to FASTEST.
-        mode: the state of game time.
-        seconds: of game time since the beginning.
     """
 
     def __init__(self, steps_per_second: float, speed: float = 1.0):
-        self.steps_per_second, self.speed = steps_per_second, speed
+        self.steps_per_second = steps_per_second  # of the agent, in a second of game time
+        self.speed = speed  # seconds of game time in one second, SLOWEST to FASTEST
         self.restart()
 
     def restart(self) -> None:
         """Goes back to the first moment, running, at the speed that it has."""
         self.mode = Mode.RUNNING
-        self.seconds = 0.0
+        self.seconds = 0.0  # of game time since the beginning
         self._stop: int | None = None  # the position that STEPPING leads to
-        self._end: int | None = None
+        self.end = math.inf  # steps that can be made, where that is known
 
     @property
     def position(self) -> float:
         """Steps that have been shown, the last one maybe in part."""
         position = round(self.seconds * self.steps_per_second, 6)  # what is a whole step is one, whatever the rounding
-        return position if self._end is None else min(position, float(self._end))
+        return min(position, float(self.end))
 
     @property
     def steps_due(self) -> int:
@@ -271,9 +253,7 @@ class Playback:
     @property
     def is_over(self) -> bool:
         """Whether all steps that there are were shown, and the last moment long enough."""
-        if self._end is None:
-            return False
-        return round(self.seconds - self._end / self.steps_per_second - HOLD_SECONDS * self.speed, 6) >= 0
+        return round(self.seconds - self.end / self.steps_per_second - HOLD_SECONDS * self.speed, 6) >= 0
 
     def advance(self, seconds: float) -> bool:
         """Advances the time; returns whether it moved."""
@@ -298,10 +278,6 @@ class Playback:
     def change_speed(self, factor: float) -> None:
         """Multiplies the speed, within SLOWEST to FASTEST."""
         self.speed = min(max(factor * self.speed, SLOWEST), FASTEST)
-
-    def end_at(self, steps: int) -> None:
-        """Sets the number of steps that can be made."""
-        self._end = steps
 
     def fall_back(self, steps: int) -> None:
         """Moves time back to the steps that could be made in it."""

@@ -150,11 +150,9 @@ def _beginning(env_name: str, args: dict[str, Any], options: EvalOptions, why_no
 
 def _print_agents(vecenv: Vector, episodes: int) -> None:
     agents = vecenv.agents_per_env
-    if agents == 1:
-        return
-    if counts_by_agent(vecenv.driver_env):
+    if agents > 1 and counts_by_agent(vecenv.driver_env):
         print(f"an episode is one of a single agent: the {agents} agents of an environment begin and end on their own")
-    else:
+    elif agents > 1:
         print(f"an episode is one of all {agents} agents, so n is {episodes * agents:,} where each of them is counted")
 
 

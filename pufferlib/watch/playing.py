@@ -107,9 +107,7 @@ class HumanEpisodes:
 
     def __init__(self, env: PufferEnv, keyboard: Keyboard, seed: int, side: int = 0, rival: Agent | None = None):
         self.keyboard = keyboard
-        self._env, self._side, self._rival = env, side, rival
-        self._seed = seed
-        self._action: np.ndarray | None = None
+        self._env, self._side, self._rival, self._seed = env, side, rival, seed
         env.reset(seed)
         self._clear()
 
@@ -150,7 +148,7 @@ class HumanEpisodes:
         if self._rival is not None:
             self._rival.reset()
         self.score, self.steps, self.is_over = 0.0, 0, False
-        self._action = None
+        self._action: np.ndarray | None = None  # the person's last
 
 
 ALMOST_OVER = 0.999  # of the last step: at its end, the environment shows the next episode
@@ -167,26 +165,17 @@ class GamePhase(enum.Enum):
 
 
 class Game:
-    """Shows a person's episodes in one window, one after another.
-
-    Attributes:
-        phase: of the running episode.
-        finished: scores of the episodes that were played to their end.
-        trouble: why a score could not be kept; empty if nothing happened.
-    """
+    """Shows a person's episodes in one window, one after another."""
 
     def __init__(
         self, episodes: HumanEpisodes, make_scene: Callable[[], Scene], high_scores: HighScores, speed: float = 1.0
     ):
         self.phase = GamePhase.READY
-        self.finished: list[float] = []
-        self.trouble = ""
-        self._episodes = episodes
-        self._keyboard = episodes.keyboard
-        self._make_scene = make_scene
-        self._scene = make_scene()
-        self._high_scores = high_scores
-        self._best = high_scores.best()
+        self.finished: list[float] = []  # scores of the episodes that were played to their end
+        self.trouble = ""  # why a score could not be kept
+        self._episodes, self._keyboard = episodes, episodes.keyboard
+        self._make_scene, self._scene = make_scene, make_scene()
+        self._high_scores, self._best = high_scores, high_scores.best()
         self._place: int | None = None
         self._playback = Playback(self._scene.steps_per_second, speed=speed)
         self._turns: deque[set[str]] = deque()  # keys of turns that are not played yet, where the game waits for keys
@@ -243,7 +232,7 @@ class Game:
             if episodes.is_rivals_turn:
                 self._playback.step()
             if episodes.is_over:
-                self._playback.end_at(episodes.steps)
+                self._playback.end = episodes.steps
                 self._playback.mode = Mode.RUNNING  # to the end of the last step, and a moment longer
             elif time.perf_counter() - begin > PATIENCE_SECONDS:
                 self._playback.fall_back(episodes.steps)

@@ -43,34 +43,24 @@ SLOWEST_PICTURES = 4.0
 
 
 class WatchedPlay:
-    """Plays step by step, when asked to, and keeps a scene for each environment that plays.
-
-    Attributes:
-        places: of the picture, in order; filled by the first step.
-        sheet: scores of the episodes that ended.
-        side_by_side: places at the most.
-        traces: of the first agent of the first place, the newest of the last step.
-        steps: made so far, since the beginning or the last restart.
-        player: of the policy, which knows how many episodes remain.
-        is_helped: whether a person took part.
-    """
+    """Plays step by step, when asked to, and keeps a scene for each environment that plays."""
 
     def __init__(self, player: Player, quotas: np.ndarray, max_steps: int, seed: int, side_by_side: int):
-        self.player = player
-        self.side_by_side = side_by_side
+        self.player = player  # of the policy; it knows how many episodes remain
+        self.side_by_side = side_by_side  # places at the most
         self._begin = partial(player.play, quotas, max_steps, seed, side_by_side, self._decide)
         # Asked before every step of the first place for a person's action, a row; None leaves it to the policy.
         self.override: Callable[[], np.ndarray | None] = lambda: None
-        self.places: list[Place] = []
+        self.places: list[Place] = []  # of the picture, in order; filled by the first step
         self.restart()
 
     def restart(self) -> None:
         """Starts the same play over, with empty scores."""
         self.close()
-        self.traces: deque[PolicyTrace] = deque(maxlen=MAX_TRACES)
-        self.steps = 0
-        self.is_helped = False
-        self.sheet = sheet_for(self.player)
+        self.traces: deque[PolicyTrace] = deque(maxlen=MAX_TRACES)  # of the first agent of the first place
+        self.steps = 0  # made so far
+        self.is_helped = False  # whether a person took part
+        self.sheet = sheet_for(self.player)  # of the episodes that ended
         self._play = self._begin()
 
     def step(self) -> bool:
@@ -125,8 +115,8 @@ class WatchedPlay:
 NOTICE_SECONDS = 2.0
 
 
-class Overlay:
-    """The texts over a picture."""
+class _Overlay:
+    # The texts over a picture.
 
     def __init__(self) -> None:
         self.is_helping = False
@@ -135,17 +125,14 @@ class Overlay:
         self.say("F1 lists the keys")
 
     def say(self, notice: str) -> None:
-        """Shows a few words for NOTICE_SECONDS, in place of earlier ones."""
         self.notice, self._seconds_left = notice, NOTICE_SECONDS
 
     def advance(self, seconds: float) -> None:
-        """Lets time pass."""
         self._seconds_left -= seconds
         if self._seconds_left <= 0:
             self.notice = ""
 
-    def draw(self, screen: Screen, width: int, badge: str) -> None:
-        """Draws it over the picture, whose environments are `width` pixels wide."""
+    def draw(self, screen: Screen, width: int, badge: str) -> None:  # the environments are `width` pixels wide
         if badge:
             _draw_label(screen, badge, 12, CYAN)
         if self.notice:
@@ -173,23 +160,16 @@ class Show:
 
     A window follows the clock: a picture that comes late leaves others out and no game time. A video follows its
     frames: number k shows game time k / fps. Both at once follow the frames.
-
-    Attributes:
-        video: the recording; None where there is none.
-        is_left: whether the person closed the window.
     """
 
     def __init__(self, play: WatchedPlay, options: EvalOptions, in_window: bool, name: str = ""):
         """Opens nothing yet; without a window there is a video. The name is of screenshots."""
         self.video: VideoWriter | None = None
-        self.is_left = False
-        self._play = play
-        self._options = options
-        self._in_window = in_window
-        self._name = name
+        self.is_left = False  # whether the person closed the window
+        self._play, self._options, self._in_window, self._name = play, options, in_window, name
         self._panel = SidePanel(action_names(play.player.vecenv.driver_env))
         self._has_panel = options.panel
-        self._overlay = Overlay()
+        self._overlay = _Overlay()
         self._wants_picture = False
 
     def run(self) -> None:
@@ -220,11 +200,10 @@ class Show:
             self._stage = Stage(picture, self._play.side_by_side, panel, limit)
             return self._stage.size
 
-        if self._in_window:
-            self._screen = open_window(lay_out, title, LIMIT)
-        else:
+        if not self._in_window:
             self._screen = Screen(*lay_out(LIMIT), title, is_visible=False)
-        if self._in_window:
+        else:
+            self._screen = open_window(lay_out, title, LIMIT)
             self._controls = Controls(raylib(), keyboard_for(self._play.player.vecenv.driver_env))
             self._play.override = self._controls.action
 
@@ -264,7 +243,7 @@ class Show:
         begin = time.perf_counter()
         while self._play.steps < self._playback.steps_due:
             if not self._play.step():
-                self._playback.end_at(self._play.steps)
+                self._playback.end = self._play.steps
             elif self.video is None and time.perf_counter() - begin > PATIENCE_SECONDS:
                 self._playback.fall_back(self._play.steps)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import gymnasium
@@ -51,14 +52,8 @@ class SignLine(NamedTuple):
     color: Color = WHITE
 
 
-def title(text: str) -> SignLine:
-    """Returns a large line."""
-    return SignLine(text, LARGE, CYAN)
-
-
-def hint(text: str) -> SignLine:
-    """Returns a small line."""
-    return SignLine(text, SMALL, GREY)
+title = partial(SignLine, size=LARGE, color=CYAN)
+hint = partial(SignLine, size=SMALL, color=GREY)
 
 
 def draw_sign(screen: Screen, lines: Sequence[SignLine], top: float = 0.0) -> None:
@@ -370,16 +365,12 @@ LIMIT = (1920, 1080)  # pixels that everything may cover together, however large
 
 
 class Stage:
-    """Lays everything out, and draws it.
-
-    Attributes:
-        panel: None where it is hidden.
-    """
+    """Lays everything out, and draws it."""
 
     def __init__(self, picture: tuple[int, int], count: int, panel: SidePanel | None, limit: tuple[int, int]):
         beside = 0 if panel is None else PANEL_WIDTH
         self._tiling = tiled(count, picture, (limit[0] - beside, limit[1]))
-        self.panel = panel
+        self.panel = panel  # None where it is hidden
 
     @property
     def width(self) -> int:

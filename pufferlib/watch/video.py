@@ -7,7 +7,6 @@ import subprocess
 import tempfile
 from fractions import Fraction
 from pathlib import Path
-from types import TracebackType
 
 import numpy as np
 from PIL import Image, ImageChops
@@ -146,27 +145,18 @@ class VideoWriter:
 
     Frames go to a hidden file beside the one that is asked for, which takes its name in the end: that one, or an older
     of its name, is whole at any time. An exception, such as Ctrl-C, leaves a video of what was recorded until then.
-
-    Attributes:
-        path: of the file.
-        size: width and height of the frames, in pixels.
-        fps: frames a second.
-        frames: added so far.
     """
 
     def __init__(self, path: Path, size: tuple[int, int], fps: float):
         """Begins a video; it raises what `require_video` raises.
 
-        Args:
-            path: the file, which ends in `.mp4` (H.264) or `.gif` (256 colours, at most 50 frames a second: others are
-                left out). Its folder must exist.
-            size: width and height of the frames, in pixels.
-            fps: frames a second; it need not be whole.
+        It is in H.264 where the path ends in `.mp4`, and in `.gif` of 256 colours, where at most 50 frames a second are
+        shown and others left out. The folder must exist.
         """
         require_video(path)
-        self.path, self.size = path, size
+        self.path, self.size = path, size  # width and height of the frames, in pixels
         self.fps = Fraction(fps).limit_denominator(10_000)  # exact for 60 / 7 and 30,000 / 1,001
-        self.frames = 0
+        self.frames = 0  # added so far
         self._temporary = _temporary(path)
         make = _GifEncoder if path.suffix.lower() == ".gif" else _Mp4Encoder
         self._encoder = make(self._temporary, size, self.fps)
@@ -193,9 +183,7 @@ class VideoWriter:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if not self._is_open:
             return
         try:

@@ -294,7 +294,7 @@ def test_the_formulas_of_priorities_are_what_is_computed():
 
 
 def test_the_formulas_of_merged_moments_are_those_of_all_numbers():
-    from pufferlib.metrics.finished_episodes import Moments
+    from pufferlib.metrics.measures import Moments
 
     torch.manual_seed(1)
     x = torch.randn(50, dtype=torch.float64)

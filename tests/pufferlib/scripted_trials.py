@@ -101,7 +101,7 @@ def sweep_args(folder, **settings):
     return {**args, "sweep": {**plain, "method": "Random", "confirm_best": 0, "metric": "perf", **settings}}
 
 
-def run_sweep(env_name, args, space=None, sampler=None, on_change=None):
+def run_sweep(env_name, args, space=None, sampler=None, on_change=lambda state: None):
     """The final state of a whole sweep."""
     sweep = Sweep(env_name, args, space, sampler)
     sweep.run(on_change)

@@ -136,8 +136,8 @@ def test_a_mistake_in_the_flags_of_the_shell_says_where_it_is(calls, monkeypatch
 def test_a_verb_is_a_row_and_a_function(calls, capsys, monkeypatch):
     saved = {"resume": "folder", "env": {"size": 4}}
 
-    def settings(call):
-        return call.flags_over(saved, but="resume")
+    def settings(args, options, flags):
+        return cli.flags_over(saved, flags, but="resume")
 
     asked = stare(monkeypatch, None, summary="look at an environment", settings=settings)
     assert cli.main(["stare", SQUARED, "--seconds", "3", "--env.size", "5", "--resume", "latest"]) == 0

@@ -6,7 +6,7 @@ from tracking_env import TrackingEnv
 
 from pufferlib.distributed import Ranks
 from pufferlib.errors import APIUsageError
-from pufferlib.metrics import finished_episodes
+from pufferlib.metrics import measures
 from pufferlib.models import Continuous, Default, MinGRUWrapper
 from pufferlib.policy import NormalizedObservations, normalized
 from pufferlib.ppo.rollout import Rollout
@@ -46,7 +46,7 @@ def test_a_large_rollout_is_summed_up_in_parts(monkeypatch, numbers):
     whole, in_parts = (normalized(TrackingEnv(), Continuous(TrackingEnv()), clip=10.0) for _ in range(2))
     rollout = make_rollout()
     whole.update(rollout.seen, Ranks())
-    monkeypatch.setattr(finished_episodes, "CHUNK", numbers)
+    monkeypatch.setattr(measures, "CHUNK", numbers)
     in_parts.update(rollout.seen, Ranks())
     assert in_parts.count == whole.count
     torch.testing.assert_close(in_parts.mean, whole.mean)

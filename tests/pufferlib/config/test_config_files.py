@@ -91,7 +91,9 @@ def test_a_mistake_in_a_description_names_it(tmp_path, text, message):
 def stared(monkeypatch):
     """The configurations that a command of no effect is called with."""
     found = []
-    verb = cli.Verb("look", "builtins:dict", "BenchOptions", settings=found.append)
+    verb = cli.Verb(
+        "look", "builtins:dict", "BenchOptions", settings=lambda args, options, flags: found.append((args, flags))
+    )
     monkeypatch.setattr(cli.Verb, "call", lambda *_, options: None)
     monkeypatch.setitem(cli.VERBS, "stare", verb)
     return found
@@ -100,7 +102,8 @@ def stared(monkeypatch):
 def test_what_a_file_names_counts_over_what_a_run_was_begun_with(file, stared):
     assert cli.main(["stare", SQUARED, "--config", str(file)]) == 0
     saved = {"train": {"gamma": 0.1, "seed": 3}, "env": {}, "sweep": {}}
-    assert stared[0].flags_over(saved, but="resume")["train"] == {"gamma": 0.5, "seed": 3, "learning_rate": 0.5}
+    _, flags = stared[0]
+    assert cli.flags_over(saved, flags, but="resume")["train"] == {"gamma": 0.5, "seed": 3, "learning_rate": 0.5}
 
 
 @pytest.mark.parametrize(
@@ -129,12 +132,14 @@ def test_a_file_may_name_the_environment(tmp_path, stared, form):
     path = tmp_path / "my.ini"
     path.write_text("[base]\nenv_name = puffer_cartpole\n[train]\ngamma = 0.5\n")
     assert cli.main(["stare", *form.format(path).split()]) == 0
-    assert (stared[0].env_name, stared[0].args["train"]["gamma"]) == ("puffer_cartpole", 0.5)
+    args, _ = stared[0]
+    assert (args["env_name"], args["train"]["gamma"]) == ("puffer_cartpole", 0.5)
 
 
 def test_a_description_of_a_run_names_the_environment(tmp_path, stared):
     assert cli.main(["stare", "--config", str(described(tmp_path / "config.json", "puffer_cartpole"))]) == 0
-    assert (stared[0].env_name, stared[0].args["train"]["gamma"]) == ("puffer_cartpole", 0.5)
+    args, _ = stared[0]
+    assert (args["env_name"], args["train"]["gamma"]) == ("puffer_cartpole", 0.5)
 
 
 def test_the_first_file_that_names_one_counts_and_others_must_be_for_it(tmp_path, stared, capsys):
@@ -142,7 +147,7 @@ def test_the_first_file_that_names_one_counts_and_others_must_be_for_it(tmp_path
     for name, text in texts.items():
         (tmp_path / name).write_text(text)
     flags = [f"--config={tmp_path / name}" for name in texts]
-    assert cli.main(["stare", *flags]) == 0 and stared[0].env_name == "puffer_cartpole"
+    assert cli.main(["stare", *flags]) == 0 and stared[0][0]["env_name"] == "puffer_cartpole"
     assert cli.main(["stare", SQUARED, *flags]) == 2
     assert "pole.ini must be for puffer_squared, found one for puffer_cartpole" in capsys.readouterr().err
 

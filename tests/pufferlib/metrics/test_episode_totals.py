@@ -1,7 +1,7 @@
 import numpy as np
 from hypothesis import given, settings, strategies as st
 
-from pufferlib.metrics.finished_episodes import EpisodeTotals
+from pufferlib.metrics.measures import EpisodeTotals
 
 
 def totals_of(*episodes):

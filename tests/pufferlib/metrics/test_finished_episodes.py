@@ -5,7 +5,7 @@ import pytest
 import torch
 from hypothesis import given, settings, strategies as st
 
-from pufferlib.metrics.finished_episodes import FinishedEpisodes
+from pufferlib.metrics.measures import FinishedEpisodes
 
 REPORTS = st.lists(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=5), max_size=8)
 

@@ -2,7 +2,7 @@ import numpy as np
 import torch
 from hypothesis import given, settings, strategies as st
 
-from pufferlib.metrics.finished_episodes import Moments
+from pufferlib.metrics.measures import Moments
 
 
 @settings(max_examples=50, deadline=None)

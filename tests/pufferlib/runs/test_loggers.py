@@ -148,6 +148,6 @@ def test_a_wrong_log_setting_is_one_sentence():
 def test_the_command_line_sets_them_for_runs_of_earlier_versions_too():
     args = {"train": {}}  # no section [log]
     found = FlagTable("puffer_squared").parse(["--log.tensorboard", "--log.tags", "one,2", "--log.name=7"])
-    apply_flags(found, args, {})
+    apply_flags(found, args)
     assert args["log"] == {"tensorboard": True, "tags": "one,2", "name": "7"}
     assert "--log.tensorboard False" in settings_text("puffer_squared", pufferl.load_config("puffer_squared"))

@@ -9,7 +9,7 @@ from scripted import ScriptedEnv
 
 from pufferlib import pufferl, vector
 from pufferlib.errors import DivergedError
-from pufferlib.metrics.finished_episodes import Moments
+from pufferlib.metrics.measures import Moments
 from pufferlib.models import Default
 from pufferlib.runs import checkpoint
 

@@ -86,7 +86,7 @@ def test_a_frame_of_a_video_shows_its_own_moment(frames_per_second, steps_per_se
 
 def test_the_last_moment_is_held_and_then_it_is_over():
     playback = Playback(10.0)
-    playback.end_at(7)
+    playback.end = 7
     playback.advance(0.7 + HOLD_SECONDS - 0.01)
     assert (playback.steps_due, playback.progress, playback.is_over) == (7, 1.0, False)
     playback.advance(0.02)
@@ -105,7 +105,7 @@ def test_time_that_could_not_be_played_is_taken_back():
 def test_a_restart_keeps_the_speed_alone():
     playback = Playback(10.0)
     playback.change_speed(2)
-    playback.end_at(3)
+    playback.end = 3
     playback.advance(9.0)
     playback.toggle_pause()
     playback.restart()
@@ -116,7 +116,7 @@ def test_a_video_in_time_lapse_shows_more_of_the_game_in_a_frame_and_holds_its_e
     playback = Playback(10.0, speed=4.0)
     playback.advance(1 / 30)
     assert playback.seconds == pytest.approx(4 / 30)
-    playback.end_at(20)
+    playback.end = 20
     frames = 1
     while not playback.is_over:
         playback.advance(1 / 30)

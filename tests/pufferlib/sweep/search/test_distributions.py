@@ -3,13 +3,7 @@
 import optuna
 import pytest
 
-from pufferlib.sweep.space import (
-    Categorical,
-    Dimension,
-    SearchSpace,
-    optuna_distributions,
-    settled,
-)
+from pufferlib.sweep.space import Categorical, Dimension, SearchSpace
 
 SPACE = SearchSpace(
     (
@@ -26,11 +20,11 @@ SPACE = SearchSpace(
 @pytest.mark.parametrize("seed", range(5))
 def test_what_optuna_draws_are_values_of_the_space_and_the_other_way_round(seed):
     study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=seed))
-    trial = study.ask(optuna_distributions(SPACE))
-    values = settled(SPACE, trial.params)
+    trial = study.ask(SPACE.distributions)
+    values = SPACE.settled(trial.params)
     assert values["train.minibatch_size"] in [2**power for power in range(8, 17)]
     for name in ("env.size", "train.optimizer", "train.total_timesteps"):
         assert values[name] == trial.params[name]
     assert values["train.gamma"] == pytest.approx(trial.params["train.gamma"])
-    for name, distribution in optuna_distributions(SPACE).items():
+    for name, distribution in SPACE.distributions.items():
         assert distribution._contains(distribution.to_internal_repr(values[name]))

@@ -9,7 +9,7 @@ from optuna.trial import TrialState
 
 from pufferlib.sweep.proposal import ProteinSampler, make_sampler
 from pufferlib.sweep.results import COST, CURVE
-from pufferlib.sweep.space import Categorical, Dimension, SearchSpace, optuna_distributions, settled
+from pufferlib.sweep.space import Categorical, Dimension, SearchSpace
 
 optuna.logging.set_verbosity(optuna.logging.WARNING)
 
@@ -31,8 +31,8 @@ def new_study(space, direction="minimize", seed=0, **settings):
 
 
 def ask(study, space):
-    trial = study.ask(optuna_distributions(space))
-    return trial, settled(space, trial.params)
+    trial = study.ask(space.distributions)
+    return trial, space.settled(trial.params)
 
 
 def tell(study, trial, score, cost=1.0):

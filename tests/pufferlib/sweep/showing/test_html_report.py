@@ -7,7 +7,7 @@ import pytest
 from optuna.trial import TrialState, create_trial
 from sweep_studies import failed, make_state, make_study, running, scored, stopped
 
-from pufferlib.sweep.report import front_figure, report_html
+from pufferlib.sweep.command import front_figure, report_html
 from pufferlib.sweep.results import CONFIG, COST, CURVE, Confirmation, results_of
 
 PLOTS = {"front", "history", "slices", "parallel", "curves"}

@@ -111,11 +111,11 @@ def test_interruptions_are_no_deaths(tmp_path):
     sweep = Sweep(ENV, sweep_args(tmp_path), SPACE)
     study = sweep.state.study
     for number in range(5):
-        trial = study.ask(sweep._distributions)
+        trial = study.ask(sweep.space.distributions)
         assert trial.number == number
         sweep._trials[number] = trial
         sweep._requeue(number, "the sweep was interrupted")
-    trial = study.ask(sweep._distributions)
+    trial = study.ask(sweep.space.distributions)
     study._storage.record_heartbeat(trial._trial_id)
     grow_old(study)
     retry_stale(study)
@@ -126,7 +126,7 @@ def test_interruptions_are_no_deaths(tmp_path):
 def test_what_has_ended_is_not_touched(tmp_path):
     sweep = Sweep(ENV, sweep_args(tmp_path), SPACE)
     study = sweep.state.study
-    trial = study.ask(sweep._distributions)
+    trial = study.ask(sweep.space.distributions)
     seen = study.trials
     study.tell(trial, 1.0)
     assert sweep._discard(seen[0], "late") is False

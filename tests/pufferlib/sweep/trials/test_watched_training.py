@@ -1,5 +1,6 @@
 """What a trial tells its driver: scores of whole episodes at the end of each tenth, and of more in the end."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -45,6 +46,19 @@ def test_without_play_the_episodes_that_ended_count():
     assert len(scored) > 1 and not any("episode_steps" in log for log in scored)
     with pytest.raises(UnscoredError, match="was not logged before the training ended"):
         told("return", "puffer_freeway", total_timesteps=256, final_episodes=0)
+
+
+def test_without_play_a_tenth_is_the_mean_over_its_logs_by_their_episodes():
+    scored = [log for log in told("score", final_episodes=0, log_interval=1, num_iterations=160) if "rows" in log]
+    (path,) = Path("experiments").glob("*/metrics.jsonl")
+    logs = [log for log in map(json.loads, path.read_text().splitlines()) if "environment/score" in log]
+    for tenth, message in enumerate(scored):
+        own = [log for log in logs if 16 * tenth < log["epoch"] <= 16 * (tenth + 1)]
+        assert len(own) > 1
+        assert message["episodes"] == sum(log["environment/n"] for log in own)
+        total = sum(log["environment/score"] * log["environment/n"] for log in own)
+        assert message["rows"][0][2] == pytest.approx(total / message["episodes"])
+    assert len(scored) == 10 and len({log["environment/n"] for log in logs}) > 1
 
 
 def test_a_metric_that_is_no_mean_over_episodes_is_taken_from_the_logs():
