@@ -68,48 +68,29 @@ def _bfloat16() -> tuple[bool, bool]:
 
 @dataclass(frozen=True)
 class NetworkBatch:
-    """Segments to learn from, one row each, T steps.
+    """Segments to learn from, one row each, T steps."""
 
-    Attributes:
-        segments: `(count,)` int64, their rows in the rollout's observations.
-        actions: `(count, T)` or `(count, T, parts)`, int32 choices or float32 numbers.
-        resets: `(count, T)` bool, set where an episode begins.
-        states: of every layer those before the first step, `(count, width)`: as for `Network.act`.
-        old_logprobs: `(count, T)` float32, as are the next ones.
-        old_values: what values are clipped around.
-        advantages: normalised and weighted, ready for the loss.
-        returns: what values should be.
-        weights: with mean 1 and 0 for steps that must not count; None counts all alike.
-        masks: `(count, T, choices)` bool, False for choices that were not allowed; None where all were.
-    """
-
-    segments: Tensor
-    actions: Tensor
-    resets: Tensor
-    states: Sequence[Tensor]
-    old_logprobs: Tensor
-    old_values: Tensor
-    advantages: Tensor
-    returns: Tensor
-    weights: Tensor | None
+    segments: Tensor  # `(count,)` int64, their rows in the rollout's observations
+    actions: Tensor  # `(count, T)` or `(count, T, parts)`, int32 choices or float32 numbers
+    resets: Tensor  # `(count, T)` bool, set where an episode begins
+    states: Sequence[Tensor]  # of every layer those before the first step, `(count, width)`: as for `Network.act`
+    old_logprobs: Tensor  # `(count, T)` float32, as are the next ones
+    old_values: Tensor  # what values are clipped around
+    advantages: Tensor  # normalised and weighted, ready for the loss
+    returns: Tensor  # what values should be
+    weights: Tensor | None  # with mean 1 and 0 for steps that must not count; None counts all alike
+    # `(count, T, choices)` bool, False for choices that were not allowed; None where all were
     masks: Tensor | None = None
 
 
 @dataclass(frozen=True)
 class Learned:
-    """The results of `Network.learn`.
+    """The results of `Network.learn`."""
 
-    Attributes:
-        gradients: of `Network.parameters`, views of `Network.gradient`, which the next minibatch overwrites.
-        metrics: `(7,)`, in the order of losses.METRICS.
-        ratios: `(count, T)`, probability of the actions now over probability then.
-        values: `(count, T)`, of the observations now.
-    """
-
-    gradients: list[Tensor]
-    metrics: Tensor
-    ratios: Tensor
-    values: Tensor
+    gradients: list[Tensor]  # of `Network.parameters`, views of `Network.gradient`, which the next minibatch overwrites
+    metrics: Tensor  # `(7,)`, in the order of losses.METRICS
+    ratios: Tensor  # `(count, T)`, probability of the actions now over probability then
+    values: Tensor  # `(count, T)`, of the observations now
 
 
 class Network:
