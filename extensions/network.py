@@ -19,10 +19,9 @@ from torch import Tensor
 
 from pufferlib.errors import APIUsageError, DivergedError
 from pufferlib.extensions import cpu_library
-from pufferlib.extensions.cpu_library import CONSTANTS, STRUCTURES, check_tensor, padded
+from pufferlib.extensions.cpu_library import CONSTANTS, STRUCTURES, ThreadPool, check_tensor, padded
 from pufferlib.extensions.declarations import Structure
 from pufferlib.extensions.network_layers import Layer, Layers, Shape, State, check_layers
-from pufferlib.extensions.threads import ThreadPool
 
 NUM_METRICS = CONSTANTS["PPO_METRICS"]
 BLOCK_ROWS = 64  # rows that go through the layers together
@@ -225,6 +224,8 @@ class Network:
         if categories is not None:
             of_each = self._numbers // len(categories.counts)  # of a cell one, of a channel all its pixels
             self._categories = torch.stack([categories.lowest, *categories.columns()]).repeat_interleave(of_each, 1)
+        rows = [None] * 3 if self._categories is None else self._categories
+        lowest, first_columns, last_columns = map(_address, rows)
         return STRUCTURES["Network"](
             layers=ctypes.addressof(self._layers),
             num_layers=len(self._layers),
@@ -250,19 +251,17 @@ class Network:
             epsilon=0.0 if normalizer is None else normalizer.epsilon,
             clip=0.0 if normalizer is None else normalizer.clip,
             seen=self._seen.data_ptr(),
-            **dict(zip(("lowest", "first_columns", "last_columns"), self._category_addresses(), strict=True)),
+            lowest=lowest,
+            first_columns=first_columns,
+            last_columns=last_columns,
             packed=None,
             log_std_gradients=0,
         )
 
-    def _category_addresses(self) -> list[int | None]:
-        return [None] * 3 if self._categories is None else [_address(row) for row in self._categories]
-
     def refresh(self) -> None:
         """Copies the parameters as they are now; `act` works with the copy until the next call.
 
-        Raises:
-            APIUsageError: if they do not fit the kernel any more.
+        Raises an APIUsageError if they do not fit the kernel any more.
         """
         self._check_parameters()
         self._pack()

@@ -758,11 +758,7 @@ def _is_plain(tensor: Tensor, device: str) -> bool:
 
 
 def check_layers(layers: Layers) -> None:
-    """Lets layers pass that fit the kernel.
-
-    Raises:
-        APIUsageError: if they do not.
-    """
+    """Raises an APIUsageError unless layers fit the kernel."""
     if not layers.fit():
         found = ", ".join(
             f"{type(layer).__name__} {[tuple(tensor.shape) for tensor in layer.parameters() if tensor is not None]}"
