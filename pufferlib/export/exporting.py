@@ -25,7 +25,7 @@ from pufferlib.export.c_format import c_files, compile_command, compiler, write_
 from pufferlib.export.one_step import OneStep, check_agreement, first_sentence, space_text, unchecked_distributions
 from pufferlib.export.web_format import web_page
 from pufferlib.families import catalog
-from pufferlib.fast.cpu import one_thread
+from pufferlib.fast.cpu import torch_threads
 from pufferlib.policy import acting_forward, initial_state
 from pufferlib.ppo.sampling import sample_logits
 from pufferlib.runs.folder import write_atomically
@@ -212,7 +212,7 @@ def export_command(env_name: str, args: dict[str, Any], options: ExportOptions) 
     with vector.make(entry.creator, env_kwargs=env_kwargs, backend="Serial", seed=seed) as vecenv:
         policy = load_policy({**args, "train": {**args["train"], "device": "cpu"}}, vecenv, env_name).eval()
         notes = {"model": str(args["load_model_path"]), "settings": json.dumps(args, default=str)}
-        with one_thread():
+        with torch_threads(1):
             export_policy(policy, vecenv, path, format, notes, _observations_of_play(vecenv, policy))
         print(f"wrote {printable(str(path))}, {_use(path, format, OneStep(policy, vecenv.driver_env))}")
 

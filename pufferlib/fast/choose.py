@@ -171,7 +171,7 @@ class Backend:
         gradients = self.make_gradients(rollout.single_steps() if config.shuffle == "steps" else rollout)
         optimizer = self.make_optimizer(gradients)
         if ranks.world_size > 1:
-            return DistributedLearner(rollout, gradients, optimizer, generator, phases, ranks=ranks)
+            return DistributedLearner(rollout, gradients, optimizer, generator, phases, ranks)
         # The host keeps the order of single steps and decides what is skipped; torch's SGD and offloaded observations
         # cannot be recorded.
         is_recordable = config.optimizer != "sgd" and not config.cpu_offload

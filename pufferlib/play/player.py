@@ -15,7 +15,7 @@ from torch import nn
 
 from pufferlib.environment import EpisodeTracker
 from pufferlib.errors import DivergedError
-from pufferlib.fast.cpu import one_thread
+from pufferlib.fast.cpu import torch_threads
 from pufferlib.policy import Forward, Logits, acting_forward, initial_state
 from pufferlib.ppo.sampling import greedy_action, mask_logits, sample_logits
 from pufferlib.runs.loaders import borrowed_generator
@@ -240,7 +240,7 @@ def eval_mode(policy: nn.Module, device: torch.device) -> Iterator[None]:
     devices = [device] if device.type == "cuda" else []
     policy.eval()
     try:
-        with borrowed_generator(devices=devices), one_thread(), torch.no_grad():
+        with borrowed_generator(devices=devices), torch_threads(1), torch.no_grad():
             yield
     finally:
         for module, is_training in modes:
