@@ -22,7 +22,7 @@ from pufferlib.errors import APIUsageError, MissingExtraError, require_extra
 from pufferlib.seeding import mix_seed
 from pufferlib.spaces import Layout, in_single_precision, precision_lowered
 from pufferlib.vector.base import Vector
-from pufferlib.vector.batch import Batch, split
+from pufferlib.vector.batch import Batch, neighbouring_batches
 from pufferlib.vector.recipe import EnvSource, Options, count_batch, count_threads, warn_above_cores
 
 SEEDS = 2**31  # an int32 of at least 0 is what EnvPool takes
@@ -232,8 +232,7 @@ class Pool:
     def receive(self) -> tuple[np.ndarray, list[list[dict]]]:
         """Waits for `batch_size` environments, whichever are ready first, and fills their rows.
 
-        Returns:
-            The environments, and for each that ended its episode the infos.
+        Returns the environments, and for each that ended its episode the infos.
         """
         observations, rewards, terminals, truncations, info = self._pool.recv()
         envs, buffers, ended = info["env_id"], self._buffers, terminals | truncations
@@ -298,10 +297,7 @@ class EnvPool(Vector):
         super().__init__(source, driver, threads, count_batch(options, source.num_envs, source.num_envs))
         self.driver_env: EnvPoolEnv = driver
         self._buffers = source.allocate(driver)
-        self._batches = [
-            Batch.consecutive(self._buffers, envs, self.agents_per_env)
-            for envs in split(self.num_envs, self._num_batches)
-        ]
+        self._batches = neighbouring_batches(self._buffers, self.num_envs, self.batch_size)
         self._ids = [batch.agent_ids.astype(np.int32) for batch in self._batches]
         self._num_missing = np.zeros(self._num_batches, np.int64)  # agents of each batch that run
         self._infos: list[list[dict]] = [[] for _ in self._batches]

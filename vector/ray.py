@@ -25,7 +25,7 @@ from pufferlib.vector.group import EnvInfo, Group
 from pufferlib.vector.processes import CLOSE_SECONDS
 from pufferlib.vector.recipe import AUTO, EnvRecipe, Options, count_workers, warn_above_cores
 from pufferlib.vector.remote import RemoteVector, pickled_tasks
-from pufferlib.vector.worker import CommandArgument, WorkerCommand, WorkerReply
+from pufferlib.vector.worker import CommandArgument, WorkerCommand, WorkerReply, actions_of
 
 MEMORY_BYTES = 256 << 20  # for objects of a local cluster, beside what the steps of its vector need
 
@@ -99,14 +99,9 @@ class RayWorker:
 
     def obey(self, command: WorkerCommand, argument: CommandArgument | np.ndarray) -> tuple[WorkerReply, Any]:
         """Runs a WorkerCommand; STEP takes the actions and, like RESET, returns `(arrays, pickled infos)`."""
-        actions = {
-            WorkerCommand.STEP: self._step,
-            WorkerCommand.RESET: self._reset,
-            WorkerCommand.SNAPSHOT: lambda _: self._group.snapshot(),
-            WorkerCommand.RESTORE: lambda snapshots: self._group.restore(snapshots),
-            WorkerCommand.TELL_FINAL_OBSERVATIONS: lambda _: self._group.tell_final_observations(),
-        }
-        return self._answer(actions[command], argument)
+        if command in (WorkerCommand.STEP, WorkerCommand.RESET):
+            return self._answer(self._step if command is WorkerCommand.STEP else self._reset, argument)
+        return self._answer(actions_of(self._group)[command], argument)
 
     def close(self) -> None:
         """Closes the environments."""

@@ -131,7 +131,8 @@ class Player:
                 batch.rows, batch.agent_ids, infos = self._receive()
                 batch.steps += 1
                 counted.append(self._take(infos))
-            self._clear_states(state)
+            if state and self._episode_starts.any():
+                clear_states(state, torch.from_numpy(self._episode_starts).to(self._device))
             yield [episodes for episodes in counted if len(episodes.returns)]
 
     @property
@@ -188,10 +189,6 @@ class Player:
             self._action_masks[rows] = given | ~masks[:, None]
         self._episode_starts[rows] = self._tracker.step(rows, rewards, terminals | truncations, masks)
         return rows, agent_ids, infos
-
-    def _clear_states(self, state: dict[str, torch.Tensor]) -> None:
-        if state and self._episode_starts.any():
-            clear_states(state, torch.from_numpy(self._episode_starts).to(self._device))
 
     def _take(self, infos: list[dict]) -> Episodes:
         agents, returns, lengths = self._tracker.take()
