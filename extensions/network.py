@@ -82,6 +82,10 @@ class NetworkBatch:
     masks: Tensor | None = None
 
 
+# Tensors of a minibatch that C calls the same.
+_SAME_NAMES = "segments", "actions", "old_logprobs", "old_values", "advantages", "returns", "weights", "masks"
+
+
 @dataclass(frozen=True)
 class Learned:
     """The results of `Network.learn`."""
@@ -410,21 +414,14 @@ class Network:
         call = STRUCTURES["Learn"](
             network=self._address,
             observations=self._describe(observations, 2),
-            segments=minibatch.segments.data_ptr(),
+            **{name: _address(getattr(minibatch, name)) for name in _SAME_NAMES},
             all_segments=observations.shape[0] if steps <= observations.shape[1] else 0,
             count=count,
             steps=steps,
             block=block,
             chunks=chunks,
-            actions=minibatch.actions.data_ptr(),
-            masks=_address(minibatch.masks),
             reset=minibatch.resets.data_ptr(),
             initial=ctypes.addressof(states),
-            old_logprobs=minibatch.old_logprobs.data_ptr(),
-            old_values=minibatch.old_values.data_ptr(),
-            advantages=minibatch.advantages.data_ptr(),
-            returns=minibatch.returns.data_ptr(),
-            weights=_address(minibatch.weights),
             coefficients=STRUCTURES["PpoCoefficients"](
                 clip_coef=clip_coef, vf_clip_coef=vf_clip_coef, vf_coef=vf_coef, ent_coef=ent_coef
             ),

@@ -82,10 +82,10 @@ class Layer:
 
     kind: ClassVar[str]
     tensor_names: ClassVar[tuple[str, ...]] = ()  # of the fields with its parameters, in the order of its header
+    number_names: ClassVar[tuple[str, ...]] = ()  # likewise, of those with its other numbers
     num_states: ClassVar[int] = 0
     is_step_by_step: ClassVar[bool] = False  # whether its rows lie step by step, else sequence by sequence
     is_image: ClassVar[bool] = False  # whether a few rows at a time go through it: then it keeps nothing of a row
-    numbers: ClassVar[tuple[float, float]] = (0.0, 0.0)  # as its header has them
 
     def reads(self, shape: Shape, categories: Categories | None) -> bool:
         """Whether it reads observations of this shape as they are: numbers, or categories."""
@@ -94,6 +94,11 @@ class Layer:
     def parameters(self) -> tuple[Tensor | None, ...]:
         """Those of torch, in the order of its header; None for a bias that is missing."""
         return tuple(getattr(self, name) for name in self.tensor_names)
+
+    @property
+    def numbers(self) -> tuple[float, ...]:
+        """As its header has them; those that are missing are 0."""
+        return tuple(getattr(self, name) for name in self.number_names)
 
     def result(self, shapes: Sequence[Shape]) -> Shape | None:
         """The shape of its result for inputs of these shapes; None where they do not fit its parameters."""
@@ -325,12 +330,8 @@ class Norm(Layer):
     of_each: bool = False  # whether the numbers of each entity are normalised apart
 
     kind = "NORM"
+    number_names = ("epsilon",)
     tensor_names = "weight", "bias"
-
-    @property
-    def numbers(self) -> tuple[float, float]:
-        """As its header has them."""
-        return self.epsilon, 0.0
 
     @override
     def result(self, shapes: Sequence[Shape]) -> Shape | None:
@@ -386,9 +387,11 @@ class Multiply(Add):
 class Affine(Layer):
     """A number times its input, plus another number."""
 
-    numbers: tuple[float, float]  # the factor, and what is added
+    factor: float
+    term: float  # is added
 
     kind = "AFFINE"
+    number_names = "factor", "term"
 
 
 @dataclass(frozen=True)
@@ -424,12 +427,8 @@ class Scale(Layer):
     sign: float = 1.0  # 1, or -1 for a subtraction
 
     kind = "SCALE"
+    number_names = "power", "sign"
     tensor_names = "weight", "bias"
-
-    @property
-    def numbers(self) -> tuple[float, float]:
-        """As its header has them."""
-        return self.power, self.sign
 
     @override
     def result(self, shapes: Sequence[Shape]) -> Shape | None:
@@ -450,11 +449,7 @@ class Compare(Layer):
     other: float  # the other number
 
     kind = "COMPARE"
-
-    @property
-    def numbers(self) -> tuple[float, float]:
-        """As its header has them."""
-        return self.other, 0.0
+    number_names = ("other",)
 
     @override
     def sizes(self, shapes: Sequence[Shape]) -> tuple[int, ...]:
@@ -514,11 +509,7 @@ class Attention(Layer):
     is_safe: bool = False  # whether a query that sees nothing gets zeros, else NaN
 
     kind = "ATTENTION"
-
-    @property
-    def numbers(self) -> tuple[float, float]:
-        """As its header has them."""
-        return self.scale, self.hidden_score
+    number_names = "scale", "hidden_score"
 
     @override
     def result(self, shapes: Sequence[Shape]) -> Shape | None:

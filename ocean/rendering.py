@@ -83,9 +83,7 @@ class Drawing:
         """Lets go of what was loaded for the screen; drawing again loads it again."""
         self._module.close(self._picture)
 
-    def close(self) -> None:
-        """Lets go of what was loaded for the screen; twice is harmless."""
-        self.leave()
+    close = leave  # may be called twice
 
 
 @dataclass

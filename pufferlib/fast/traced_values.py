@@ -211,7 +211,7 @@ class LayerList:
         if type(number) not in (int, float):
             self._refuse("a sum or product with something that is neither a number nor a row")
         factor, term = (1.0, float(number)) if is_add else (float(number), 0.0)
-        return self._add(Affine((self._read_each(numbers(value)),), (factor, term)), value.shape)
+        return self._add(Affine((self._read_each(numbers(value)),), factor, term), value.shape)
 
     def _scale(self, value: Value, weight: Tensor | None, bias: Tensor | None, **signs: float) -> Value:
         tensor = bias if weight is None else weight
