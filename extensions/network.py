@@ -116,13 +116,10 @@ class Network:
     """
 
     def __init__(self, layers: Layers, num_threads: int = 1, products: str = "float32"):
-        """Makes the kernel's view of the parameters, and a thread pool.
+        """Makes the kernel's view of the parameters, and a pool of at most `num_threads`, the caller included.
 
-        Args:
-            layers: of the policy.
-            num_threads: at most, the caller included.
-            products: `bfloat16` where the processor multiplies these (AVX512-BF16, by the tiles of AMX where it has
-                them), as `has_bfloat16` tells.
+        `bfloat16` needs a processor that multiplies these (AVX512-BF16, by the tiles of AMX where it has them), as
+        `has_bfloat16` tells.
         """
         check_layers(layers)
         if products not in PRODUCTS or (products == "bfloat16" and not has_bfloat16()):
@@ -328,7 +325,7 @@ class Network:
         if stored is not None:
             check_tensor("stored", stored, observations.shape, observations.device, observations.dtype)
         self._check_masks(masks, observations.shape[0])
-        if self._act(observations, states, noise, actions, logprobs, values, stored, masks):
+        if self._act(observations, states, values, noise, actions, logprobs, stored, masks):
             raise DivergedError("the policy's logits contain NaN; lower the learning rate or check the observations")
 
     def value(self, observations: Tensor, states: Sequence[Tensor], values: Tensor) -> None:
@@ -343,9 +340,19 @@ class Network:
             APIUsageError: if a tensor differs from the above.
         """
         self._check_results(observations.shape[0], values=values)
-        self._act(observations, states, None, None, None, values, None, None)
+        self._act(observations, states, values)
 
-    def _act(self, observations, states, noise, actions, logprobs, values, stored, masks) -> bool:
+    def _act(
+        self,
+        observations: Tensor,
+        states: Sequence[Tensor],
+        values: Tensor,
+        noise: Tensor | None = None,
+        actions: Tensor | None = None,
+        logprobs: Tensor | None = None,
+        stored: Tensor | None = None,
+        masks: Tensor | None = None,
+    ) -> bool:
         # Returns whether a logit or a number was NaN.
         rows = observations.shape[0]
         self._check_states(states, rows)
@@ -501,9 +508,8 @@ class Network:
     def _check_states(self, states: Sequence[Tensor], rows: int) -> None:
         if len(states) != len(self._state_sizes):
             raise APIUsageError(
-                f"states must be one for each MinGRU or GRU layer and two for each LSTM layer, "
-                f"{len(self._state_sizes)}, "
-                f"got {len(states)}"
+                "states must be one for each MinGRU or GRU layer and two for each LSTM layer, "
+                f"{len(self._state_sizes)}, got {len(states)}"
             )
         for state, size in zip(states, self._state_sizes, strict=True):
             check_tensor("state", state, (rows, size), state.device)

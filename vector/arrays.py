@@ -115,11 +115,7 @@ class VectorSnapshot(NamedTuple):
 
 
 def checked_snapshot(snapshot: dict[str, Any], num_envs: int, batch_size: int, buffers: Buffers) -> VectorSnapshot:
-    """The parts of what `Vector.snapshot` returned.
-
-    Raises:
-        APIUsageError: if it is no snapshot, or not of these sizes.
-    """
+    """The parts of what `Vector.snapshot` returned; an APIUsageError if it is none, or not of these sizes."""
     is_sound = (
         isinstance(snapshot, dict)
         and {"envs", "order", "arrays"} <= snapshot.keys()

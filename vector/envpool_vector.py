@@ -40,9 +40,8 @@ def import_envpool() -> ModuleType:
 def make_spec(task: str, **config: Any) -> Any:
     """EnvPool's description of an environment: its spaces and its configuration; the environment is not made.
 
-    Raises:
-        APIUsageError: if several agents act in it, or it has no such setting.
-        MissingExtraError: if EnvPool is not installed, or the environment needs a package of the system.
+    An APIUsageError if several agents act in it, or it has no such setting; a MissingExtraError if EnvPool is not
+    installed, or the environment needs a package of the system.
     """
     try:
         spec = import_envpool().make_spec(task, **config)
@@ -94,17 +93,10 @@ class EnvPoolEnv(LibraryEnv):
         seed: int = 0,
         **config: Any,
     ):
-        """Describes the environments, which the first reset makes.
+        """Describes the environments of a task such as `HalfCheetah-v5`, which the first reset makes.
 
-        Args:
-            task: such as `HalfCheetah-v5`.
-            num_envs: environments.
-            num_threads: of EnvPool, which step them.
-            render_mode: `rgb_array` for frames from `render`, or None.
-            make_view: from EnvPool's observation space to what is observed in its place.
-            buf: as of every PufferEnv.
-            seed: as of every PufferEnv.
-            config: of EnvPool.
+        EnvPool steps them by `num_threads`. A `render_mode` of `rgb_array` has frames from `render`; `make_view` makes
+        of EnvPool's observation space what is observed in its place; further keywords are of EnvPool.
         """
         self.task, self.num_agents, self.num_envs = task, num_envs, num_envs
         self._config = {**config, **({} if render_mode is None else {"render_mode": render_mode})}

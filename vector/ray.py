@@ -45,11 +45,7 @@ def join_cluster(num_workers: int, step_bytes: int) -> bool:
     """Connects this process to a cluster; returns whether the caller must call `leave_cluster`.
 
     An initialised cluster, or the one that RAY_ADDRESS names, is used as it is. Else a local one starts, without
-    dashboard and usage statistics.
-
-    Args:
-        num_workers: workers that will run on it.
-        step_bytes: of the arrays that one step brings.
+    dashboard and usage statistics, for some workers and the bytes of the arrays that one step brings.
     """
     global _num_users
     ray = import_ray()

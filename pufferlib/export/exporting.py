@@ -36,7 +36,7 @@ from pufferlib.vector import Vector
 PACKAGES = ("onnx", "onnxruntime", "onnxscript")
 
 
-def _onnx_bytes(step: OneStep, notes: Mapping[str, str], observations: np.ndarray | None = None) -> bytes:
+def _onnx_bytes(step: OneStep, notes: Mapping[str, str], observations: np.ndarray | None) -> bytes:
     # Of inputs OneStep.input_names and outputs OneStep.output_names; the first dimension of all is any number of rows.
     for package in PACKAGES:
         require_extra(package, "export")
@@ -90,7 +90,7 @@ def _converted(step: OneStep) -> Any:  # onnx.ModelProto
 NOTES = "notes.json"  # in the archive of TorchScript: the notes, and the names of arguments and results
 
 
-def _torchscript_bytes(step: OneStep, notes: Mapping[str, str], observations: np.ndarray | None = None) -> bytes:
+def _torchscript_bytes(step: OneStep, notes: Mapping[str, str], observations: np.ndarray | None) -> bytes:
     named = {**notes, "arguments": list(step.input_names), "results": list(step.output_names)}
     traced = _traced(step)
     with warnings.catch_warnings():

@@ -26,8 +26,7 @@ from pufferlib.ppo.rollout import Rollout
 class ThreadedChunks:
     """Runs one function over chunks of some rows at the same time, each on one torch thread.
 
-    Args:
-        count: chunks, at least 1; a single one runs in the calling thread with all of torch's threads.
+    Of a `count` of 1 the only chunk runs in the calling thread, with all of torch's threads.
     """
 
     def __init__(self, count: int):

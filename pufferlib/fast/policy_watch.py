@@ -178,11 +178,8 @@ def find_kept(policy: nn.Module) -> dict[str, object]:
 def copy_structure(policy: nn.Module, copies_constants: bool) -> nn.Module:
     """Copies the modules, lists and dicts of a policy; the parameters and all else that these hold are the policy's.
 
-    What a call of the copy keeps, the policy does not.
-
-    Args:
-        policy: is copied.
-        copies_constants: whether tensors without a gradient, such as running means, are copied too.
+    What a call of the copy keeps, the policy does not. `copies_constants` copies tensors without a gradient, such as
+    running means, too.
     """
     held = [value for part in policy.modules() for value in vars(part).values()]
     held += [*policy.parameters(), *policy.buffers()]

@@ -43,12 +43,8 @@ _MODULES = {
     **{nn.ELU: "elu", nn.LeakyReLU: "leaky_relu", nn.Softplus: "softplus", nn.GELU: "gelu"},
 }
 _COMPARISONS = {
-    "gt": "GREATER",
-    "ge": "GREATER_EQUAL",
-    "lt": "LESS",
-    "le": "LESS_EQUAL",
-    "eq": "EQUAL",
-    "ne": "UNEQUAL",
+    **{"gt": "GREATER", "ge": "GREATER_EQUAL", "lt": "LESS", "le": "LESS_EQUAL"},
+    **{"eq": "EQUAL", "ne": "UNEQUAL"},
 }
 _CASTS = {torch.float32: "float", torch.int64: "long", torch.int32: "long", torch.bool: "bool"}
 
