@@ -518,11 +518,8 @@ class Attention(Layer):
         (units, queries), (_, keys), (numbers, _), *mask = shapes
         are_alike = shapes[1] == (units, keys) and shapes[2] == (numbers, keys)
         is_masked = not mask or mask[0] in ((keys,), (keys, queries))
-        return (
-            (numbers, queries)
-            if are_alike and is_masked and not {units % self.heads, numbers % self.heads} - {0}
-            else None
-        )
+        are_divisible = units % self.heads == numbers % self.heads == 0
+        return (numbers, queries) if are_alike and is_masked and are_divisible else None
 
     @override
     def sizes(self, shapes: Sequence[Shape]) -> tuple[int, ...]:
@@ -729,14 +726,9 @@ class Layers:
         is_known = categories is None or (categories.fit(shapes[0][0]) and len(categories.counts) == self.shape[0])
         has_value = self.value_place < shapes[self.value][0] and 0 not in (self.value, self.decision)
         has_value = has_value and not (self.value == self.decision and self.value_place < sum(self.parts))
-        return is_known and has_value and sum(self.parts) <= shapes[self.decision][0] and all(self._readers())
-
-    def _readers(self) -> list[int]:
-        # How many read each value, but for the observation.
-        readers = [0] * (len(self.layers) + 1)
-        for value in (self.decision, self.value, *(value for layer in self.layers for value in layer.inputs)):
-            readers[value] += 1
-        return readers[1:]
+        read = {self.decision, self.value, *(value for layer in self.layers for value in layer.inputs)}
+        are_read = read >= set(range(1, len(shapes)))
+        return is_known and has_value and are_read and sum(self.parts) <= shapes[self.decision][0]
 
 
 def _is_plain(tensor: Tensor, device: str) -> bool:

@@ -22,9 +22,8 @@ from typing_extensions import override
 from pufferlib.environment import PufferEnv
 from pufferlib.errors import APIUsageError, WorkerError
 from pufferlib.vector._native import ParentBells, bells_bytes
-from pufferlib.vector.arrays import SharedMemory, buffer_bytes, buffers_in
+from pufferlib.vector.arrays import EnvInfo, SharedMemory, buffer_bytes, buffers_in
 from pufferlib.vector.batch import split
-from pufferlib.vector.group import EnvInfo
 from pufferlib.vector.recipe import EnvRecipe, Options, check_workers, count_workers, warn_above_cores
 from pufferlib.vector.remote import RemoteVector, pickled_tasks
 from pufferlib.vector.worker import WAKING, CommandArgument, WorkerCommand, WorkerReply, serve

@@ -19,9 +19,9 @@ from typing_extensions import override
 from pufferlib.environment import Buffers, PufferEnv
 from pufferlib.errors import WorkerError, default_environment, require_extra
 from pufferlib.machine import usable_cores
-from pufferlib.vector.arrays import buffer_bytes, private_buffers
+from pufferlib.vector.arrays import EnvInfo, buffer_bytes, private_buffers
 from pufferlib.vector.batch import split
-from pufferlib.vector.group import EnvInfo, Group
+from pufferlib.vector.group import Group
 from pufferlib.vector.processes import CLOSE_SECONDS
 from pufferlib.vector.recipe import AUTO, EnvRecipe, Options, count_workers, warn_above_cores
 from pufferlib.vector.remote import RemoteVector, pickled_tasks

@@ -14,9 +14,9 @@ from typing_extensions import override
 
 from pufferlib.environment import PufferEnv
 from pufferlib.errors import APIUsageError, WorkerError
+from pufferlib.vector.arrays import EnvInfo
 from pufferlib.vector.base import Vector
 from pufferlib.vector.batch import Batch, FixedBatches, MixedBatches, split
-from pufferlib.vector.group import EnvInfo
 from pufferlib.vector.recipe import EnvRecipe, Options, count_batch
 from pufferlib.vector.worker import CommandArgument, WorkerCommand, WorkerTask
 

@@ -10,9 +10,10 @@ from typing_extensions import override
 from pufferlib.emulation.gymnasium_emulation import GymnasiumVectorPufferEnv
 from pufferlib.environment import PufferEnv
 from pufferlib.errors import APIUsageError
+from pufferlib.vector.arrays import EnvInfo
 from pufferlib.vector.base import State, Vector
 from pufferlib.vector.batch import Batch, neighbouring_batches
-from pufferlib.vector.group import EnvInfo, Group
+from pufferlib.vector.group import Group
 from pufferlib.vector.recipe import AUTO, EnvSource, Options, count_batch
 
 

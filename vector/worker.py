@@ -17,8 +17,8 @@ import gymnasium
 
 from pufferlib.errors import PufferWarning
 from pufferlib.vector._native import WorkerBells, bells_bytes, end_with_parent
-from pufferlib.vector.arrays import SharedMemory, buffers_in
-from pufferlib.vector.group import EnvInfo, Group
+from pufferlib.vector.arrays import EnvInfo, SharedMemory, buffers_in
+from pufferlib.vector.group import Group
 from pufferlib.vector.recipe import EnvRecipe
 
 ORPHAN_SECONDS = 5  # for a worker whose parent is gone to finish its step and close its environments
