@@ -181,12 +181,7 @@ def _repaired(space: gymnasium.Space) -> gymnasium.Space:
 
 
 class Pool:
-    """Environments of EnvPool, which fill the rows of some arrays.
-
-    Attributes:
-        observations: of all environments; EnvPool's own array where `keeps_arrays`, and the rows hold the same.
-        num_running: environments that were sent and not received.
-    """
+    """Environments of EnvPool, which fill the rows of some arrays."""
 
     def __init__(
         self, env: EnvPoolEnv, buffers: Buffers, batch_size: int, num_threads: int, keeps_arrays: bool = False
@@ -203,8 +198,8 @@ class Pool:
         self._write = env.writer(self._staged)
         self._scores = np.zeros(len(buffers.rewards))
         self._action_dtype = np.dtype(env.env.action_array_spec["action"].dtype)
-        self.observations = buffers.observations
-        self.num_running = 0
+        self.observations = buffers.observations  # EnvPool's own array where it `keeps_arrays`, and the rows as well
+        self.num_running = 0  # environments that were sent and not received
 
     def reset(self, seeds: Sequence[int] | None) -> None:
         """Starts a reset of all environments; none runs. Seeds make them anew, None continues their random streams."""

@@ -21,9 +21,6 @@ class Group:
     An environment writes its rows in place. Where it returns or has arrays of its own, as a wrapper that changes the
     rewards, they are copied into the rows. An info with a `final_observation` gets the index of its agent among all
     agents of the vector.
-
-    Attributes:
-        envs: the environments.
     """
 
     def __init__(self, source: EnvSource, indices: Sequence[int], buffers: Buffers, driver: EnvInfo):

@@ -15,6 +15,7 @@ import time
 import weakref
 from collections.abc import Sequence
 from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
 from typing import Any, ClassVar, NoReturn
 
 from typing_extensions import override
@@ -76,24 +77,17 @@ class Interpreter(subprocess.Popen):
 
 
 class WorkerHandle:
-    """The parent's side of a worker.
-
-    Attributes:
-        index: its number.
-        envs: the environments it has.
-        connection: sends commands, receives replies.
-        process: an `Interpreter` or a `multiprocessing.Process`.
-    """
+    """The parent's side of a worker, which has some environments."""
 
     def __init__(
         self, index: int, envs: range, shared: SharedMemory, context: str | None, others: Sequence[WorkerHandle]
     ):
         self.index = index
         self.envs = envs
-        self.connection, theirs = multiprocessing.Pipe()
+        self.connection, theirs = multiprocessing.Pipe()  # for commands and replies
         try:
             if context is None:
-                self.process = Interpreter(theirs, shared)
+                self.process: Interpreter | BaseProcess = Interpreter(theirs, shared)
             else:
                 inherited = [self.connection, *(other.connection for other in others)] if context == "fork" else []
                 process_class = multiprocessing.get_context(context).Process

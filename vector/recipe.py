@@ -34,19 +34,12 @@ class Options:
 
 
 class EnvSource(abc.ABC):
-    """The source of a vector's environments.
+    """The source of a vector's environments."""
 
-    Attributes:
-        num_envs: environments in all.
-        seed: of the vector, unless a reset gives another.
-        fills_buf: whether the environments must write into the arrays `buf` that `make` was given.
-        is_repeatable: whether `again` can be called.
-    """
-
-    num_envs: int
-    seed: int
-    fills_buf: bool = True
-    is_repeatable: bool = False
+    num_envs: int  # in all
+    seed: int  # of the vector, unless a reset gives another
+    fills_buf: bool = True  # whether the environments must write into the arrays `buf` that `make` was given
+    is_repeatable: bool = False  # whether `again` can be called
 
     def env_seed(self, index: int, seed: int | None = None) -> int:
         """The seed of environment `index` in a vector seeded with `seed`, or with the source's own seed."""
