@@ -37,8 +37,7 @@ def find_layers(policy: nn.Module) -> Layers | None:
 
 
 class _OtherPolicyError(Exception):
-    # It is not made as pufferlib.models makes it.
-    pass
+    """A policy is not made as pufferlib.models makes it."""
 
 
 def _require(is_as_made: bool) -> None:

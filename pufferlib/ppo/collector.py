@@ -145,8 +145,8 @@ class Collector:
     def collect(self, agent_steps: int = 0) -> int:
         """Fills the rollout; returns the number of agent steps, without those of absent agents.
 
-        `agent_steps` are of the run before this rollout. A reward, a value or a log-probability that is not finite is a
-        DivergedError, which names the step.
+        `agent_steps` are of the run before this rollout; errors name the step. A reward, a value or a log-probability
+        that is not finite raises a DivergedError.
         """
         self._agent_steps = agent_steps
         agents, segments = self.vecenv.num_agents, self.rollout.segments
