@@ -41,15 +41,10 @@ class AdamBatch:
     """Parameters that are stepped together, as long as they and their gradients stay where they are in memory."""
 
     def __init__(self, parameters: Sequence[Tensor], states: Sequence[dict[str, Tensor]]):
-        """Collects the addresses.
+        """Collects the addresses of parameters, their gradients, and their states of torch's AdamW.
 
-        Args:
-            parameters: with gradients; `can_step` must hold for both and for all tensors of their states.
-            states: of each parameter the state of torch's AdamW, updated in place: `exp_avg` and `exp_avg_sq` of the
-                parameter's shape, and `step`.
-
-        Raises:
-            APIUsageError: if a state has another shape than its parameter, or the kernel does not take it.
+        `can_step` must hold for all of them. A state is updated in place: `exp_avg` and `exp_avg_sq` of the parameter's
+        shape, and `step`. An APIUsageError if one has another shape, or the kernel does not take it.
         """
         averages, squares, steps = ([state[name] for state in states] for name in ("exp_avg", "exp_avg_sq", "step"))
         _check_kept(parameters, averages, squares, steps)

@@ -1,4 +1,4 @@
-"""Opens the compiled CPU kernels, plain C libraries beside this file.
+"""Opens the compiled CPU kernels, plain C libraries beside this file, and the threads that they run on.
 
 What they take is written in cpu_kernels.h and read from there: `CONSTANTS` and `STRUCTURES` by name, and the arguments
 of functions.
@@ -9,6 +9,8 @@ from __future__ import annotations
 import ctypes
 import functools
 import importlib.util
+import os
+import weakref
 from pathlib import Path
 
 import torch
@@ -25,8 +27,7 @@ CONSTANTS, STRUCTURES = _DECLARED.constants, _DECLARED.structures
 def library() -> ctypes.CDLL:
     """The kernels, with the argument types of their functions declared.
 
-    Raises:
-        PufferError: if they were not built, or from another cpu_kernels.h than the one beside this file.
+    Raises a PufferError if they were not built, or from another cpu_kernels.h than the one beside this file.
     """
     opened = open_library("cpu_kernels")
     expected, found = declarations.fingerprint(_HEADER), _built_from(opened)
@@ -47,11 +48,7 @@ def _built_from(opened: ctypes.CDLL) -> str:
 
 
 def open_library(name: str) -> ctypes.CDLL:
-    """Opens a compiled library of this folder.
-
-    Raises:
-        PufferError: if it was not built.
-    """
+    """Opens a compiled library of this folder; a PufferError if it was not built."""
     spec = importlib.util.find_spec(f"pufferlib.extensions.{name}")
     if spec is None or spec.origin is None:
         raise PufferError(
@@ -80,6 +77,46 @@ def parallel_for() -> int | None:
     return None
 
 
+class ThreadPool:
+    """A fixed set of threads, the caller included, for kernels; they end with this object.
+
+    It is the pool that environments are stepped on. Torch's own parallel loop gives every thread its part beforehand
+    and waits for the last of them. Where other programs use a core, its thread may not have begun when the rest is
+    done. This pool's threads take work when they run, and a thread that has not begun by the end is not waited for.
+
+    Raises a PufferError if the pool was not built, or threads run out. Its `size` is at least 1.
+    """
+
+    def __init__(self, size: int):
+        self.size = size
+        self._start()
+
+    def _start(self) -> None:
+        library = _thread_pool()
+        pool = library.pool_create(self.size)
+        if not pool:
+            raise PufferError(f"cannot start {self.size - 1} threads; ask for fewer with torch.set_num_threads")
+        self._owner = os.getpid()
+        self._handle = STRUCTURES["KernelThreads"](run=ctypes.cast(library.pool_run, ctypes.c_void_p), pool=pool)
+        self._finalizer = weakref.finalize(self, library.pool_destroy, pool)
+
+    @property
+    def address(self) -> int:
+        """The KernelThreads of kernels. Threads do not survive a fork: in a child they are started again."""
+        if self._owner != os.getpid():
+            self._finalizer()  # frees the memory of the pool that was left behind
+            self._start()
+        return ctypes.addressof(self._handle)
+
+
+@functools.cache
+def _thread_pool() -> ctypes.CDLL:
+    library = open_library("thread_pool")
+    library.pool_create.argtypes, library.pool_create.restype = [ctypes.c_int], ctypes.c_void_p
+    library.pool_destroy.argtypes, library.pool_destroy.restype = [ctypes.c_void_p], None
+    return library
+
+
 LANES = CONSTANTS["MATMUL_LANES"]
 
 
@@ -95,11 +132,7 @@ def check_tensor(
     device: torch.device,
     dtype: torch.dtype = torch.float32,
 ) -> None:
-    """Checks that a tensor is exactly of this shape, device and dtype, and contiguous.
-
-    Raises:
-        APIUsageError: if it is not.
-    """
+    """Raises an APIUsageError unless a tensor is exactly of this shape, device and dtype, and contiguous."""
     if tensor.dtype == dtype and tensor.shape == shape and tensor.device == device and tensor.is_contiguous():
         return
     raise APIUsageError(

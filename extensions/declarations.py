@@ -43,17 +43,11 @@ class Structure(ctypes.Structure):
 
 
 class Declarations(NamedTuple):
-    """What a header declares, by name.
+    """What a header declares, by name."""
 
-    Attributes:
-        constants: the values of its enums.
-        structures: subclasses of `Structure`; all pointers are void pointers.
-        functions: the types of their arguments, in order.
-    """
-
-    constants: dict[str, int]
-    structures: dict[str, type[Structure]]
-    functions: dict[str, list[type]]
+    constants: dict[str, int]  # the values of its enums
+    structures: dict[str, type[Structure]]  # all pointers are void pointers
+    functions: dict[str, list[type]]  # the types of their arguments, in order
 
 
 def fingerprint(header: str) -> str:
@@ -64,8 +58,7 @@ def fingerprint(header: str) -> str:
 def read(header: str) -> Declarations:
     """Makes ctypes of the declarations in the text of a header.
 
-    Raises:
-        ValueError: if it has no such part, or something in it that is not understood; the message cites it.
+    A ValueError if it has no such part, or something in it that is not understood, which the message cites.
     """
     text, position, found = _normalized(header), 0, Declarations({}, {}, {})
     while position < len(text):

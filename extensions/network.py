@@ -19,10 +19,9 @@ from torch import Tensor
 
 from pufferlib.errors import APIUsageError, DivergedError
 from pufferlib.extensions import cpu_library
-from pufferlib.extensions.cpu_library import CONSTANTS, STRUCTURES, check_tensor, padded
+from pufferlib.extensions.cpu_library import CONSTANTS, STRUCTURES, ThreadPool, check_tensor, padded
 from pufferlib.extensions.declarations import Structure
 from pufferlib.extensions.network_layers import Layer, Layers, Shape, State, check_layers
-from pufferlib.extensions.threads import ThreadPool
 
 NUM_METRICS = CONSTANTS["PPO_METRICS"]
 BLOCK_ROWS = 64  # rows that go through the layers together
@@ -68,48 +67,33 @@ def _bfloat16() -> tuple[bool, bool]:
 
 @dataclass(frozen=True)
 class NetworkBatch:
-    """Segments to learn from, one row each, T steps.
+    """Segments to learn from, one row each, T steps."""
 
-    Attributes:
-        segments: `(count,)` int64, their rows in the rollout's observations.
-        actions: `(count, T)` or `(count, T, parts)`, int32 choices or float32 numbers.
-        resets: `(count, T)` bool, set where an episode begins.
-        states: of every layer those before the first step, `(count, width)`: as for `Network.act`.
-        old_logprobs: `(count, T)` float32, as are the next ones.
-        old_values: what values are clipped around.
-        advantages: normalised and weighted, ready for the loss.
-        returns: what values should be.
-        weights: with mean 1 and 0 for steps that must not count; None counts all alike.
-        masks: `(count, T, choices)` bool, False for choices that were not allowed; None where all were.
-    """
-
-    segments: Tensor
-    actions: Tensor
-    resets: Tensor
-    states: Sequence[Tensor]
-    old_logprobs: Tensor
-    old_values: Tensor
-    advantages: Tensor
-    returns: Tensor
-    weights: Tensor | None
+    segments: Tensor  # `(count,)` int64, their rows in the rollout's observations
+    actions: Tensor  # `(count, T)` or `(count, T, parts)`, int32 choices or float32 numbers
+    resets: Tensor  # `(count, T)` bool, set where an episode begins
+    states: Sequence[Tensor]  # of every layer those before the first step, `(count, width)`: as for `Network.act`
+    old_logprobs: Tensor  # `(count, T)` float32, as are the next ones
+    old_values: Tensor  # what values are clipped around
+    advantages: Tensor  # normalised and weighted, ready for the loss
+    returns: Tensor  # what values should be
+    weights: Tensor | None  # with mean 1 and 0 for steps that must not count; None counts all alike
+    # `(count, T, choices)` bool, False for choices that were not allowed; None where all were
     masks: Tensor | None = None
+
+
+# Tensors of a minibatch that C calls the same.
+_SAME_NAMES = "segments", "actions", "old_logprobs", "old_values", "advantages", "returns", "weights", "masks"
 
 
 @dataclass(frozen=True)
 class Learned:
-    """The results of `Network.learn`.
+    """The results of `Network.learn`."""
 
-    Attributes:
-        gradients: of `Network.parameters`, views of `Network.gradient`, which the next minibatch overwrites.
-        metrics: `(7,)`, in the order of losses.METRICS.
-        ratios: `(count, T)`, probability of the actions now over probability then.
-        values: `(count, T)`, of the observations now.
-    """
-
-    gradients: list[Tensor]
-    metrics: Tensor
-    ratios: Tensor
-    values: Tensor
+    gradients: list[Tensor]  # of `Network.parameters`, views of `Network.gradient`, which the next minibatch overwrites
+    metrics: Tensor  # `(7,)`, in the order of losses.METRICS
+    ratios: Tensor  # `(count, T)`, probability of the actions now over probability then
+    values: Tensor  # `(count, T)`, of the observations now
 
 
 class Network:
@@ -132,13 +116,10 @@ class Network:
     """
 
     def __init__(self, layers: Layers, num_threads: int = 1, products: str = "float32"):
-        """Makes the kernel's view of the parameters, and a thread pool.
+        """Makes the kernel's view of the parameters, and a pool of at most `num_threads`, the caller included.
 
-        Args:
-            layers: of the policy.
-            num_threads: at most, the caller included.
-            products: `bfloat16` where the processor multiplies these (AVX512-BF16, by the tiles of AMX where it has
-                them), as `has_bfloat16` tells.
+        `bfloat16` needs a processor that multiplies these (AVX512-BF16, by the tiles of AMX where it has them), as
+        `has_bfloat16` tells.
         """
         check_layers(layers)
         if products not in PRODUCTS or (products == "bfloat16" and not has_bfloat16()):
@@ -244,6 +225,8 @@ class Network:
         if categories is not None:
             of_each = self._numbers // len(categories.counts)  # of a cell one, of a channel all its pixels
             self._categories = torch.stack([categories.lowest, *categories.columns()]).repeat_interleave(of_each, 1)
+        rows = [None] * 3 if self._categories is None else self._categories
+        lowest, first_columns, last_columns = map(_address, rows)
         return STRUCTURES["Network"](
             layers=ctypes.addressof(self._layers),
             num_layers=len(self._layers),
@@ -269,19 +252,17 @@ class Network:
             epsilon=0.0 if normalizer is None else normalizer.epsilon,
             clip=0.0 if normalizer is None else normalizer.clip,
             seen=self._seen.data_ptr(),
-            **dict(zip(("lowest", "first_columns", "last_columns"), self._category_addresses(), strict=True)),
+            lowest=lowest,
+            first_columns=first_columns,
+            last_columns=last_columns,
             packed=None,
             log_std_gradients=0,
         )
 
-    def _category_addresses(self) -> list[int | None]:
-        return [None] * 3 if self._categories is None else [_address(row) for row in self._categories]
-
     def refresh(self) -> None:
         """Copies the parameters as they are now; `act` works with the copy until the next call.
 
-        Raises:
-            APIUsageError: if they do not fit the kernel any more.
+        Raises an APIUsageError if they do not fit the kernel any more.
         """
         self._check_parameters()
         self._pack()
@@ -344,7 +325,7 @@ class Network:
         if stored is not None:
             check_tensor("stored", stored, observations.shape, observations.device, observations.dtype)
         self._check_masks(masks, observations.shape[0])
-        if self._act(observations, states, noise, actions, logprobs, values, stored, masks):
+        if self._act(observations, states, values, noise, actions, logprobs, stored, masks):
             raise DivergedError("the policy's logits contain NaN; lower the learning rate or check the observations")
 
     def value(self, observations: Tensor, states: Sequence[Tensor], values: Tensor) -> None:
@@ -359,9 +340,19 @@ class Network:
             APIUsageError: if a tensor differs from the above.
         """
         self._check_results(observations.shape[0], values=values)
-        self._act(observations, states, None, None, None, values, None, None)
+        self._act(observations, states, values)
 
-    def _act(self, observations, states, noise, actions, logprobs, values, stored, masks) -> bool:
+    def _act(
+        self,
+        observations: Tensor,
+        states: Sequence[Tensor],
+        values: Tensor,
+        noise: Tensor | None = None,
+        actions: Tensor | None = None,
+        logprobs: Tensor | None = None,
+        stored: Tensor | None = None,
+        masks: Tensor | None = None,
+    ) -> bool:
         # Returns whether a logit or a number was NaN.
         rows = observations.shape[0]
         self._check_states(states, rows)
@@ -430,21 +421,14 @@ class Network:
         call = STRUCTURES["Learn"](
             network=self._address,
             observations=self._describe(observations, 2),
-            segments=minibatch.segments.data_ptr(),
+            **{name: _address(getattr(minibatch, name)) for name in _SAME_NAMES},
             all_segments=observations.shape[0] if steps <= observations.shape[1] else 0,
             count=count,
             steps=steps,
             block=block,
             chunks=chunks,
-            actions=minibatch.actions.data_ptr(),
-            masks=_address(minibatch.masks),
             reset=minibatch.resets.data_ptr(),
             initial=ctypes.addressof(states),
-            old_logprobs=minibatch.old_logprobs.data_ptr(),
-            old_values=minibatch.old_values.data_ptr(),
-            advantages=minibatch.advantages.data_ptr(),
-            returns=minibatch.returns.data_ptr(),
-            weights=_address(minibatch.weights),
             coefficients=STRUCTURES["PpoCoefficients"](
                 clip_coef=clip_coef, vf_clip_coef=vf_clip_coef, vf_coef=vf_coef, ent_coef=ent_coef
             ),
@@ -524,9 +508,8 @@ class Network:
     def _check_states(self, states: Sequence[Tensor], rows: int) -> None:
         if len(states) != len(self._state_sizes):
             raise APIUsageError(
-                f"states must be one for each MinGRU or GRU layer and two for each LSTM layer, "
-                f"{len(self._state_sizes)}, "
-                f"got {len(states)}"
+                "states must be one for each MinGRU or GRU layer and two for each LSTM layer, "
+                f"{len(self._state_sizes)}, got {len(states)}"
             )
         for state, size in zip(states, self._state_sizes, strict=True):
             check_tensor("state", state, (rows, size), state.device)

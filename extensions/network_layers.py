@@ -29,19 +29,12 @@ ACTIVATIONS = {
 
 @dataclass(frozen=True)
 class Normalizer:
-    """Normalises observations before the first layer: (x - mean) / sqrt(variance + epsilon), clipped.
+    """Normalises observations before the first layer: (x - mean) / sqrt(variance + epsilon), clipped."""
 
-    Attributes:
-        mean: one for each number of an observation, float64.
-        variance: likewise.
-        epsilon: added to the variance.
-        clip: the largest absolute value.
-    """
-
-    mean: Tensor
-    variance: Tensor
-    epsilon: float
-    clip: float
+    mean: Tensor  # one for each number of an observation, float64
+    variance: Tensor  # likewise
+    epsilon: float  # added to the variance
+    clip: float  # the largest absolute value
 
     def fit(self, inputs: int) -> bool:
         """Whether the kernel can apply it to observations of `inputs` numbers."""
@@ -59,14 +52,10 @@ class Categories:
     """Categories of the integers of an observation: the first layer has a column of weights for each.
 
     A convolution has a plane for each instead, and channels take the place of cells.
-
-    Attributes:
-        lowest: `(cells,)` int32, the value of each cell that its first column is for.
-        counts: `(cells,)` int32, columns of each; those of the first cell come first.
     """
 
-    lowest: Tensor
-    counts: Tensor
+    lowest: Tensor  # `(cells,)` int32, the value of each cell that its first column is for
+    counts: Tensor  # `(cells,)` int32, columns of each; those of the first cell come first
 
     def fit(self, inputs: int) -> bool:
         """Whether the kernel can find them in a first layer of `inputs` columns."""
@@ -87,19 +76,16 @@ class Categories:
 
 @dataclass(frozen=True)
 class Layer:
-    """One layer with torch's parameters.
+    """One layer with torch's parameters."""
 
-    Attributes:
-        inputs: the values that it reads: 0 is the observation, i + 1 what layer i of the list gives.
-    """
-
-    inputs: tuple[int, ...]
+    inputs: tuple[int, ...]  # the values that it reads: 0 is the observation, i + 1 what layer i of the list gives
 
     kind: ClassVar[str]
+    tensor_names: ClassVar[tuple[str, ...]] = ()  # of the fields with its parameters, in the order of its header
+    number_names: ClassVar[tuple[str, ...]] = ()  # likewise, of those with its other numbers
     num_states: ClassVar[int] = 0
     is_step_by_step: ClassVar[bool] = False  # whether its rows lie step by step, else sequence by sequence
     is_image: ClassVar[bool] = False  # whether a few rows at a time go through it: then it keeps nothing of a row
-    numbers: ClassVar[tuple[float, float]] = (0.0, 0.0)  # as its header has them
 
     def reads(self, shape: Shape, categories: Categories | None) -> bool:
         """Whether it reads observations of this shape as they are: numbers, or categories."""
@@ -107,38 +93,33 @@ class Layer:
 
     def parameters(self) -> tuple[Tensor | None, ...]:
         """Those of torch, in the order of its header; None for a bias that is missing."""
-        return ()
+        return tuple(getattr(self, name) for name in self.tensor_names)
+
+    @property
+    def numbers(self) -> tuple[float, ...]:
+        """As its header has them; those that are missing are 0."""
+        return tuple(getattr(self, name) for name in self.number_names)
 
     def result(self, shapes: Sequence[Shape]) -> Shape | None:
         """The shape of its result for inputs of these shapes; None where they do not fit its parameters."""
-        raise NotImplementedError
+        return shapes[0]
 
     def sizes(self, shapes: Sequence[Shape]) -> tuple[int, ...]:
         """As its header has them."""
-        raise NotImplementedError
+        return ()
 
 
 @dataclass(frozen=True)
 class Linear(Layer):
-    """A linear layer and its activation.
+    """A linear layer and its activation."""
 
-    Attributes:
-        weight: `(outputs, inputs)`; of an image, one channel after the other.
-        bias: `(outputs,)` or None.
-        activation: one of ACTIVATIONS.
-        of_each: whether it is applied to the numbers of each entity.
-    """
-
-    weight: Tensor
-    bias: Tensor | None
-    activation: str = "linear"
-    of_each: bool = field(default=False, kw_only=True)
+    weight: Tensor  # `(outputs, inputs)`; of an image, one channel after the other
+    bias: Tensor | None  # `(outputs,)` or None
+    activation: str = "linear"  # one of ACTIVATIONS
+    of_each: bool = field(default=False, kw_only=True)  # whether it is applied to the numbers of each entity
 
     kind = "LINEAR"
-
-    @override
-    def parameters(self) -> tuple[Tensor | None, ...]:
-        return self.weight, self.bias
+    tensor_names = "weight", "bias"
 
     @override
     def result(self, shapes: Sequence[Shape]) -> Shape | None:
@@ -156,13 +137,9 @@ class Linear(Layer):
 
 @dataclass(frozen=True)
 class OneHot(Linear):
-    """A linear layer on the categories of an observation, and its activation.
+    """A linear layer on the categories of an observation, and its activation."""
 
-    Attributes:
-        cells: of an observation.
-    """
-
-    cells: int = 0
+    cells: int = 0  # of an observation
 
     kind = "ONE_HOT"
 
@@ -177,40 +154,26 @@ class OneHot(Linear):
 
 @dataclass(frozen=True)
 class Convolution(Layer):
-    """A convolution. Numbers of pixels are one for both directions, or `(down, to the right)`.
+    """A convolution. Numbers of pixels are one for both directions, or `(down, to the right)`."""
 
-    Attributes:
-        weight: `(filters, channels of a group, height, width)`, or without height for images of one line.
-        bias: `(filters,)` or None.
-        stride: pixels from one place of a filter to the next.
-        observed: channels of the observation, where it reads that; of categories, whose planes it sees instead, 1 each.
-        is_of_categories: whether the observation is of categories.
-        is_rectified: whether a ReLU follows.
-        padding: pixels of zeros around what it reads; none around categories.
-        dilation: pixels from one number of a filter to the next.
-        groups: of channels, each of which as many filters see.
-    """
-
-    weight: Tensor
-    bias: Tensor | None
-    stride: int | tuple[int, int]
+    weight: Tensor  # `(filters, channels of a group, height, width)`, or without height for images of one line
+    bias: Tensor | None  # `(filters,)` or None
+    stride: int | tuple[int, int]  # pixels from one place of a filter to the next
+    # Channels of the observation, where it reads that; of categories, whose planes it sees instead, 1 each
     observed: int = 0
-    is_of_categories: bool = False
-    is_rectified: bool = True
-    padding: int | tuple[int, int] = 0
-    dilation: int | tuple[int, int] = 1
-    groups: int = 1
+    is_of_categories: bool = False  # whether the observation is of categories
+    is_rectified: bool = True  # whether a ReLU follows
+    padding: int | tuple[int, int] = 0  # pixels of zeros around what it reads; none around categories
+    dilation: int | tuple[int, int] = 1  # pixels from one number of a filter to the next
+    groups: int = 1  # of channels, each of which as many filters see
 
     kind = "CONVOLUTION"
+    tensor_names = "weight", "bias"
     is_image = True
 
     @override
     def reads(self, shape: Shape, categories: Categories | None) -> bool:
         return len(shape) == 3 and shape[0] == self.observed and self.is_of_categories == (categories is not None)
-
-    @override
-    def parameters(self) -> tuple[Tensor | None, ...]:
-        return self.weight, self.bias
 
     @override
     def result(self, shapes: Sequence[Shape]) -> Shape | None:
@@ -250,19 +213,13 @@ def _windows(
 
 @dataclass(frozen=True)
 class Pool(Layer):
-    """The largest number, or the mean, of windows of an image, or of all entities.
+    """The largest number, or the mean, of windows of an image, or of all entities."""
 
-    Attributes:
-        size: of the windows.
-        stride: pixels from one to the next.
-        padding: pixels around the image, which are never the largest, and zeros in a mean; at most half of the size.
-        is_largest: whether the largest is taken.
-    """
-
-    size: int | tuple[int, int]
-    stride: int | tuple[int, int]
+    size: int | tuple[int, int]  # of the windows
+    stride: int | tuple[int, int]  # pixels from one to the next
+    # Pixels around the image, which are never the largest, and zeros in a mean; at most half of the size
     padding: int | tuple[int, int]
-    is_largest: bool
+    is_largest: bool  # whether the largest is taken
 
     kind = "POOL"
 
@@ -287,20 +244,13 @@ class Pool(Layer):
 
 @dataclass(frozen=True)
 class MinGRU(Layer):
-    """A MinGRU layer of as many units as its input has numbers.
+    """A MinGRU layer of as many units as its input has numbers."""
 
-    Attributes:
-        weight: `(3 * units, units)`: candidates, gates, highways.
-    """
-
-    weight: Tensor
+    weight: Tensor  # `(3 * units, units)`: candidates, gates, highways
 
     kind = "MINGRU"
+    tensor_names = ("weight",)
     num_states = 1
-
-    @override
-    def parameters(self) -> tuple[Tensor | None, ...]:
-        return (self.weight,)
 
     @override
     def result(self, shapes: Sequence[Shape]) -> Shape | None:
@@ -317,26 +267,17 @@ class LSTM(Layer):
     """An LSTM layer, as torch.nn.LSTMCell has it: rows of input, forget, candidate and output gate.
 
     Its states are the hidden state and the memory.
-
-    Attributes:
-        input_weight: `(4 * units, inputs)`.
-        hidden_weight: `(4 * units, units)`.
-        input_bias: `(4 * units,)` or None, as is the next one.
-        hidden_bias: added to the same sums.
     """
 
-    input_weight: Tensor
-    hidden_weight: Tensor
-    input_bias: Tensor | None
-    hidden_bias: Tensor | None
+    input_weight: Tensor  # `(4 * units, inputs)`
+    hidden_weight: Tensor  # `(4 * units, units)`
+    input_bias: Tensor | None  # `(4 * units,)` or None, as is the next one
+    hidden_bias: Tensor | None  # added to the same sums
 
     kind = "LSTM"
+    tensor_names = "input_weight", "hidden_weight", "input_bias", "hidden_bias"
     num_states = 2
     is_step_by_step = True
-
-    @override
-    def parameters(self) -> tuple[Tensor | None, ...]:
-        return self.input_weight, self.hidden_weight, self.input_bias, self.hidden_bias
 
     @override
     def result(self, shapes: Sequence[Shape]) -> Shape | None:
@@ -365,12 +306,9 @@ class State(Layer):
 
     It may read a value of a later layer, which reads this one: the layers between them are a loop. `Layers.in_loops`
     orders them.
-
-    Attributes:
-        units: numbers of the entry.
     """
 
-    units: int
+    units: int  # numbers of the entry
 
     kind = "STATE"
     num_states = 1
@@ -380,39 +318,20 @@ class State(Layer):
     def result(self, shapes: Sequence[Shape]) -> Shape | None:
         return (self.units,) if self.units > 0 else None
 
-    @override
-    def sizes(self, shapes: Sequence[Shape]) -> tuple[int, ...]:
-        return ()
-
 
 @dataclass(frozen=True)
 class Norm(Layer):
-    """RMSNorm, or LayerNorm where it `is_centered`, of all numbers of a row.
+    """RMSNorm, or LayerNorm where it `is_centered`, of all numbers of a row."""
 
-    Attributes:
-        weight: `(numbers,)` or None, as is the next one.
-        bias: added at the end.
-        epsilon: added to the mean of the squares.
-        is_centered: whether the mean is subtracted.
-        of_each: whether the numbers of each entity are normalised apart.
-    """
-
-    weight: Tensor | None
-    bias: Tensor | None
-    epsilon: float
-    is_centered: bool
-    of_each: bool = False
+    weight: Tensor | None  # `(numbers,)` or None, as is the next one
+    bias: Tensor | None  # added at the end
+    epsilon: float  # added to the mean of the squares
+    is_centered: bool  # whether the mean is subtracted
+    of_each: bool = False  # whether the numbers of each entity are normalised apart
 
     kind = "NORM"
-
-    @property
-    def numbers(self) -> tuple[float, float]:
-        """As its header has them."""
-        return self.epsilon, 0.0
-
-    @override
-    def parameters(self) -> tuple[Tensor | None, ...]:
-        return self.weight, self.bias
+    number_names = ("epsilon",)
+    tensor_names = "weight", "bias"
 
     @override
     def result(self, shapes: Sequence[Shape]) -> Shape | None:
@@ -427,13 +346,9 @@ class Norm(Layer):
 
 @dataclass(frozen=True)
 class Activation(Layer):
-    """An activation by itself.
+    """An activation by itself."""
 
-    Attributes:
-        activation: one of ACTIVATIONS, but not linear.
-    """
-
-    activation: str
+    activation: str  # one of ACTIVATIONS, but not linear
 
     kind = "ACTIVATION"
 
@@ -456,10 +371,6 @@ class Add(Layer):
     def result(self, shapes: Sequence[Shape]) -> Shape | None:
         return shapes[0] if len(set(shapes)) == 1 else None
 
-    @override
-    def sizes(self, shapes: Sequence[Shape]) -> tuple[int, ...]:
-        return ()
-
 
 @dataclass(frozen=True)
 class Multiply(Add):
@@ -474,34 +385,20 @@ class Multiply(Add):
 
 @dataclass(frozen=True)
 class Affine(Layer):
-    """A number times its input, plus another number.
+    """A number times its input, plus another number."""
 
-    Attributes:
-        numbers: the factor, and what is added.
-    """
-
-    numbers: tuple[float, float]
+    factor: float
+    term: float  # is added
 
     kind = "AFFINE"
-
-    @override
-    def result(self, shapes: Sequence[Shape]) -> Shape | None:
-        return shapes[0]
-
-    @override
-    def sizes(self, shapes: Sequence[Shape]) -> tuple[int, ...]:
-        return ()
+    number_names = "factor", "term"
 
 
 @dataclass(frozen=True)
 class Concatenate(Layer):
-    """Parts of its inputs side by side: of images, their channels.
+    """Parts of its inputs side by side: of images, their channels."""
 
-    Attributes:
-        parts: of each input, the first number or channel, and how many.
-    """
-
-    parts: tuple[tuple[int, int], ...]
+    parts: tuple[tuple[int, int], ...]  # of each input, the first number or channel, and how many
 
     kind = "CONCATENATE"
 
@@ -521,30 +418,17 @@ class Concatenate(Layer):
 
 @dataclass(frozen=True)
 class Scale(Layer):
-    """Every number times a weight or divided by it, plus or minus a bias; one number of these stands for all.
+    """Every number times a weight or divided by it, plus or minus a bias; one number of these stands for all."""
 
-    Attributes:
-        weight: `(numbers,)`, or any shape of as many numbers, or one number; None for 1, as is the next one for 0.
-        bias: added at the end.
-        power: 1, or -1 for a division.
-        sign: 1, or -1 for a subtraction.
-    """
-
+    # `(numbers,)`, or any shape of as many numbers, or one number; None for 1, as is the next one for 0
     weight: Tensor | None
-    bias: Tensor | None
-    power: float = 1.0
-    sign: float = 1.0
+    bias: Tensor | None  # added at the end
+    power: float = 1.0  # 1, or -1 for a division
+    sign: float = 1.0  # 1, or -1 for a subtraction
 
     kind = "SCALE"
-
-    @property
-    def numbers(self) -> tuple[float, float]:
-        """As its header has them."""
-        return self.power, self.sign
-
-    @override
-    def parameters(self) -> tuple[Tensor | None, ...]:
-        return self.weight, self.bias
+    number_names = "power", "sign"
+    tensor_names = "weight", "bias"
 
     @override
     def result(self, shapes: Sequence[Shape]) -> Shape | None:
@@ -559,26 +443,13 @@ class Scale(Layer):
 
 @dataclass(frozen=True)
 class Compare(Layer):
-    """1 where a number compares so with another one, else 0; without a gradient.
+    """1 where a number compares so with another one, else 0; without a gradient."""
 
-    Attributes:
-        how: such as GREATER_EQUAL, of the kernel's COMPARE_ constants.
-        other: the other number.
-    """
-
-    how: str
-    other: float
+    how: str  # such as GREATER_EQUAL, of the kernel's COMPARE_ constants
+    other: float  # the other number
 
     kind = "COMPARE"
-
-    @property
-    def numbers(self) -> tuple[float, float]:
-        """As its header has them."""
-        return self.other, 0.0
-
-    @override
-    def result(self, shapes: Sequence[Shape]) -> Shape | None:
-        return shapes[0]
+    number_names = ("other",)
 
     @override
     def sizes(self, shapes: Sequence[Shape]) -> tuple[int, ...]:
@@ -587,13 +458,9 @@ class Compare(Layer):
 
 @dataclass(frozen=True)
 class Arrange(Layer):
-    """The numbers of a row as those of entities or an image, or the other way round, in torch's order.
+    """The numbers of a row as those of entities or an image, or the other way round, in torch's order."""
 
-    Attributes:
-        shape: of the result; of an image, the row has one channel after the other.
-    """
-
-    shape: Shape
+    shape: Shape  # of the result; of an image, the row has one channel after the other
 
     kind = "ARRANGE"
 
@@ -611,19 +478,12 @@ class Arrange(Layer):
 
 @dataclass(frozen=True)
 class Embedding(Layer):
-    """The row of a table that each number of a row stands for; NaN for a number that is none of its rows.
+    """The row of a table that each number of a row stands for; NaN for a number that is none of its rows."""
 
-    Attributes:
-        weight: the table, `(rows, numbers)`.
-    """
-
-    weight: Tensor
+    weight: Tensor  # the table, `(rows, numbers)`
 
     kind = "EMBEDDING"
-
-    @override
-    def parameters(self) -> tuple[Tensor | None, ...]:
-        return (self.weight,)
+    tensor_names = ("weight",)
 
     @override
     def result(self, shapes: Sequence[Shape]) -> Shape | None:
@@ -641,25 +501,15 @@ class Attention(Layer):
     """softmax(scale q k^T) v of entities, for heads whose numbers lie side by side in an entity.
 
     Its inputs are q, k, v, and perhaps what is visible: above 0.5 for each key, or for each key of each query.
-
-    Attributes:
-        heads: of q, k and v.
-        scale: of the scores.
-        hidden_score: of what is not visible.
-        is_safe: whether a query that sees nothing gets zeros, else NaN.
     """
 
-    heads: int
-    scale: float
-    hidden_score: float = -math.inf
-    is_safe: bool = False
+    heads: int  # of q, k and v
+    scale: float  # of the scores
+    hidden_score: float = -math.inf  # of what is not visible
+    is_safe: bool = False  # whether a query that sees nothing gets zeros, else NaN
 
     kind = "ATTENTION"
-
-    @property
-    def numbers(self) -> tuple[float, float]:
-        """As its header has them."""
-        return self.scale, self.hidden_score
+    number_names = "scale", "hidden_score"
 
     @override
     def result(self, shapes: Sequence[Shape]) -> Shape | None:
@@ -668,11 +518,8 @@ class Attention(Layer):
         (units, queries), (_, keys), (numbers, _), *mask = shapes
         are_alike = shapes[1] == (units, keys) and shapes[2] == (numbers, keys)
         is_masked = not mask or mask[0] in ((keys,), (keys, queries))
-        return (
-            (numbers, queries)
-            if are_alike and is_masked and not {units % self.heads, numbers % self.heads} - {0}
-            else None
-        )
+        are_divisible = units % self.heads == numbers % self.heads == 0
+        return (numbers, queries) if are_alike and is_masked and are_divisible else None
 
     @override
     def sizes(self, shapes: Sequence[Shape]) -> tuple[int, ...]:
@@ -697,15 +544,10 @@ def _is_of(tensor: Tensor | None, shape: Shape) -> bool:
 
 @dataclass(frozen=True)
 class Fields:
-    """The numbers of observations that are rows of bytes, in their order.
+    """The numbers of observations that are rows of bytes, in their order."""
 
-    Attributes:
-        places: dtype, first byte and count of numbers that lie side by side.
-        row_bytes: of an observation.
-    """
-
-    places: Sequence[tuple[torch.dtype, int, int]]
-    row_bytes: int
+    places: Sequence[tuple[torch.dtype, int, int]]  # dtype, first byte and count of numbers that lie side by side
+    row_bytes: int  # of an observation
 
     def fit(self, numbers: int) -> bool:
         """Whether they lie inside of the bytes, and are so many."""
@@ -716,37 +558,26 @@ class Fields:
 
 @dataclass(frozen=True)
 class Layers:
-    """The layers of a policy; `fit` says whether the kernel takes them.
+    """The layers of a policy; `fit` says whether the kernel takes them."""
 
-    Attributes:
-        layers: in the order in which they are computed.
-        shape: of an observation; of one of categories `(cells,)`, or that of an image.
-        parts: logits of every part of a decision; 1 for each number of a normal distribution.
-        decision: the value of which the first numbers are the logits of all parts, or the means.
-        value: the value that holds the value of the state.
-        value_place: which number of it.
-        log_std: `len(parts)` logarithms of the deviations of numbers; None where the parts are choices.
-        normalizer: of the observations; None where the layers see them as they are.
-        categories: of the observations, which are not normalised then; None where the layers see them as numbers.
-        divides_bytes: whether observations of bytes that are neither categories nor normalised are divided by 255.
-        constants: tensors of the layers that have no gradient.
-        fields: of the observations, which are neither categories nor normalised then; None where rows hold numbers.
-        state_places: of each state of the layers, in their order, the entry of the policy's state and the first number
-            there; None where each is an entry of its own, in this order.
-    """
-
-    layers: Sequence[Layer]
-    shape: Shape
-    parts: Sequence[int]
-    decision: int
-    value: int
-    value_place: int
+    layers: Sequence[Layer]  # in the order in which they are computed
+    shape: Shape  # of an observation; of one of categories `(cells,)`, or that of an image
+    parts: Sequence[int]  # logits of every part of a decision; 1 for each number of a normal distribution
+    decision: int  # the value of which the first numbers are the logits of all parts, or the means
+    value: int  # the value that holds the value of the state
+    value_place: int  # which number of it
+    # `len(parts)` logarithms of the deviations of numbers; None where the parts are choices
     log_std: Tensor | None = None
-    normalizer: Normalizer | None = None
+    normalizer: Normalizer | None = None  # of the observations; None where the layers see them as they are
+    # Of the observations, which are not normalised then; None where the layers see them as numbers
     categories: Categories | None = None
+    # Whether observations of bytes that are neither categories nor normalised are divided by 255
     divides_bytes: bool = False
-    constants: Sequence[Tensor] = ()
+    constants: Sequence[Tensor] = ()  # tensors of the layers that have no gradient
+    # Of the observations, which are neither categories nor normalised then; None where rows hold numbers
     fields: Fields | None = None
+    # Of each state of the layers, in their order, the entry of the policy's state and the first number there; None
+    # where each is an entry of its own, in this order
     state_places: Sequence[tuple[int, int]] | None = None
 
     @property
@@ -895,14 +726,9 @@ class Layers:
         is_known = categories is None or (categories.fit(shapes[0][0]) and len(categories.counts) == self.shape[0])
         has_value = self.value_place < shapes[self.value][0] and 0 not in (self.value, self.decision)
         has_value = has_value and not (self.value == self.decision and self.value_place < sum(self.parts))
-        return is_known and has_value and sum(self.parts) <= shapes[self.decision][0] and all(self._readers())
-
-    def _readers(self) -> list[int]:
-        # How many read each value, but for the observation.
-        readers = [0] * (len(self.layers) + 1)
-        for value in (self.decision, self.value, *(value for layer in self.layers for value in layer.inputs)):
-            readers[value] += 1
-        return readers[1:]
+        read = {self.decision, self.value, *(value for layer in self.layers for value in layer.inputs)}
+        are_read = read >= set(range(1, len(shapes)))
+        return is_known and has_value and are_read and sum(self.parts) <= shapes[self.decision][0]
 
 
 def _is_plain(tensor: Tensor, device: str) -> bool:
@@ -915,11 +741,7 @@ def _is_plain(tensor: Tensor, device: str) -> bool:
 
 
 def check_layers(layers: Layers) -> None:
-    """Lets layers pass that fit the kernel.
-
-    Raises:
-        APIUsageError: if they do not.
-    """
+    """Raises an APIUsageError unless layers fit the kernel."""
     if not layers.fit():
         found = ", ".join(
             f"{type(layer).__name__} {[tuple(tensor.shape) for tensor in layer.parameters() if tensor is not None]}"

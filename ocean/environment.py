@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -79,10 +81,8 @@ class OceanEnv(PufferEnv):
         self._tells_final_observations = False
         self._envs: dict[int, object] = {}  # handles of single environments, by index
         self.arguments = dict(arguments)
-        try:
+        with _sentences_of_c():
             self.handle = self.make_handle(arguments, seed)
-        except ValueError as error:  # the C side's sentence, as a mistake of the user's
-            raise APIUsageError(str(error)) from error
 
     def make_handle(self, arguments: dict[str, Any], seed: int) -> object:
         """Makes the C environments over this object's arrays; returns their vec handle.
@@ -189,10 +189,8 @@ class OceanEnv(PufferEnv):
         Raises:
             APIUsageError: if it is of other environments, of other arguments, damaged or forged; all stays as it was.
         """
-        try:
+        with _sentences_of_c():
             self.binding.vec_restore(self.handle, snapshot[8:])
-        except ValueError as error:  # the C side's sentence, as a mistake of the user's
-            raise APIUsageError(str(error)) from error
         self._steps = int.from_bytes(snapshot[:8], "little")
 
     def structs(self) -> np.ndarray:
@@ -205,10 +203,8 @@ class OceanEnv(PufferEnv):
         Raises:
             APIUsageError: if they are of other arguments or hold what no game reaches; all stays as it was.
         """
-        try:
+        with _sentences_of_c():
             self.binding.vec_put_structs(self.handle, structs)
-        except ValueError as error:  # the C side's sentence, as a mistake of the user's
-            raise APIUsageError(str(error)) from error
         self._steps += steps
 
     @override
@@ -221,11 +217,19 @@ class OceanEnv(PufferEnv):
         self.binding.vec_close(self.handle)
 
 
+@contextlib.contextmanager
+def _sentences_of_c() -> Iterator[None]:
+    # The C side's errors are mistakes of the user's.
+    try:
+        yield
+    except ValueError as error:
+        raise APIUsageError(str(error)) from error
+
+
 def agents_against(opponent: str) -> int:
     """Agents of one game of turns: 1 where the opponent is the environment's `bot`, 2 where it is the agent's `self`.
 
-    Raises:
-        APIUsageError: if the opponent is another one.
+    Any other opponent is an APIUsageError.
     """
     opponents = ("bot", "self")
     if opponent not in opponents:

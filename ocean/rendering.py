@@ -34,15 +34,9 @@ class Drawing:
     def __init__(self, name: str, env: object):
         """Makes the drawing; this needs no screen.
 
-        Args:
-            name: the environment's folder name, such as `breakout`.
-            env: a handle of one environment of that folder's binding, which was reset; it is kept alive.
-
-        Raises:
-            MissingExtraError: if raylib or the environment's render module is not installed.
-            TypeError: if it is no handle of that environment.
-            ValueError: if the environment is closed.
-            RuntimeError: if it was never reset.
+        The name is that of the environment's folder, such as `breakout`, and `env` a handle of one environment of that
+        folder's binding, which is kept alive. TypeError if it is none, ValueError if it is closed, RuntimeError if it
+        was never reset; MissingExtraError if raylib or the render module is not installed.
         """
         self._module = _render_module(name)
         self._binding = importlib.import_module(f"pufferlib.ocean.{name}.binding")
@@ -83,9 +77,7 @@ class Drawing:
         """Lets go of what was loaded for the screen; drawing again loads it again."""
         self._module.close(self._picture)
 
-    def close(self) -> None:
-        """Lets go of what was loaded for the screen; twice is harmless."""
-        self.leave()
+    close = leave  # may be called twice
 
 
 @dataclass

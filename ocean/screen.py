@@ -46,11 +46,13 @@ class Screen:
     """A window, or a picture in memory, to draw on; a process has one at a time.
 
     A picture begins with `begin` and ends with `end`; everything is drawn in between, in pixels from the left top
-    corner, later above earlier. It takes no time of its own: who wants 60 pictures a second waits in between.
+    corner, later above earlier. It takes no time of its own: who wants 60 pictures a second waits in between. A call
+    that needs a picture under way, or an open screen, raises an APIUsageError without one.
 
     Attributes:
         size: width and height in pixels.
         gives_way: whether it closes by itself when another is opened.
+        is_drawing: whether it is between `begin` and `end`.
     """
 
     def __init__(self, width: int, height: int, title: str, is_visible: bool, gives_way: bool = False):
@@ -77,7 +79,7 @@ class Screen:
         if _open_screen is not None:
             raise APIUsageError("a screen is open already, and a process has one at a time; call its close() first")
         self._native = _native()
-        self._is_drawing = False
+        self.is_drawing = False
         self._guests: weakref.WeakSet[Guest] = weakref.WeakSet()
         self.size = (width, height)
         self.gives_way = gives_way
@@ -90,42 +92,22 @@ class Screen:
             )
         _open_screen = self
 
-    @property
-    def is_drawing(self) -> bool:
-        """Whether it is between `begin` and `end`."""
-        return self._is_drawing
-
     def begin(self) -> None:
-        """Starts a picture, on the background colour.
-
-        Raises:
-            APIUsageError: if the screen is closed, or one was begun and not ended.
-        """
+        """Starts a picture, on the background colour; APIUsageError if one was begun and not ended."""
         self._require_open()
-        if self._is_drawing:
+        if self.is_drawing:
             raise APIUsageError("begin() was called twice; call end() when a picture is drawn")
         self._native.begin()
-        self._is_drawing = True
+        self.is_drawing = True
 
     def end(self) -> None:
-        """Shows the picture, and takes note of the keys and the mouse since the last one; never waits.
-
-        Raises:
-            APIUsageError: if no picture was begun.
-        """
+        """Shows the picture that was begun, and takes note of the keys and the mouse since the last; never waits."""
         self._require_drawing("end")
-        self._is_drawing = False
+        self.is_drawing = False
         self._native.end()
 
     def frame(self) -> np.ndarray:
-        """Reads what was drawn since `begin`; call it before `end`.
-
-        Returns:
-            Shape `(height, width, 3)`, uint8 RGB, owned by the caller.
-
-        Raises:
-            APIUsageError: if no picture was begun.
-        """
+        """Reads what was drawn since `begin`, `(height, width, 3)` uint8 RGB; call it before `end`."""
         self._require_drawing("frame")
         width, height = self.size
         frame = np.empty((height, width, 3), np.uint8)
@@ -142,11 +124,8 @@ class Screen:
             y: pixels to its top.
             width: pixels.
             height: pixels.
-            color: red, green, blue and, if it is not opaque, alpha, 0 to 255.
+            color: red, green, blue and, if it is not opaque, alpha, 0 to 255; other numbers are an APIUsageError.
             radius: of its corners, pixels.
-
-        Raises:
-            APIUsageError: if no picture was begun, or the colour is not one.
         """
         self._require_drawing("rectangle")
         self._native.rectangle(x, y, width, height, radius, _rgba(color))
@@ -155,12 +134,10 @@ class Screen:
         """Draws straight strokes from point to point, with soft edges and round ends.
 
         Args:
-            points: shape `(count, 2)`, x and y in pixels; fewer than two draw nothing.
-            color: red, green, blue and, if it is not opaque, alpha, 0 to 255.
+            points: shape `(count, 2)`, x and y in pixels; fewer than two draw nothing, another shape is an
+                APIUsageError.
+            color: as for `rectangle`.
             width: pixels.
-
-        Raises:
-            APIUsageError: if no picture was begun, the shape is another, or the colour is not one.
         """
         self._require_drawing("line")
         corners = np.ascontiguousarray(points, np.float32)
@@ -176,20 +153,13 @@ class Screen:
             x: pixels to its left end.
             y: pixels to its top.
             size: pixels from one line to the next, 4 to 400; capitals are 0.6 of that high.
-            color: red, green, blue and, if it is not opaque, alpha, 0 to 255.
-
-        Raises:
-            APIUsageError: if no picture was begun, or the colour is not one.
+            color: as for `rectangle`.
         """
         self._require_drawing("text")
         self._native.text(string, x, y, size, _rgba(color))
 
     def text_width(self, string: str, size: int) -> float:
-        """How wide `text` will write a string, in pixels.
-
-        Raises:
-            APIUsageError: if the screen is closed.
-        """
+        """How wide `text` will write a string, in pixels."""
         self._require_open()
         return self._native.text_width(string, size)
 
@@ -202,7 +172,7 @@ class Screen:
         global _open_screen
         if _open_screen is not self:
             return
-        if self._is_drawing:
+        if self.is_drawing:
             self.end()
         for guest in [*self._guests]:
             guest.leave()
@@ -212,11 +182,7 @@ class Screen:
     def welcome(self, guest: Guest) -> ModuleType:
         """Lets something draw that may load textures; it is told to leave before the screen closes.
 
-        Returns:
-            The compiled module of the screen, whose `fonts` the render modules write with.
-
-        Raises:
-            APIUsageError: if no picture was begun.
+        Returns the compiled module of the screen, whose `fonts` the render modules write with.
         """
         self._require_drawing("draw")
         self._guests.add(guest)
@@ -228,7 +194,7 @@ class Screen:
 
     def _require_drawing(self, call: str) -> None:
         self._require_open()
-        if not self._is_drawing:
+        if not self.is_drawing:
             raise APIUsageError(f"{call}() was called with no picture begun; call begin() first")
 
 
@@ -278,11 +244,7 @@ def display_room() -> tuple[int, int]:
 
 @cache
 def raylib() -> ModuleType:
-    """The module `raylib`, which calls the same library that the render modules draw with; for keys, lines, text.
-
-    Raises:
-        MissingExtraError: if it is not installed.
-    """
+    """The module `raylib`, which calls the library that the render modules draw with; MissingExtraError without it."""
     spec = importlib.util.find_spec("raylib")
     libraries = sorted(Path(spec.origin).parent.glob("_raylib_cffi*.so")) if spec and spec.origin else []
     if not libraries:

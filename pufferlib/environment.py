@@ -107,13 +107,12 @@ class EpisodeTracker:
 
     def state_dict(self) -> dict[str, np.ndarray]:
         """The running episodes of all agents, without `is_pending`; `take` the ended ones before."""
-        return {"returns": self.returns.copy(), "lengths": self.lengths.copy(), "has_acted": self.has_acted.copy()}
+        return {name: getattr(self, name).copy() for name in ("returns", "lengths", "has_acted")}
 
     def load_state_dict(self, state: Mapping[str, np.ndarray]) -> None:
         """Restores the result of `state_dict`."""
-        self.returns[:] = state["returns"]
-        self.lengths[:] = state["lengths"]
-        self.has_acted[:] = state["has_acted"]
+        for name, array in state.items():
+            getattr(self, name)[:] = array
 
 
 StepResult = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, list[dict]]

@@ -76,9 +76,9 @@ class PufferWarning(RuntimeWarning):
     """A problem that does not stop the work; on the command line it is one sentence as well."""
 
 
-def nearest(name: str, candidates: Iterable[str], count: int = 3) -> str:
+def nearest(name: str, candidates: Iterable[str]) -> str:
     """Ends an error message about an unknown name: `; did you mean 'gamma'?`, or an empty string."""
-    close = difflib.get_close_matches(name, list(candidates), n=count)
+    close = difflib.get_close_matches(name, list(candidates))
     return f"; did you mean {' or '.join(repr(match) for match in close)}?" if close else ""
 
 

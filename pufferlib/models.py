@@ -66,7 +66,7 @@ class ActionHead(nn.Module):
     1. Numbers are drawn with a standard deviation that does not depend on the observation and starts at 1.
     """
 
-    def __init__(self, hidden_size: int, action_space):
+    def __init__(self, hidden_size: int, action_space: Space):
         super().__init__()
         _check_head_space(action_space)
         parts = spaces.action_parts(action_space)
@@ -98,7 +98,7 @@ class ActionHead(nn.Module):
         )
 
 
-def _check_head_space(space) -> None:
+def _check_head_space(space: Space) -> None:
     if isinstance(space, Box) and (space.dtype.kind != "f" or len(space.shape) != 1):
         raise APIUsageError(
             "the default policy acts in Discrete, MultiDiscrete or one-dimensional float Box spaces, or in a Tuple of "

@@ -55,20 +55,9 @@ from pufferlib.policy import NormalizedObservations
 from pufferlib.ppo.collector import agents_in_one
 from pufferlib.ppo.learner import Loss
 from pufferlib.ppo.opponents import Pool
+from pufferlib.runs import checks
 from pufferlib.runs.calls import AnyLogger, resolve_call
 from pufferlib.runs.checkpoint import find_weights, note, save_checkpoint_file
-from pufferlib.runs.checks import (
-    EarlyNotes,
-    check_policy,
-    check_state,
-    facts_of_arguments,
-    facts_of_policy,
-    facts_of_settings,
-    list_callbacks,
-    move_policy,
-    observation_far_outside,
-    whole_number,
-)
 from pufferlib.runs.description import LENGTH, Change, find_run, settings_of, with_new_length
 from pufferlib.runs.loaders import load_env, load_policy
 from pufferlib.runs.run import Run
@@ -249,7 +238,8 @@ class PuffeRL:
             self._stats: dict[str, float] = {}
             self._is_final_wanted: Callable[[], bool] | None = None
             self.final_scores: dict[str, Score] = {}  # after the last epoch, where `score_finally` asked for them
-            self._policy_facts, self._policy_changes = facts_of_policy(self.policy), 0  # compared between processes
+            self._policy_facts = checks.facts_of_policy(self.policy)  # compared between processes, as is the next one
+            self._policy_changes = 0
             self._are_weights_compared = False  # with those of the other processes, since the run began or was loaded
             self._is_closed = False
             undo.pop_all()  # it worked: nothing is to be undone
@@ -298,10 +288,10 @@ class PuffeRL:
         """
         self._require_open()
         self._agree("learn")
-        callbacks, ranks, first_epoch = list_callbacks(callbacks), self.ranks, self.epoch
+        callbacks, ranks, first_epoch = checks.list_callbacks(callbacks), self.ranks, self.epoch
         has_callbacks = any(ranks.gather(bool(callbacks)))
         if total_timesteps is not None:
-            steps = whole_number("total_timesteps", total_timesteps)
+            steps = checks.whole_number("total_timesteps", total_timesteps)
             self.total_epochs = self.epoch + math.ceil(steps / self.config.batch_size)
 
         def after_iteration(episodes: dict[str, float], losses: dict[str, float]) -> bool:
@@ -356,7 +346,7 @@ class PuffeRL:
         # whether a signal did.
         notes = None
         if has_notes and self.epoch == 0 and self.ranks.is_first:
-            notes = EarlyNotes(self.config, self.env_name)
+            notes = checks.EarlyNotes(self.config, self.env_name)
             notes.on_length(self.total_epochs)
         while self.epoch < self.total_epochs:
             begin = time.perf_counter()
@@ -433,7 +423,7 @@ class PuffeRL:
                 self._learner.prepare()
             self._collector.require_steps()
         if self.epoch == 0 and self.ranks.is_first and not self.env_name.startswith(PREFIX):
-            found = observation_far_outside(self.rollout, self.vecenv)
+            found = checks.observation_far_outside(self.rollout, self.vecenv)
             if found is not None:
                 warnings.warn(found, PufferWarning, stacklevel=2)
         self._steps, self._steps_underway = self.global_step, self.ranks.start_total(steps)
@@ -517,10 +507,12 @@ class PuffeRL:
         if self.ranks.world_size == 1:
             return
         if has_policy_changed:
-            self._policy_facts, self._policy_changes = facts_of_policy(self.policy), self._policy_changes + 1
+            self._policy_facts, self._policy_changes = checks.facts_of_policy(self.policy), self._policy_changes + 1
         of_call = {"the call of the trainer": call, "learning_rate of the trainer": repr(self._learning_rate)}
         changes = {"the number of changes to the policy": str(self._policy_changes)}
-        self.ranks.start_comparing({**of_call, **facts_of_settings(self.config), **self._policy_facts, **changes})
+        self.ranks.start_comparing(
+            {**of_call, **checks.facts_of_settings(self.config), **self._policy_facts, **changes}
+        )
 
     def _require_same_weights(self) -> None:
         self.ranks.check_same(list(self.policy.parameters()), "weights", ROUNDING)
@@ -537,9 +529,11 @@ class PuffeRL:
             return
         if isinstance(self.policy, NormalizedObservations):
             self.policy.find_forms()
-        move_policy(self.policy, self.device)
-        check_policy(self.policy, self.vecenv.single_observation_space, self.vecenv.single_action_space, self.device)
-        check_state(self.policy, self.rollout.states, self.device)
+        checks.move_policy(self.policy, self.device)
+        checks.check_policy(
+            self.policy, self.vecenv.single_observation_space, self.vecenv.single_action_space, self.device
+        )
+        checks.check_state(self.policy, self.rollout.states, self.device)
         self.ranks.broadcast(list(self.policy.state_dict().values()))
         self._backend = choose_backend(self.policy, self.rollout, self.config, self.device, self._backend.loss)
         self._backend.take_over(self._collector, self._learner, self._generator)
@@ -887,7 +881,7 @@ def train(
     args = load_config(env_name) if args is None else args
     require_sections(args)
     ranks = distributed.connect()
-    ranks.require_same(facts_of_arguments(env_name, args))
+    ranks.require_same(checks.facts_of_arguments(env_name, args))
     folder, changes = ranks.from_first(lambda: find_run(env_name, args))
     args, is_resumed = with_new_length(args, changes), folder is not None
     is_from_settings = vecenv is None and policy is None

@@ -360,6 +360,6 @@ class MixedRows(Box):
         return rows
 
     @override
-    def contains(self, x: Any) -> bool:
+    def contains(self, x: object) -> bool:
         """Whether `x` are such rows."""
         return super().contains(x) and not np.any(np.asarray(x)[:, self._columns] % 1)

@@ -1,4 +1,4 @@
-"""The arrays of a vector: their memory, and snapshots of what is in them."""
+"""The arrays of a vector: what they are of, their memory, and snapshots of what is in them."""
 
 from __future__ import annotations
 
@@ -7,30 +7,51 @@ import mmap
 import os
 import tempfile
 from multiprocessing import reduction
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import gymnasium
 import numpy as np
 
-from pufferlib.environment import Buffers
+from pufferlib.environment import Buffers, PufferEnv
 from pufferlib.errors import APIUsageError
+from pufferlib.spaces import Layout
 
 ALIGNMENT = 128  # bytes: two cache lines, which processors fetch in pairs
 
 
-class HasSpaces(Protocol):
-    """Anything with the spaces of one agent: an environment or an `EnvInfo`."""
+class EnvInfo:
+    """The facts that all environments of a vector share; small enough to send to workers."""
 
-    single_observation_space: gymnasium.Space
-    single_action_space: gymnasium.Space
+    def __init__(self, env: PufferEnv):
+        self.single_observation_space: gymnasium.Space = env.single_observation_space
+        self.single_action_space: gymnasium.Space = env.single_action_space
+        self.num_agents: int = env.num_agents
+        self.has_action_masks: bool = getattr(env, "has_action_masks", False)
+        self.emulated: Layout | None = getattr(env, "emulated", None)
+
+    def check(self, env: PufferEnv, index: int) -> None:
+        """Raises an APIUsageError if another environment differs."""
+        for name, expected in vars(self).items():
+            found = getattr(env, name, False if name == "has_action_masks" else None)
+            if found == expected:
+                continue
+            if name == "emulated":  # too long to show
+                raise APIUsageError(
+                    "all environments of a vector must have the same observation structure, environment 0 and "
+                    f"environment {index} differ; make them with the same arguments"
+                )
+            raise APIUsageError(
+                f"all environments of a vector must have the same {name}, environment 0 has {expected}, "
+                f"environment {index} has {found}"
+            )
 
 
-def buffer_bytes(env: HasSpaces, rows: int) -> int:
+def buffer_bytes(env: PufferEnv | EnvInfo, rows: int) -> int:
     """The size of the memory that `buffers_in` needs."""
     return _layout(env, rows)[1]
 
 
-def buffers_in(memory: mmap.mmap, env: HasSpaces, rows: int) -> Buffers:
+def buffers_in(memory: mmap.mmap, env: PufferEnv | EnvInfo, rows: int) -> Buffers:
     """Lays the arrays of `rows` agents out in page-aligned memory, which they keep alive: zeros, and masks of True."""
     arrays = {name: np.ndarray(shape, dtype, memory, offset) for name, shape, dtype, offset in _layout(env, rows)[0]}
     buffers = Buffers(**arrays)
@@ -39,7 +60,7 @@ def buffers_in(memory: mmap.mmap, env: HasSpaces, rows: int) -> Buffers:
     return buffers
 
 
-def private_buffers(env: HasSpaces, rows: int) -> Buffers:
+def private_buffers(env: PufferEnv | EnvInfo, rows: int) -> Buffers:
     """Zeroed arrays (all masks are True) of this process alone: a forked child has a copy."""
     memory = mmap.mmap(-1, buffer_bytes(env, rows), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     _ask_for_huge_pages(memory)
@@ -53,7 +74,7 @@ def _ask_for_huge_pages(memory: mmap.mmap) -> None:
             memory.madvise(mmap.MADV_HUGEPAGE)
 
 
-def _layout(env: HasSpaces, rows: int) -> tuple[list[tuple[str, tuple[int, ...], np.dtype, int]], int]:
+def _layout(env: PufferEnv | EnvInfo, rows: int) -> tuple[list[tuple[str, tuple[int, ...], np.dtype, int]], int]:
     # The name, shape, dtype and offset of each array of `Buffers`, and the bytes in all.
     layout, offset = [], 0
     has_action_masks = getattr(env, "has_action_masks", False)  # not of an environment of another base class
@@ -115,11 +136,7 @@ class VectorSnapshot(NamedTuple):
 
 
 def checked_snapshot(snapshot: dict[str, Any], num_envs: int, batch_size: int, buffers: Buffers) -> VectorSnapshot:
-    """The parts of what `Vector.snapshot` returned.
-
-    Raises:
-        APIUsageError: if it is no snapshot, or not of these sizes.
-    """
+    """The parts of what `Vector.snapshot` returned; an APIUsageError if it is none, or not of these sizes."""
     is_sound = (
         isinstance(snapshot, dict)
         and {"envs", "order", "arrays"} <= snapshot.keys()

@@ -19,12 +19,6 @@ class Batch:
     buffers: Buffers  # their rows
     agent_ids: np.ndarray  # (rows,) int64
 
-    @classmethod
-    def consecutive(cls, buffers: Buffers, envs: range, agents_per_env: int) -> Batch:
-        """The batch of neighbouring environments, as views of the arrays of all."""
-        begin, end = envs.start * agents_per_env, envs.stop * agents_per_env
-        return cls(tuple(envs), buffers.rows(begin, end), np.arange(begin, end))
-
 
 def split(num_envs: int, parts: int) -> Sequence[range]:
     """Equal ranges of neighbouring environments."""
@@ -32,15 +26,20 @@ def split(num_envs: int, parts: int) -> Sequence[range]:
     return [range(begin, begin + size) for begin in range(0, num_envs, size)]
 
 
+def neighbouring_batches(buffers: Buffers, num_envs: int, batch_size: int) -> list[Batch]:
+    """Batches of neighbouring environments, as views of the arrays of all."""
+    agents, batches = len(buffers.rewards) // num_envs, []
+    for envs in split(num_envs, num_envs // batch_size):
+        begin, end = envs.start * agents, envs.stop * agents
+        batches.append(Batch(tuple(envs), buffers.rows(begin, end), np.arange(begin, end)))
+    return batches
+
+
 class FixedBatches:
     """Batches of neighbouring workers, complete when the last of them is done; their arrays are views."""
 
     def __init__(self, buffers: Buffers, num_envs: int, batch_size: int, envs_per_worker: int):
-        agents_per_env = len(buffers.rewards) // num_envs
-        self._envs_per_worker = envs_per_worker
-        self._batches = [
-            Batch.consecutive(buffers, envs, agents_per_env) for envs in split(num_envs, num_envs // batch_size)
-        ]
+        self._batches = neighbouring_batches(buffers, num_envs, batch_size)
         self._workers_per_batch = batch_size // envs_per_worker
         self.clear()
 

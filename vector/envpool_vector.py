@@ -22,7 +22,7 @@ from pufferlib.errors import APIUsageError, MissingExtraError, require_extra
 from pufferlib.seeding import mix_seed
 from pufferlib.spaces import Layout, in_single_precision, precision_lowered
 from pufferlib.vector.base import Vector
-from pufferlib.vector.batch import Batch, split
+from pufferlib.vector.batch import Batch, neighbouring_batches
 from pufferlib.vector.recipe import EnvSource, Options, count_batch, count_threads, warn_above_cores
 
 SEEDS = 2**31  # an int32 of at least 0 is what EnvPool takes
@@ -40,9 +40,8 @@ def import_envpool() -> ModuleType:
 def make_spec(task: str, **config: Any) -> Any:
     """EnvPool's description of an environment: its spaces and its configuration; the environment is not made.
 
-    Raises:
-        APIUsageError: if several agents act in it, or it has no such setting.
-        MissingExtraError: if EnvPool is not installed, or the environment needs a package of the system.
+    An APIUsageError if several agents act in it, or it has no such setting; a MissingExtraError if EnvPool is not
+    installed, or the environment needs a package of the system.
     """
     try:
         spec = import_envpool().make_spec(task, **config)
@@ -94,17 +93,10 @@ class EnvPoolEnv(LibraryEnv):
         seed: int = 0,
         **config: Any,
     ):
-        """Describes the environments, which the first reset makes.
+        """Describes the environments of a task such as `HalfCheetah-v5`, which the first reset makes.
 
-        Args:
-            task: such as `HalfCheetah-v5`.
-            num_envs: environments.
-            num_threads: of EnvPool, which step them.
-            render_mode: `rgb_array` for frames from `render`, or None.
-            make_view: from EnvPool's observation space to what is observed in its place.
-            buf: as of every PufferEnv.
-            seed: as of every PufferEnv.
-            config: of EnvPool.
+        EnvPool steps them by `num_threads`. A `render_mode` of `rgb_array` has frames from `render`; `make_view` makes
+        of EnvPool's observation space what is observed in its place; further keywords are of EnvPool.
         """
         self.task, self.num_agents, self.num_envs = task, num_envs, num_envs
         self._config = {**config, **({} if render_mode is None else {"render_mode": render_mode})}
@@ -189,12 +181,7 @@ def _repaired(space: gymnasium.Space) -> gymnasium.Space:
 
 
 class Pool:
-    """Environments of EnvPool, which fill the rows of some arrays.
-
-    Attributes:
-        observations: of all environments; EnvPool's own array where `keeps_arrays`, and the rows hold the same.
-        num_running: environments that were sent and not received.
-    """
+    """Environments of EnvPool, which fill the rows of some arrays."""
 
     def __init__(
         self, env: EnvPoolEnv, buffers: Buffers, batch_size: int, num_threads: int, keeps_arrays: bool = False
@@ -211,8 +198,8 @@ class Pool:
         self._write = env.writer(self._staged)
         self._scores = np.zeros(len(buffers.rewards))
         self._action_dtype = np.dtype(env.env.action_array_spec["action"].dtype)
-        self.observations = buffers.observations
-        self.num_running = 0
+        self.observations = buffers.observations  # EnvPool's own array where it `keeps_arrays`, and the rows as well
+        self.num_running = 0  # environments that were sent and not received
 
     def reset(self, seeds: Sequence[int] | None) -> None:
         """Starts a reset of all environments; none runs. Seeds make them anew, None continues their random streams."""
@@ -232,8 +219,7 @@ class Pool:
     def receive(self) -> tuple[np.ndarray, list[list[dict]]]:
         """Waits for `batch_size` environments, whichever are ready first, and fills their rows.
 
-        Returns:
-            The environments, and for each that ended its episode the infos.
+        Returns the environments, and for each that ended its episode the infos.
         """
         observations, rewards, terminals, truncations, info = self._pool.recv()
         envs, buffers, ended = info["env_id"], self._buffers, terminals | truncations
@@ -298,10 +284,7 @@ class EnvPool(Vector):
         super().__init__(source, driver, threads, count_batch(options, source.num_envs, source.num_envs))
         self.driver_env: EnvPoolEnv = driver
         self._buffers = source.allocate(driver)
-        self._batches = [
-            Batch.consecutive(self._buffers, envs, self.agents_per_env)
-            for envs in split(self.num_envs, self._num_batches)
-        ]
+        self._batches = neighbouring_batches(self._buffers, self.num_envs, self.batch_size)
         self._ids = [batch.agent_ids.astype(np.int32) for batch in self._batches]
         self._num_missing = np.zeros(self._num_batches, np.int64)  # agents of each batch that run
         self._infos: list[list[dict]] = [[] for _ in self._batches]

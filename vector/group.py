@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-import gymnasium
 import numpy as np
 
 from pufferlib.environment import Buffers, PufferEnv
 from pufferlib.errors import APIUsageError
-from pufferlib.spaces import Layout
+from pufferlib.vector.arrays import EnvInfo
 from pufferlib.vector.recipe import EnvSource
 from pufferlib.wrappers import PufferWrapper
 
@@ -22,9 +21,6 @@ class Group:
     An environment writes its rows in place. Where it returns or has arrays of its own, as a wrapper that changes the
     rewards, they are copied into the rows. An info with a `final_observation` gets the index of its agent among all
     agents of the vector.
-
-    Attributes:
-        envs: the environments.
     """
 
     def __init__(self, source: EnvSource, indices: Sequence[int], buffers: Buffers, driver: EnvInfo):
@@ -96,33 +92,6 @@ class Group:
             except BaseException:
                 self.close()
                 raise
-
-
-class EnvInfo:
-    """The facts that all environments of a vector share; small enough to send to workers."""
-
-    def __init__(self, env: PufferEnv):
-        self.single_observation_space: gymnasium.Space = env.single_observation_space
-        self.single_action_space: gymnasium.Space = env.single_action_space
-        self.num_agents: int = env.num_agents
-        self.has_action_masks: bool = getattr(env, "has_action_masks", False)
-        self.emulated: Layout | None = getattr(env, "emulated", None)
-
-    def check(self, env: PufferEnv, index: int) -> None:
-        """Raises an APIUsageError if another environment differs."""
-        for name, expected in vars(self).items():
-            found = getattr(env, name, False if name == "has_action_masks" else None)
-            if found == expected:
-                continue
-            if name == "emulated":  # too long to show
-                raise APIUsageError(
-                    "all environments of a vector must have the same observation structure, environment 0 and "
-                    f"environment {index} differ; make them with the same arguments"
-                )
-            raise APIUsageError(
-                f"all environments of a vector must have the same {name}, environment 0 has {expected}, "
-                f"environment {index} has {found}"
-            )
 
 
 def _check_rows(env: PufferEnv, rows: Buffers) -> None:

@@ -111,14 +111,10 @@ class Device(Native):
         return self._bring_back is not None
 
     def lend(self, bring_back: Callable[[], None]) -> list[PufferEnv]:
-        """Lends the environments, all of which were received and none sent.
+        """Lends the environments; an APIUsageError if a batch runs, is not everything, or they are lent already.
 
-        Args:
-            bring_back: writes the present state of the environments into them and their arrays; it is called once,
-                before they are used here again.
-
-        Raises:
-            APIUsageError: if a batch runs, is not everything, or they are lent already.
+        `bring_back` writes the present state of the environments into them and their arrays; it is called once, before
+        they are used here again.
         """
         self._require_one_batch("lend", "Native")
         with self._guard:

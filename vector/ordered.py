@@ -30,10 +30,6 @@ class OrderedVector:
 
     They come as consecutive agents but for one case: a batch of everything, whose workers come in the order in which
     they finish. Its rows are sorted, so that each agent draws its own random numbers.
-
-    Attributes:
-        vecenv: the vector.
-        held: batches that were received and not sent, oldest first, as the caller left them here.
     """
 
     def __init__(self, vecenv: Vector):
@@ -43,7 +39,7 @@ class OrderedVector:
                 "set [vec] zero_copy to True, or batch_size to num_envs"
             )
         self.vecenv = vecenv
-        self.held: deque[slice] = deque()
+        self.held: deque[slice] = deque()  # received and not sent, oldest first, as the caller leaves them here
         self._agents = np.arange(vecenv.num_agents)
         self._slices: dict[int, tuple[np.ndarray, slice | None]] = {}  # agent_ids seen, by their id(), as slices
         self._order: np.ndarray | None = None  # of the agents in the last batch, where that was another one

@@ -15,6 +15,7 @@ import time
 import weakref
 from collections.abc import Sequence
 from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
 from typing import Any, ClassVar, NoReturn
 
 from typing_extensions import override
@@ -22,9 +23,8 @@ from typing_extensions import override
 from pufferlib.environment import PufferEnv
 from pufferlib.errors import APIUsageError, WorkerError
 from pufferlib.vector._native import ParentBells, bells_bytes
-from pufferlib.vector.arrays import SharedMemory, buffer_bytes, buffers_in
+from pufferlib.vector.arrays import EnvInfo, SharedMemory, buffer_bytes, buffers_in
 from pufferlib.vector.batch import split
-from pufferlib.vector.group import EnvInfo
 from pufferlib.vector.recipe import EnvRecipe, Options, check_workers, count_workers, warn_above_cores
 from pufferlib.vector.remote import RemoteVector, pickled_tasks
 from pufferlib.vector.worker import WAKING, CommandArgument, WorkerCommand, WorkerReply, serve
@@ -35,7 +35,7 @@ INTERRUPTED_CLOSE_SECONDS = 1.0  # the same where Ctrl-C ended the program, perh
 TERMINATE_SECONDS = 1.0  # for a worker to obey SIGTERM
 
 
-class Interpreter:
+class Interpreter(subprocess.Popen):
     """A worker in a fresh Python interpreter, with the methods of `multiprocessing.Process` that are needed here.
 
     Unlike a forked child it inherits no locks of other threads, which torch and BLAS do not survive. Unlike the
@@ -49,13 +49,12 @@ class Interpreter:
             f"from pufferlib.vector.worker import main; main({fds[0]}, {fds[1]}, {shared.size})"
         )
         # A session of its own: Ctrl-C in the terminal reaches the parent alone, even while the worker is starting.
-        self._process = subprocess.Popen(
+        super().__init__(
             [multiprocessing.spawn.get_executable(), "-c", program],
             stdin=subprocess.DEVNULL,
             pass_fds=fds,
             start_new_session=True,
         )
-        self.pid = self._process.pid
         self.sentinel: int | None = None  # becomes readable when the process ends
         with contextlib.suppress(AttributeError, OSError):  # not on macOS, not in every container
             self.sentinel = os.pidfd_open(self.pid)
@@ -63,20 +62,12 @@ class Interpreter:
     @property
     def exitcode(self) -> int | None:
         """The code that the process ended with, minus the signal that killed it; None while it runs."""
-        return self._process.poll()
+        return self.poll()
 
     def join(self, timeout: float) -> None:
         """Waits for the end, at most `timeout` seconds."""
         with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(timeout)
-
-    def terminate(self) -> None:
-        """Sends SIGTERM."""
-        self._process.terminate()
-
-    def kill(self) -> None:
-        """Sends SIGKILL."""
-        self._process.kill()
+            self.wait(timeout)
 
     def close(self) -> None:
         """Closes the sentinel."""
@@ -86,24 +77,17 @@ class Interpreter:
 
 
 class WorkerHandle:
-    """The parent's side of a worker.
-
-    Attributes:
-        index: its number.
-        envs: the environments it has.
-        connection: sends commands, receives replies.
-        process: an `Interpreter` or a `multiprocessing.Process`.
-    """
+    """The parent's side of a worker, which has some environments."""
 
     def __init__(
         self, index: int, envs: range, shared: SharedMemory, context: str | None, others: Sequence[WorkerHandle]
     ):
         self.index = index
         self.envs = envs
-        self.connection, theirs = multiprocessing.Pipe()
+        self.connection, theirs = multiprocessing.Pipe()  # for commands and replies
         try:
             if context is None:
-                self.process = Interpreter(theirs, shared)
+                self.process: Interpreter | BaseProcess = Interpreter(theirs, shared)
             else:
                 inherited = [self.connection, *(other.connection for other in others)] if context == "fork" else []
                 process_class = multiprocessing.get_context(context).Process

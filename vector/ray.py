@@ -19,13 +19,13 @@ from typing_extensions import override
 from pufferlib.environment import Buffers, PufferEnv
 from pufferlib.errors import WorkerError, default_environment, require_extra
 from pufferlib.machine import usable_cores
-from pufferlib.vector.arrays import buffer_bytes, private_buffers
+from pufferlib.vector.arrays import EnvInfo, buffer_bytes, private_buffers
 from pufferlib.vector.batch import split
-from pufferlib.vector.group import EnvInfo, Group
+from pufferlib.vector.group import Group
 from pufferlib.vector.processes import CLOSE_SECONDS
 from pufferlib.vector.recipe import AUTO, EnvRecipe, Options, count_workers, warn_above_cores
 from pufferlib.vector.remote import RemoteVector, pickled_tasks
-from pufferlib.vector.worker import CommandArgument, WorkerCommand, WorkerReply
+from pufferlib.vector.worker import CommandArgument, WorkerCommand, WorkerReply, actions_of
 
 MEMORY_BYTES = 256 << 20  # for objects of a local cluster, beside what the steps of its vector need
 
@@ -45,11 +45,7 @@ def join_cluster(num_workers: int, step_bytes: int) -> bool:
     """Connects this process to a cluster; returns whether the caller must call `leave_cluster`.
 
     An initialised cluster, or the one that RAY_ADDRESS names, is used as it is. Else a local one starts, without
-    dashboard and usage statistics.
-
-    Args:
-        num_workers: workers that will run on it.
-        step_bytes: of the arrays that one step brings.
+    dashboard and usage statistics, for some workers and the bytes of the arrays that one step brings.
     """
     global _num_users
     ray = import_ray()
@@ -99,14 +95,9 @@ class RayWorker:
 
     def obey(self, command: WorkerCommand, argument: CommandArgument | np.ndarray) -> tuple[WorkerReply, Any]:
         """Runs a WorkerCommand; STEP takes the actions and, like RESET, returns `(arrays, pickled infos)`."""
-        actions = {
-            WorkerCommand.STEP: self._step,
-            WorkerCommand.RESET: self._reset,
-            WorkerCommand.SNAPSHOT: lambda _: self._group.snapshot(),
-            WorkerCommand.RESTORE: lambda snapshots: self._group.restore(snapshots),
-            WorkerCommand.TELL_FINAL_OBSERVATIONS: lambda _: self._group.tell_final_observations(),
-        }
-        return self._answer(actions[command], argument)
+        if command in (WorkerCommand.STEP, WorkerCommand.RESET):
+            return self._answer(self._step if command is WorkerCommand.STEP else self._reset, argument)
+        return self._answer(actions_of(self._group)[command], argument)
 
     def close(self) -> None:
         """Closes the environments."""

@@ -34,19 +34,12 @@ class Options:
 
 
 class EnvSource(abc.ABC):
-    """The source of a vector's environments.
+    """The source of a vector's environments."""
 
-    Attributes:
-        num_envs: environments in all.
-        seed: of the vector, unless a reset gives another.
-        fills_buf: whether the environments must write into the arrays `buf` that `make` was given.
-        is_repeatable: whether `again` can be called.
-    """
-
-    num_envs: int
-    seed: int
-    fills_buf: bool = True
-    is_repeatable: bool = False
+    num_envs: int  # in all
+    seed: int  # of the vector, unless a reset gives another
+    fills_buf: bool = True  # whether the environments must write into the arrays `buf` that `make` was given
+    is_repeatable: bool = False  # whether `again` can be called
 
     def env_seed(self, index: int, seed: int | None = None) -> int:
         """The seed of environment `index` in a vector seeded with `seed`, or with the source's own seed."""
@@ -64,13 +57,7 @@ class EnvSource(abc.ABC):
         """Called after the environments were closed."""
 
     def again(self, num_envs: int, inside: int, seed: int) -> EnvSource:
-        """A source of other environments like these.
-
-        Args:
-            num_envs: environments in all.
-            inside: environments in each PufferEnv of this source.
-            seed: of a vector of them.
-        """
+        """A source of `num_envs` other environments like these, of which each PufferEnv here has some `inside`."""
         raise NotImplementedError
 
 
@@ -120,11 +107,7 @@ class EnvRecipe(EnvSource):
 
     @override
     def make(self, index: int, buf: Buffers | None) -> PufferEnv:
-        """Makes environment `index` on the arrays `buf`, or on its own.
-
-        Raises:
-            APIUsageError: if the creator returns no environment, or a PufferEnv without taking `buf` and `seed`.
-        """
+        # An APIUsageError if the creator returns no environment, or a PufferEnv without taking `buf` and `seed`.
         creator, args, kwargs = self.creators[index], self.args[index], self.kwargs[index]
         env = make_puffer_env(creator, args, kwargs, {"buf": buf, "seed": self.env_seed(index)})
         for name in ("single_observation_space", "single_action_space", "num_agents", *_ARRAYS):
@@ -196,13 +179,7 @@ def check_workers(workers: object) -> None:
 def count_workers(options: Options, num_envs: int, cores: int | None = None) -> int:
     """The number of worker processes: all have equally many environments, and a batch consists of whole workers.
 
-    Args:
-        options: of the caller of `make`.
-        num_envs: environments in all.
-        cores: for 'auto'; None is those that this process may use.
-
-    Raises:
-        APIUsageError: if that is impossible; the message names the nearest valid numbers.
+    `cores` are for 'auto'; None is those that this process may use. An APIUsageError names the nearest valid numbers.
     """
     batch_size = count_batch(options, num_envs, num_envs)
     valid = [

@@ -14,9 +14,9 @@ from typing_extensions import override
 
 from pufferlib.environment import PufferEnv
 from pufferlib.errors import APIUsageError, WorkerError
+from pufferlib.vector.arrays import EnvInfo
 from pufferlib.vector.base import Vector
 from pufferlib.vector.batch import Batch, FixedBatches, MixedBatches, split
-from pufferlib.vector.group import EnvInfo
 from pufferlib.vector.recipe import EnvRecipe, Options, count_batch
 from pufferlib.vector.worker import CommandArgument, WorkerCommand, WorkerTask
 
@@ -55,11 +55,8 @@ class RemoteVector(Vector):
     def _wait(self, least: int) -> list[tuple[Handle, Any]]:
         """Waits for replies; returns them with their workers, and awaits that many less.
 
-        Args:
-            least: the fewest replies that the caller can use; fewer may be returned, and none.
-
-        Raises:
-            WorkerError: if a worker raised, died, or took too long.
+        The caller can use `least` and more; fewer may be returned, and none. WorkerError if a worker raised, died, or
+        took too long.
         """
 
     @contextlib.contextmanager

@@ -10,9 +10,10 @@ from typing_extensions import override
 from pufferlib.emulation.gymnasium_emulation import GymnasiumVectorPufferEnv
 from pufferlib.environment import PufferEnv
 from pufferlib.errors import APIUsageError
+from pufferlib.vector.arrays import EnvInfo
 from pufferlib.vector.base import State, Vector
-from pufferlib.vector.batch import Batch, split
-from pufferlib.vector.group import EnvInfo, Group
+from pufferlib.vector.batch import Batch, neighbouring_batches
+from pufferlib.vector.group import Group
 from pufferlib.vector.recipe import AUTO, EnvSource, Options, count_batch
 
 
@@ -23,9 +24,7 @@ class LocalVector(Vector):
         super().__init__(source, driver, num_workers, batch_size)
         info = EnvInfo(driver)
         self._buffers = source.allocate(driver)
-        self._batches = [
-            Batch.consecutive(self._buffers, envs, info.num_agents) for envs in split(self.num_envs, self._num_batches)
-        ]
+        self._batches = neighbouring_batches(self._buffers, self.num_envs, self.batch_size)
         self._groups: list[Group] = []
         try:
             for batch in self._batches:

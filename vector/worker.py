@@ -8,7 +8,7 @@ import select
 import signal
 import traceback
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from typing import Any
@@ -17,8 +17,8 @@ import gymnasium
 
 from pufferlib.errors import PufferWarning
 from pufferlib.vector._native import WorkerBells, bells_bytes, end_with_parent
-from pufferlib.vector.arrays import SharedMemory, buffers_in
-from pufferlib.vector.group import EnvInfo, Group
+from pufferlib.vector.arrays import EnvInfo, SharedMemory, buffers_in
+from pufferlib.vector.group import Group
 from pufferlib.vector.recipe import EnvRecipe
 
 ORPHAN_SECONDS = 5  # for a worker whose parent is gone to finish its step and close its environments
@@ -37,6 +37,17 @@ class WorkerCommand(enum.IntEnum):
 
 
 CommandArgument = Sequence[int | None] | Sequence[bytes] | None  # seeds, snapshots, or nothing
+
+
+def actions_of(group: Group) -> dict[WorkerCommand, Callable[[Any], Any]]:
+    """What each command does with the environments, called with its argument."""
+    return {
+        WorkerCommand.STEP: lambda _: group.step(),
+        WorkerCommand.RESET: group.reset,
+        WorkerCommand.SNAPSHOT: lambda _: group.snapshot(),
+        WorkerCommand.RESTORE: group.restore,
+        WorkerCommand.TELL_FINAL_OBSERVATIONS: lambda _: group.tell_final_observations(),
+    }
 
 
 class WorkerReply(enum.IntEnum):
@@ -118,13 +129,7 @@ def _obey(connection: Connection, shared: SharedMemory) -> None:
         task = pickle.loads(message)  # noqa: S301 - our own parent's
         channel = WorkerChannel(connection, task.bells(shared))
         group = task.make(shared)
-        actions = {
-            WorkerCommand.STEP: lambda _: group.step(),
-            WorkerCommand.RESET: group.reset,
-            WorkerCommand.SNAPSHOT: lambda _: group.snapshot(),
-            WorkerCommand.RESTORE: group.restore,
-            WorkerCommand.TELL_FINAL_OBSERVATIONS: lambda _: group.tell_final_observations(),
-        }
+        actions = actions_of(group)
         channel.answer([])
         while (asked := channel.receive()) is not None:
             command, argument = asked

@@ -25,7 +25,7 @@ from pufferlib.export.c_format import c_files, compile_command, compiler, write_
 from pufferlib.export.one_step import OneStep, check_agreement, first_sentence, space_text, unchecked_distributions
 from pufferlib.export.web_format import web_page
 from pufferlib.families import catalog
-from pufferlib.fast.cpu import one_thread
+from pufferlib.fast.cpu import torch_threads
 from pufferlib.policy import acting_forward, initial_state
 from pufferlib.ppo.sampling import sample_logits
 from pufferlib.runs.folder import write_atomically
@@ -36,7 +36,7 @@ from pufferlib.vector import Vector
 PACKAGES = ("onnx", "onnxruntime", "onnxscript")
 
 
-def _onnx_bytes(step: OneStep, notes: Mapping[str, str], observations: np.ndarray | None = None) -> bytes:
+def _onnx_bytes(step: OneStep, notes: Mapping[str, str], observations: np.ndarray | None) -> bytes:
     # Of inputs OneStep.input_names and outputs OneStep.output_names; the first dimension of all is any number of rows.
     for package in PACKAGES:
         require_extra(package, "export")
@@ -90,7 +90,7 @@ def _converted(step: OneStep) -> Any:  # onnx.ModelProto
 NOTES = "notes.json"  # in the archive of TorchScript: the notes, and the names of arguments and results
 
 
-def _torchscript_bytes(step: OneStep, notes: Mapping[str, str], observations: np.ndarray | None = None) -> bytes:
+def _torchscript_bytes(step: OneStep, notes: Mapping[str, str], observations: np.ndarray | None) -> bytes:
     named = {**notes, "arguments": list(step.input_names), "results": list(step.output_names)}
     traced = _traced(step)
     with warnings.catch_warnings():
@@ -212,7 +212,7 @@ def export_command(env_name: str, args: dict[str, Any], options: ExportOptions) 
     with vector.make(entry.creator, env_kwargs=env_kwargs, backend="Serial", seed=seed) as vecenv:
         policy = load_policy({**args, "train": {**args["train"], "device": "cpu"}}, vecenv, env_name).eval()
         notes = {"model": str(args["load_model_path"]), "settings": json.dumps(args, default=str)}
-        with one_thread():
+        with torch_threads(1):
             export_policy(policy, vecenv, path, format, notes, _observations_of_play(vecenv, policy))
         print(f"wrote {printable(str(path))}, {_use(path, format, OneStep(policy, vecenv.driver_env))}")
 

@@ -174,7 +174,7 @@ def compiled(
     raise ExportError(f"{command[0]} cannot compile {folder.name} for a page: {printable(done.stderr.strip()[:2000])}")
 
 
-def _facts(env: Any) -> dict[str, Any]:
+def _facts(env: OceanEnv) -> dict[str, Any]:
     # What the page knows of spaces and keys.
     observation, action = env.single_observation_space, env.single_action_space
     has_bot = {"opponent", "partner"} & signature(type(env)).parameters.keys()

@@ -43,6 +43,7 @@ from pufferlib.fast.policy_watch import PolicyWatch
 from pufferlib.fast.traced_layers import trace
 from pufferlib.fast.traced_values import UntracedError
 from pufferlib.metrics.measures import Phases
+from pufferlib.policy import initial_state
 from pufferlib.ppo.actor import Actor
 from pufferlib.ppo.collector import Collector
 from pufferlib.ppo.learner import Gradients, Learner, Loss
@@ -108,18 +109,17 @@ class Backend:
 
     def make_opponent(self, vecenv: Vector, policy: nn.Module, generator: torch.Generator) -> Actor:
         """Makes what acts for a policy that is not trained, in a rollout of its own that has a single step."""
-        has_state, config = hasattr(policy, "initial_state"), replace(self.config, cuda_graphs=False)
         rollout = Rollout.allocate(
             vecenv.single_observation_space,
             vecenv.single_action_space,
             segments=vecenv.num_agents,
             horizon=1,
-            states=policy.initial_state(vecenv.num_agents, self.device) if has_state else {},
+            states=initial_state(policy, vecenv.num_agents, self.device),
             device=self.device,
             observation_device=self.device,
             has_action_masks=vecenv.has_action_masks,
         )
-        backend = choose_backend(policy, rollout, config, self.device)
+        backend = choose_backend(policy, rollout, replace(self.config, cuda_graphs=False), self.device)
         return backend.make_actor(rollout, vecenv.num_agents, generator)
 
     def make_collector(
@@ -171,7 +171,7 @@ class Backend:
         gradients = self.make_gradients(rollout.single_steps() if config.shuffle == "steps" else rollout)
         optimizer = self.make_optimizer(gradients)
         if ranks.world_size > 1:
-            return DistributedLearner(rollout, gradients, optimizer, generator, phases, ranks=ranks)
+            return DistributedLearner(rollout, gradients, optimizer, generator, phases, ranks)
         # The host keeps the order of single steps and decides what is skipped; torch's SGD and offloaded observations
         # cannot be recorded.
         is_recordable = config.optimizer != "sgd" and not config.cpu_offload

@@ -26,13 +26,14 @@ from pufferlib.ppo.rollout import Rollout
 class ThreadedChunks:
     """Runs one function over chunks of some rows at the same time, each on one torch thread.
 
-    Args:
-        count: chunks, at least 1; a single one runs in the calling thread with all of torch's threads.
+    Of a `count` of 1 the only chunk runs in the calling thread, with all of torch's threads.
     """
 
     def __init__(self, count: int):
         self.count = count
-        self._pool = None if count == 1 else ThreadPoolExecutor(count, "chunk", initializer=_use_one_thread)
+        self._pool = None
+        if count > 1:  # of one thread each for torch's operations
+            self._pool = ThreadPoolExecutor(count, "chunk", initializer=torch.set_num_threads, initargs=(1,))
 
     def run(self, function: Callable[[slice], Any], rows: int) -> list[Any]:
         """Calls `function(chunk)` for consecutive slices of `range(rows)`; returns the results in order."""
@@ -49,13 +50,9 @@ class ThreadedChunks:
             self._pool.shutdown()
 
 
-def _use_one_thread() -> None:
-    torch.set_num_threads(1)  # of the operations that this thread starts
-
-
 @contextmanager
 def torch_threads(count: int) -> Iterator[None]:
-    """Lets the calling thread's torch operations use `count` threads."""
+    """Lets the calling thread's torch operations use `count` threads; one keeps them off the cores of others."""
     before = torch.get_num_threads()
     torch.set_num_threads(count)
     try:
@@ -64,14 +61,7 @@ def torch_threads(count: int) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def one_thread() -> AbstractContextManager[None]:
-    """Keeps the calling thread's torch operations off the cores of other threads."""
-    return torch_threads(1)
-
-
 _MIN_CHUNK_STEPS = 128  # steps of a minibatch that are worth a thread of their own
-
-
 _FEW_ROWS, _TOLERANCE = 16, 1e-4  # of the first minibatch; of the largest gradient
 
 
@@ -148,7 +138,7 @@ class ThreadedGradients(Gradients):
 
     @override
     def limit_caller(self) -> AbstractContextManager:
-        return one_thread()
+        return torch_threads(1)
 
     @override
     def close(self) -> None:
@@ -267,4 +257,4 @@ class NetworkGradients(Gradients):
 
     @override
     def limit_caller(self) -> AbstractContextManager:
-        return one_thread()
+        return torch_threads(1)

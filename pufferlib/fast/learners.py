@@ -11,7 +11,6 @@ from torch import Tensor
 from torch.optim import Optimizer
 from typing_extensions import override
 
-from pufferlib.distributed import Ranks
 from pufferlib.extensions import AdamBatch, AdamSettings, can_step
 from pufferlib.extensions.optimizers import Adam
 from pufferlib.fast.cuda_graphs import Capture, CapturedCall
@@ -135,20 +134,8 @@ class DistributedLearner(Learner):
     along with the gradients.
     """
 
-    def __init__(
-        self,
-        rollout: Rollout,
-        gradients: Gradients,
-        optimizer: Optimizer,
-        generator: torch.Generator,
-        phases: Phases,
-        *,
-        ranks: Ranks,
-    ):
-        super().__init__(rollout, gradients, optimizer, generator, phases)
-        self._ranks = ranks
-        self._ahead: tuple[Minibatch, Tensor] | None = None  # the next minibatch, and the moments of all shares
-        self._summaries: Tensor | None = None  # of all processes, once they were exchanged
+    _ahead: tuple[Minibatch, Tensor] | None = None  # the next minibatch, and the moments of all shares
+    _summaries: Tensor | None = None  # of all processes, once they were exchanged
 
     @override
     def learn(self, learning_rate: float, progress: float, is_full: bool) -> dict[str, float]:
@@ -197,10 +184,6 @@ class DistributedLearner(Learner):
             self._summaries = all_moments
         else:
             self._ahead = share, all_moments
-
-    @override
-    def _mean_over_processes(self, number: float) -> float:
-        return self._ranks.start_total(number).result() / self._ranks.world_size
 
     def _summarize(self, count: int) -> Tensor:
         # Of this process: the means over `count` minibatches, the norm of all weights, and the moments of targets.

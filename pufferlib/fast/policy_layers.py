@@ -21,48 +21,55 @@ def find_layers(policy: nn.Module) -> Layers | None:
     Each of them may see normalised observations. The result is None for every other policy, which may compute something
     else: subclasses, hooks, replaced methods, modes of torch, and further parameters; and where all are frozen.
     """
-    parameters = list(policy.parameters())
+    parameters, normalizer, inner = list(policy.parameters()), None, policy
     if is_altered(policy):
         return None
     if type(policy) is NormalizedObservations:
-        normalizer = Normalizer(policy.mean, policy.variance, EPSILON, policy.clip)
-        layers = _find_layers(policy.policy)
-        layers = layers and replace(layers, normalizer=normalizer)
-    else:
-        layers = _find_layers(policy)
-    if layers is None or set(map(id, layers.tensors())) != set(map(id, parameters)):
+        normalizer, inner = Normalizer(policy.mean, policy.variance, EPSILON, policy.clip), policy.policy
+    try:
+        layers = replace(_find_layers(inner), normalizer=normalizer)
+    except _OtherPolicyError:
+        return None
+    if set(map(id, layers.tensors())) != set(map(id, parameters)):
         return None
     layers = replace(layers, constants=[parameter for parameter in parameters if not parameter.requires_grad])
     return layers if layers.parameters() else None
 
 
-def _find_layers(policy: nn.Module) -> Layers | None:
+class _OtherPolicyError(Exception):
+    """A policy is not made as pufferlib.models makes it."""
+
+
+def _require(is_as_made: bool) -> None:
+    if not is_as_made:
+        raise _OtherPolicyError
+
+
+def _find_layers(policy: nn.Module) -> Layers:
     if type(policy) is Continuous:
-        return None if policy.emulated else _continuous_layers(policy)
+        return _continuous_layers(policy)
     recurrent: list[nn.Module] = []
     if type(policy) is MinGRUWrapper:
         recurrent, policy = list(policy.layers), policy.policy
     elif type(policy) is LSTMWrapper:
         recurrent, policy = list(policy.cells), policy.policy
-    if not _sees_rows(policy) or type(policy.head) is not ActionHead:
-        return None
+    _require(_sees_rows(policy) and type(policy.head) is ActionHead)
     head, one_hot, layers = policy.head, policy.one_hot, _Chain()
     modules, activation, shape = list(policy.encoder), "relu", None
     if type(policy) is Convolutional:
         shape = policy.image_shape
-        if not layers.add_convolutions(modules.pop(0), shape[0], one_hot is not None):
-            return None
+        layers.add_convolutions(modules.pop(0), shape[0], one_hot is not None)
     else:
         activation = policy.activation
     log_std = head.log_std if head.is_continuous else None
     are_numbers = log_std is not None and len(log_std) == sum(head.sizes)  # else there are choices, or both
-    if not modules:
-        return None
+    _require(bool(modules))
     cells = len(one_hot.lowest) if shape is None and one_hot is not None else 0
-    if not layers.add_linear(modules, activation, cells) or not layers.add_recurrent(recurrent):
-        return None
-    if not layers.add_linear([head.linear], "linear"):
-        return None
+    layers.add_linear(modules, activation, cells)
+    for module in recurrent:
+        layers.append(recurrent_layer(module, len(layers)))
+        _require(layers[-1] is not None)
+    layers.add_linear([head.linear], "linear")
     first = next(iter(modules)).weight.shape[1]
     return Layers(
         layers=layers,
@@ -87,19 +94,16 @@ def recurrent_layer(module: nn.Module, value: int) -> LSTM | MinGRU | None:
 
 
 class _Chain(list[Layer]):
-    # Layers one after the other; what is not made as pufferlib.models makes it is not added.
+    # Layers one after the other.
 
     def add_linear(
         self, modules: Iterable[nn.Module], activation: str, cells: int = 0, first: int | None = None
-    ) -> bool:
+    ) -> None:
         modules = list(modules)
         linear, activations = modules[::2], modules[1::2]
-        if any(type(module) is not nn.Linear for module in linear):
-            return False
-        if [type(module) for module in activations] != [ACTIVATIONS[activation]] * (len(modules) // 2):
-            return False
-        if any(getattr(module, "approximate", "none") != "none" for module in activations):  # GELU's other formula
-            return False
+        _require(all(type(module) is nn.Linear for module in linear))
+        _require([type(module) for module in activations] == [ACTIVATIONS[activation]] * (len(modules) // 2))
+        _require(all(getattr(module, "approximate", "none") == "none" for module in activations))  # else another GELU
         for module in linear:
             inputs = (len(self) if first is None else first,)
             first = None
@@ -107,30 +111,17 @@ class _Chain(list[Layer]):
                 self.append(OneHot(inputs, module.weight, module.bias, activation, cells))
             else:
                 self.append(Linear(inputs, module.weight, module.bias, activation))
-        return True
 
-    def add_recurrent(self, modules: Iterable[nn.Module]) -> bool:
-        for module in modules:
-            layer = recurrent_layer(module, len(self))
-            if layer is None:
-                return False
-            self.append(layer)
-        return True
-
-    def add_convolutions(self, stack: nn.Module, channels: int, is_of_categories: bool) -> bool:
+    def add_convolutions(self, stack: nn.Module, channels: int, is_of_categories: bool) -> None:
         *modules, flatten = stack if type(stack) is nn.Sequential else [stack]
         convolutions, activations = modules[::2], modules[1::2]
-        if type(flatten) is not nn.Flatten or (flatten.start_dim, flatten.end_dim) != (1, -1):
-            return False
-        if [type(module) for module in activations] != [nn.ReLU] * len(convolutions):
-            return False
-        if not convolutions or not all(_is_plain_convolution(module) for module in convolutions):
-            return False
+        _require(type(flatten) is nn.Flatten and (flatten.start_dim, flatten.end_dim) == (1, -1))
+        _require([type(module) for module in activations] == [nn.ReLU] * len(convolutions))
+        _require(bool(convolutions) and all(map(_is_plain_convolution, convolutions)))
         for module in convolutions:
             observed = 0 if self else channels
             flags = observed, is_of_categories and bool(observed)
             self.append(Convolution((len(self),), module.weight, module.bias, module.stride[0], *flags))
-        return True
 
 
 def _sees_rows(policy: nn.Module) -> bool:
@@ -149,13 +140,14 @@ def _is_plain_convolution(module: nn.Module) -> bool:
     )
 
 
-def _continuous_layers(policy: Continuous) -> Layers | None:
+def _continuous_layers(policy: Continuous) -> Layers:
+    _require(not policy.emulated)
     layers = _Chain()
-    are_known = layers.add_linear(policy.actor, policy.activation) and layers.add_linear([policy.mean], "linear")
+    layers.add_linear(policy.actor, policy.activation)
+    layers.add_linear([policy.mean], "linear")
     decision = len(layers)
-    are_known = are_known and layers.add_linear(policy.critic, policy.activation, first=0)
-    if not are_known or not layers.add_linear([policy.value], "linear"):
-        return None
+    layers.add_linear(policy.critic, policy.activation, first=0)
+    layers.add_linear([policy.value], "linear")
     return Layers(
         layers=layers,
         shape=(policy.actor[0].weight.shape[1],),

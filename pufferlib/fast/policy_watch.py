@@ -178,11 +178,8 @@ def find_kept(policy: nn.Module) -> dict[str, object]:
 def copy_structure(policy: nn.Module, copies_constants: bool) -> nn.Module:
     """Copies the modules, lists and dicts of a policy; the parameters and all else that these hold are the policy's.
 
-    What a call of the copy keeps, the policy does not.
-
-    Args:
-        policy: is copied.
-        copies_constants: whether tensors without a gradient, such as running means, are copied too.
+    What a call of the copy keeps, the policy does not. `copies_constants` copies tensors without a gradient, such as
+    running means, too.
     """
     held = [value for part in policy.modules() for value in vars(part).values()]
     held += [*policy.parameters(), *policy.buffers()]
@@ -197,16 +194,11 @@ def copy_structure(policy: nn.Module, copies_constants: bool) -> nn.Module:
 
 
 class OwnCode:
-    """What the calls of a policy reach of classes and functions that are neither torch's nor the library's.
-
-    Attributes:
-        facts: equal to later ones while nothing changed.
-        doubt: a global name that may change unseen, and its type; None where there is none.
-    """
+    """What the calls of a policy reach of classes and functions that are neither torch's nor the library's."""
 
     def __init__(self, policy: nn.Module):
-        self.facts: list[object] = []
-        self.doubt: str | None = None
+        self.facts: list[object] = []  # equal to later ones while nothing changed
+        self.doubt: str | None = None  # a global name that may change unseen, and its type
         own = (kind for part in policy.modules() for kind in _own_bases(type(part)))
         self._kinds, self._names = dict.fromkeys(own), dict.fromkeys(METHODS)
         self._seen: set[object] = set()

@@ -68,14 +68,9 @@ class _Tracer(fx.Tracer):
 
 
 def trace(policy: nn.Module, rollout: Rollout) -> Layers:
-    """Traces a policy of any classes.
+    """Traces a policy of any classes, as the trainer calls it, that sees the observations of a rollout.
 
-    Args:
-        policy: as the trainer calls it.
-        rollout: whose observations it sees.
-
-    Raises:
-        UntracedError: if it has an operation that the kernel does not know, or the kernel's results differ.
+    Raises UntracedError if it has an operation that the kernel does not know, or the kernel's results differ.
     """
     if is_altered(policy):
         raise UntracedError("has hooks or replaced methods")

@@ -19,8 +19,7 @@ from torch import nn
 
 from pufferlib.extensions import Convolution
 from pufferlib.extensions.network_layers import Add, Compare, Multiply, Norm, Pool
-from pufferlib.fast.traced_entities import EntityLayers
-from pufferlib.fast.traced_values import Operand, Parameter, Scores, Value, numbers
+from pufferlib.fast.traced_values import LayerList, Operand, Parameter, Scores, Value, numbers
 from pufferlib.models import ActionHead
 
 ACTIVATIONS: dict[str, dict[str, object]] = {
@@ -44,12 +43,8 @@ _MODULES = {
     **{nn.ELU: "elu", nn.LeakyReLU: "leaky_relu", nn.Softplus: "softplus", nn.GELU: "gelu"},
 }
 _COMPARISONS = {
-    "gt": "GREATER",
-    "ge": "GREATER_EQUAL",
-    "lt": "LESS",
-    "le": "LESS_EQUAL",
-    "eq": "EQUAL",
-    "ne": "UNEQUAL",
+    **{"gt": "GREATER", "ge": "GREATER_EQUAL", "lt": "LESS", "le": "LESS_EQUAL"},
+    **{"eq": "EQUAL", "ne": "UNEQUAL"},
 }
 _CASTS = {torch.float32: "float", torch.int64: "long", torch.int32: "long", torch.bool: "bool"}
 
@@ -63,7 +58,7 @@ class _Rows:
 ROWS = _Rows()
 
 
-class Operations(EntityLayers):
+class Operations(LayerList):
     """A list of layers that grows by operations of torch."""
 
     def _call(self, what: str, name: str, arguments: Sequence[Any], keywords: dict[str, Any]) -> Any:
@@ -191,9 +186,9 @@ class Operations(EntityLayers):
             raise TypeError("no bools")
         return replace(value, is_negated=not value.is_negated)
 
-    _torch_add = partialmethod(EntityLayers._combine, Add)
-    _torch_mul = partialmethod(EntityLayers._combine, Multiply)
-    _torch_sub = EntityLayers._subtract
+    _torch_add = partialmethod(LayerList._combine, Add)
+    _torch_mul = partialmethod(LayerList._combine, Multiply)
+    _torch_sub = LayerList._subtract
 
     def _torch_neg(self, value: Operand) -> Operand:
         return self._combine(Multiply, value, -1)
@@ -239,7 +234,7 @@ class Operations(EntityLayers):
             raise ValueError("not over keys")
         return replace(scores, is_softmax=True)
 
-    _torch_masked_fill = EntityLayers._hide
+    _torch_masked_fill = LayerList._hide
 
     def _reduce(self, name: str, value: Value, dim: int | Sequence[int], keepdim: bool = False) -> Value:
         # Over entities, or over the pixels of an image.
@@ -377,4 +372,4 @@ class Operations(EntityLayers):
         return tensors
 
     def _torch__assert_is_none(self, *others: Any) -> None:
-        """Of an argument that is left out."""
+        return None  # of an argument that is left out

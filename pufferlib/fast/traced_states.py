@@ -113,7 +113,7 @@ class StepStates(Operations):
             result = self._of_stacks(kind, name, target, arguments, keywords, module)
             if result is not NotImplemented:
                 return result
-        if any(map(_is_seen, tree_leaves((arguments, keywords)))):
+        if any(isinstance(each, (Stack, Entry)) for each in tree_leaves((arguments, keywords))):
             arguments, keywords = tree_map(self.value_of, (arguments, keywords))
         return getattr(self, f"_{kind}")(target, arguments, keywords, module)
 
@@ -322,10 +322,6 @@ def _is_of_rows(kind: str, name: object, arguments: tuple, keywords: dict) -> bo
     if name in ("chunk", "split", "cat", "concat"):
         return [*arguments[1:], *keywords.values()][-1:] == [-1]
     return SAME.get(name, name) in _OF_EACH_NUMBER
-
-
-def _is_seen(value: object) -> bool:
-    return isinstance(value, (Stack, Entry))
 
 
 def _is_row(value: object) -> bool:

@@ -42,14 +42,9 @@ class OceanGymnasiumEnv(ShownEnv, gymnasium.Env):
         max_episode_steps: int | None = None,
         **env_kwargs: object,
     ):
-        """Makes the environment.
+        """Makes the environment; arguments are those of `make_gymnasium`.
 
-        Args:
-            name: of an Ocean environment, such as `puffer_breakout`, or a class of C environments.
-            render_mode: `rgb_array` for frames from `render`, `human` for a window that follows every step, or None.
-            max_episode_steps: after which an episode is truncated; None leaves that to the environment.
-            env_kwargs: of the environment's class, such as `frameskip`; `seed` is that of the first episode, where
-                `reset` gives none.
+        Episodes are truncated after `max_episode_steps`; None leaves that to the environment.
         """
         self._open(name, 1, render_mode, env_kwargs, max_episode_steps)
         self.observation_space = self.ocean.single_observation_space
@@ -120,18 +115,10 @@ class OceanVectorEnv(OceanInside, VectorEnv):
         max_episode_steps: int | None = None,
         **env_kwargs: object,
     ):
-        """Makes the environments.
+        """Makes the environments; arguments are those of `make_gymnasium_vec`.
 
-        Args:
-            name: of an Ocean environment, such as `puffer_breakout`, or a class of C environments.
-            num_envs: environments, at least 1.
-            render_mode: `rgb_array` for frames from `render`, or None.
-            copy: whether `reset` and `step` return copies.
-            autoreset_mode: `AutoresetMode.SAME_STEP` or `NEXT_STEP`, or its value.
-            max_episode_steps: after which an episode is truncated; None leaves that to the environment. Episodes that
-                are truncated so are none of `ocean.episode_statistics()`.
-            env_kwargs: of the environment's class, such as `frameskip`; `seed` is that of the first episodes, where
-                `reset` gives none.
+        The `autoreset_mode` is SAME_STEP or NEXT_STEP, or its value. Episodes are truncated after `max_episode_steps`,
+        and are none of `ocean.episode_statistics()` then; None leaves that to the environments.
         """
         self.closed = True  # as long as there is nothing to close
         known = (AutoresetMode.SAME_STEP, AutoresetMode.NEXT_STEP)
@@ -157,17 +144,10 @@ class OceanVectorEnv(OceanInside, VectorEnv):
     def reset(
         self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None
     ) -> tuple[np.ndarray, dict]:
-        """Begins episodes.
+        """Begins episodes; returns observations of shape `(num_envs, *observation_shape)`, and infos.
 
-        Args:
-            seed: environment `i` begins its random stream anew with `seed + i`, or with `seed[i]`; None continues it.
-            options: without meaning, but `reset_mask`, which is refused.
-
-        Returns:
-            Observations of shape `(num_envs, *observation_shape)`, and infos.
-
-        Raises:
-            APIUsageError: if there is not one seed for every environment, or there is a `reset_mask`.
+        Environment `i` begins its random stream anew with `seed + i`, or with `seed[i]`; None continues it. Options
+        have no meaning. An APIUsageError if there is not one seed for every environment, or an option `reset_mask`.
         """
         if options and "reset_mask" in options:
             raise APIUsageError(
@@ -199,16 +179,10 @@ class OceanVectorEnv(OceanInside, VectorEnv):
 
     @override
     def step(self, actions: ArrayLike) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict]:
-        """Steps every environment.
+        """Steps every environment, by actions of shape `(num_envs, *action_shape)`.
 
-        Args:
-            actions: shape `(num_envs, *action_shape)`.
-
-        Returns:
-            Observations, rewards (float32), terminations and truncations, `num_envs` rows each, and infos.
-
-        Raises:
-            APIUsageError: if the actions have another shape or kind, or nothing was reset yet.
+        Returns observations, rewards (float32), terminations and truncations, `num_envs` rows each, and infos. An
+        APIUsageError if the actions have another shape or kind, or nothing was reset yet.
         """
         if not self._was_reset:
             raise APIUsageError("step() is for episodes under way, and none is; call reset() first")
@@ -296,8 +270,9 @@ def make_gymnasium(
 
     Args:
         name: `puffer_breakout` and the like, or a class of C environments.
-        render_mode: `rgb_array`, `human` or None.
-        env_kwargs: of the environment.
+        render_mode: `rgb_array` for frames from `render`, `human` for a window that follows every step, or None.
+        env_kwargs: of the environment, such as `frameskip`; `seed` is that of the first episode, where `reset` gives
+            none.
 
     Raises:
         UnknownEnvironmentError: if there is no environment of that name; the message lists the nearest.

@@ -15,7 +15,7 @@ from torch import nn
 
 from pufferlib.environment import EpisodeTracker
 from pufferlib.errors import DivergedError
-from pufferlib.fast.cpu import one_thread
+from pufferlib.fast.cpu import torch_threads
 from pufferlib.policy import Forward, Logits, acting_forward, initial_state
 from pufferlib.ppo.sampling import greedy_action, mask_logits, sample_logits
 from pufferlib.runs.loaders import borrowed_generator
@@ -131,7 +131,8 @@ class Player:
                 batch.rows, batch.agent_ids, infos = self._receive()
                 batch.steps += 1
                 counted.append(self._take(infos))
-            self._clear_states(state)
+            if state and self._episode_starts.any():
+                clear_states(state, torch.from_numpy(self._episode_starts).to(self._device))
             yield [episodes for episodes in counted if len(episodes.returns)]
 
     @property
@@ -189,10 +190,6 @@ class Player:
         self._episode_starts[rows] = self._tracker.step(rows, rewards, terminals | truncations, masks)
         return rows, agent_ids, infos
 
-    def _clear_states(self, state: dict[str, torch.Tensor]) -> None:
-        if state and self._episode_starts.any():
-            clear_states(state, torch.from_numpy(self._episode_starts).to(self._device))
-
     def _take(self, infos: list[dict]) -> Episodes:
         agents, returns, lengths = self._tracker.take()
         counts = self.remaining[agents] > 0
@@ -240,7 +237,7 @@ def eval_mode(policy: nn.Module, device: torch.device) -> Iterator[None]:
     devices = [device] if device.type == "cuda" else []
     policy.eval()
     try:
-        with borrowed_generator(devices=devices), one_thread(), torch.no_grad():
+        with borrowed_generator(devices=devices), torch_threads(1), torch.no_grad():
             yield
     finally:
         for module, is_training in modes:

@@ -144,10 +144,8 @@ class Collector:
     def collect(self, agent_steps: int = 0) -> int:
         """Fills the rollout; returns the number of agent steps, without those of absent agents.
 
-        `agent_steps` are of the run before this rollout; errors name the step.
-
-        Raises:
-            DivergedError: if a reward, a value or a log-probability is not finite.
+        `agent_steps` are of the run before this rollout; errors name the step. A reward, a value or a log-probability
+        that is not finite raises a DivergedError.
         """
         self._agent_steps = agent_steps
         agents, segments = self.vecenv.num_agents, self.rollout.segments
@@ -258,11 +256,7 @@ class Collector:
             )
 
     def require_steps(self) -> None:
-        """Checks that a segment is left to learn from.
-
-        Raises:
-            DivergedError: if every segment was skipped.
-        """
+        """Raises a DivergedError if every segment was skipped, so that none is left to learn from."""
         if self.skipped_steps == self.rollout.logprobs.numel():
             raise DivergedError(
                 "every segment of the rollout has a reward or an observation that is infinite or NaN, and [train] "

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from pufferlib.config import ResolvedTrainConfig, settings_taken
+from pufferlib.distributed import Ranks
 from pufferlib.errors import APIUsageError, DivergedError
 from pufferlib.extensions.optimizers import set_learning_rate
 from pufferlib.metrics.finite import is_finite
@@ -156,7 +157,13 @@ class Learner:
     """
 
     def __init__(
-        self, rollout: Rollout, gradients: Gradients, optimizer: Optimizer, generator: torch.Generator, phases: Phases
+        self,
+        rollout: Rollout,
+        gradients: Gradients,
+        optimizer: Optimizer,
+        generator: torch.Generator,
+        phases: Phases,
+        ranks: Ranks | None = None,  # of all that learn together; None for this process alone
     ):
         self.rollout = rollout
         self.config = config = gradients.config
@@ -174,6 +181,7 @@ class Learner:
             self._minibatches = SegmentMinibatches(rollout, self._advantages, generator)
         self._generator = generator
         self._phases = phases
+        self._ranks = ranks or Ranks()
         self._is_full = True  # no agent was absent from any process's rollout
         self._due = self._trained = 0  # minibatches of this rollout
         self._stepped = 0  # those that the optimizer stepped for
@@ -221,11 +229,7 @@ class Learner:
         return dict(self.metrics)
 
     def require_steps(self) -> None:
-        """Checks that the optimizer stepped.
-
-        Raises:
-            DivergedError: if there were minibatches, and all of them were skipped.
-        """
+        """Raises a DivergedError if there were minibatches, and all of them were skipped."""
         if self.config.skip_nonfinite and self._trained and self._stepped == 0:
             raise DivergedError(
                 f"all {self._trained} minibatches had a loss or gradient that is infinite or NaN, and [train] "
@@ -277,10 +281,7 @@ class Learner:
         kl_so_far = self._sums.approx_kl(self.gradients.metric_names)
         kl = float(kl_so_far - self._kl_before) / per_pass
         self._kl_before = kl_so_far
-        return self._mean_over_processes(kl) > self.config.target_kl
-
-    def _mean_over_processes(self, number: float) -> float:
-        return number
+        return self._ranks.start_total(kl).result() / self._ranks.world_size > self.config.target_kl
 
     def _read_metrics(self) -> dict[str, float]:
         residuals, returns, weights = self._targets()

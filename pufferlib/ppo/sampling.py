@@ -64,8 +64,7 @@ def greedy_action(logits: Logits, masks: Tensor | None = None) -> Tensor:
 def mask_logits(logits: Logits, masks: Tensor | None) -> Logits:
     """The logits with -inf for the choices that `masks` of `sample_logits` do not allow; None leaves them as they are.
 
-    Raises:
-        APIUsageError: if the masks have not a column for each choice.
+    Raises APIUsageError if the masks have not a column for each choice.
     """
     if masks is None:
         return logits

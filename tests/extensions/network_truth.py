@@ -134,7 +134,7 @@ def random_layers(
         add_linear(width, 2 * width, "sigmoid")
         layers.append(Multiply((h, h + 2)))
         add_linear(width, width, "tanh")
-        layers.append(Affine((h,), (-1.0, 0.0)))
+        layers.append(Affine((h,), -1.0, 0.0))
         layers.append(Add((h + 4, h + 5)))
         layers.append(Multiply((h + 2, h + 6)))
         layers.append(Add((h, h + 7)))
@@ -212,7 +212,7 @@ def random_graph(draw, inputs, num_layers, recurrence=None, units=6):
             squashed = add(Activation((like(value),), "tanh"), size)  # products of products leave what float32 holds
             add(Multiply((add(Activation((value,), "sigmoid"), size), squashed)), size)
         elif kind == "affine":
-            add(Affine((value,), (-1.5, 0.25)), size)
+            add(Affine((value,), -1.5, 0.25), size)
         elif kind == "scale":
             given = [0.5 + torch.rand(size if draw_integer(0, 1) else 1), 0.3 * torch.randn(size)]
             signs = any_of([1.0, -1.0]), any_of([1.0, -1.0])

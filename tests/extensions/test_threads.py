@@ -6,8 +6,8 @@ import threading
 import pytest
 
 from pufferlib.errors import PufferError
-from pufferlib.extensions import cpu_library, threads
-from pufferlib.extensions.threads import ThreadPool
+from pufferlib.extensions import cpu_library
+from pufferlib.extensions.cpu_library import ThreadPool
 
 TASK = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int, ctypes.c_int, ctypes.c_int)
 RUN = ctypes.CFUNCTYPE(None, ctypes.c_void_p, TASK, ctypes.c_void_p, ctypes.c_int)
@@ -65,7 +65,7 @@ def test_a_child_has_threads_of_its_own():
 
 def test_a_pool_that_was_not_built_says_so(monkeypatch):
     monkeypatch.setattr(cpu_library.importlib.util, "find_spec", lambda name: None)
-    threads._library.cache_clear()
+    cpu_library._thread_pool.cache_clear()
     with pytest.raises(PufferError, match="build_ext --inplace"):
         ThreadPool(1)
-    threads._library.cache_clear()
+    cpu_library._thread_pool.cache_clear()
