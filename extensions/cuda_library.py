@@ -22,7 +22,8 @@ from pathlib import Path
 import torch
 
 from pufferlib.errors import PufferError, PufferWarning
-from pufferlib.extensions.cuda_sources import fatbin_name, hash_sources, read_sources
+from pufferlib.extensions.cuda_sources import STANDARD_HEADERS, fatbin_name, hash_sources, read_sources
+from pufferlib.extensions.declarations import Declarations, read
 
 FOLDER = Path(__file__).parent
 OPTIONS = ("--std=c++17",)
@@ -51,7 +52,7 @@ def launch(
     function: str,
     grid: int,
     block: tuple[int, int],
-    arguments: tuple[torch.Tensor | int | tuple[float, ...] | None, ...],
+    arguments: tuple[torch.Tensor | int | tuple[float, ...] | ctypes.Structure | None, ...],
     shared_bytes: int = 0,
 ) -> None:
     """Runs a kernel on the current stream of its tensors' device, without waiting for it.
@@ -62,7 +63,7 @@ def launch(
         grid: number of blocks; with 0 nothing happens.
         block: threads in x and y.
         arguments: in the kernel's order: a tensor (first of all) is passed as its address, None as a null pointer, an
-            integer as `long long`, a tuple of floats as a struct of them.
+            integer as `long long`, a tuple of floats as a struct of them, a structure as it is.
         shared_bytes: of memory for each block; above 48 KiB only after `reserve_shared`.
 
     Raises:
@@ -100,6 +101,12 @@ def can_run(program: str, device: torch.device) -> bool:
     return True
 
 
+@functools.cache
+def declared(program: str) -> Declarations:
+    """The structures that a kernel file takes, which it declares itself."""
+    return read((FOLDER / f"{program}.cu").read_text())
+
+
 def shared_memory(device: torch.device) -> int:
     """Bytes that a block of threads can have."""
     properties = torch.cuda.get_device_properties(device)
@@ -133,7 +140,7 @@ def _as_argument(argument):
         return ctypes.c_void_p(argument.data_ptr())
     if isinstance(argument, tuple):
         return (ctypes.c_float * len(argument))(*argument)
-    return ctypes.c_longlong(argument)
+    return argument if isinstance(argument, ctypes.Structure) else ctypes.c_longlong(argument)
 
 
 @functools.cache
@@ -210,7 +217,9 @@ def machine_code(program: str | Program, architecture: str, is_cached: bool = Tr
     """
     nvrtc = _open_nvrtc()
     if isinstance(program, str):
-        program = Program(program, *read_sources(FOLDER, program))
+        source, headers = read_sources(FOLDER, program)
+        # The functions that cpu_kernels.h declares are no kernels, and are not called.
+        program = Program(program, source, headers | STANDARD_HEADERS, (*OPTIONS, "-default-device"))
     key = hash_sources(program.source, dict(program.headers), _version(nvrtc, program.options))
     folder = _cache_folder()
     cached = None if folder is None else folder / f"{program.name}-{architecture}-{key}.cubin"

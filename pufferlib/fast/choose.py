@@ -35,6 +35,7 @@ from pufferlib.extensions.optimizers import make_optimizer
 from pufferlib.fast.cpu import NetworkActor, NetworkGradients, ThreadedGradients
 from pufferlib.fast.device_collector import DeviceCollector, can_be_on_the_device
 from pufferlib.fast.device_network import DeviceNetwork, can_be_in_a_rollout
+from pufferlib.fast.device_update import DeviceGradients, has_kernels
 from pufferlib.fast.followed import stale_files
 from pufferlib.fast.graph_actor import GraphActor
 from pufferlib.fast.learners import CapturedLearner, DistributedLearner, KernelAdam, take_over
@@ -147,9 +148,11 @@ class Backend:
         if self.network is not None:
             return NetworkGradients(self.network, self.policy, rollout, self.config)
         # Any other loss may keep something, or mix rows.
-        is_known_loss = self.loss is ppo_loss and not stale_files()
-        is_threaded = is_known_loss and self.device.type == "cpu" and not self.config.compile
-        kind = ThreadedGradients if is_threaded else Gradients
+        kind, is_known_loss = Gradients, self.loss is ppo_loss and not stale_files()
+        if is_known_loss and self.device.type == "cpu" and not self.config.compile:
+            kind = ThreadedGradients
+        elif is_known_loss and self.is_captured and not self.config.cpu_offload and has_kernels(self.device):
+            kind = DeviceGradients
         return kind(self.policy, rollout, self.config, self.autocast, self.loss)
 
     def make_optimizer(self, gradients: Gradients) -> Optimizer:

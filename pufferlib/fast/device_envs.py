@@ -13,7 +13,7 @@ from torch import Tensor
 
 from pufferlib.errors import PufferError
 from pufferlib.extensions.cuda_library import FOLDER, OPTIONS, Program, launch
-from pufferlib.extensions.cuda_sources import read_headers
+from pufferlib.extensions.cuda_sources import STANDARD_HEADERS, read_headers
 from pufferlib.fast.graph_actor import BatchStep
 from pufferlib.ocean.environment import OceanEnv, means_of
 from pufferlib.ppo.rollout import Rollout
@@ -23,29 +23,6 @@ DEVICE = '#include "puffer_device.h"'
 PLAY = '#include "puffer_play.h"'
 EXACT = (*OPTIONS, "--fmad=false")
 """Products and sums round as on a CPU, so that episodes are the same."""
-
-# NVRTC knows the functions of C's library that the headers use, but has no headers for them.
-STANDARD_HEADERS = {
-    "math.h": b"#pragma once\n",
-    "stdbool.h": b"#pragma once\n",
-    "stddef.h": b"#pragma once\n",
-    "stdint.h": b"""#pragma once
-typedef signed char int8_t;
-typedef short int16_t;
-typedef int int32_t;
-typedef long long int64_t;
-typedef unsigned char uint8_t;
-typedef unsigned short uint16_t;
-typedef unsigned int uint32_t;
-typedef unsigned long long uint64_t;
-typedef long long intptr_t;
-typedef unsigned long long uintptr_t;
-#define UINT16_MAX 65535
-#define INT32_MAX 2147483647
-#define UINT32_MAX 4294967295u
-""",
-    "string.h": b"#pragma once\n#ifndef NULL\n#define NULL 0\n#endif\n",
-}
 
 
 @functools.cache

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -15,6 +16,7 @@ from pufferlib.distributed import Ranks
 from pufferlib.extensions import AdamBatch, AdamSettings, can_step
 from pufferlib.extensions.optimizers import Adam
 from pufferlib.fast.cuda_graphs import Capture, CapturedCall
+from pufferlib.fast.device_update import DeviceMinibatches
 from pufferlib.metrics.measures import Phases
 from pufferlib.ppo import losses
 from pufferlib.ppo.advantages import Minibatch
@@ -72,7 +74,9 @@ def fit_to_graphs(optimizer: Optimizer, device: torch.device | None) -> None:
         rate = float(group["lr"])
         group["lr"] = rate if device is None else torch.tensor(rate, device=device)
         if "capturable" in group:
-            group["capturable"] = device is not None and device.type == "cuda"
+            is_on_gpu = device is not None and device.type != "cpu"
+            group["capturable"] = is_on_gpu
+            group["fused"] = True if is_on_gpu else None  # one kernel for all parameters
     if device is not None:
         for state in optimizer.state.values():
             if "step" in state:
@@ -103,29 +107,48 @@ class CapturedLearner(Learner):
         capture: Capture | None = None,
     ):
         super().__init__(rollout, gradients, optimizer, generator, phases)
+        self._minibatches = DeviceMinibatches(rollout, self._advantages, generator)
         self._capture = capture
+        self._count = torch.zeros((), device=rollout.values.device)  # of the minibatches that are summed up
+        self._summary: Tensor | None = None
         self.follow(self.gradients, self.optimizer)
 
     @override
     def follow(self, gradients: Gradients, optimizer: Optimizer) -> None:
         super().follow(gradients, optimizer)
         fit_to_graphs(optimizer, self.rollout.values.device)
-        self._graphs: dict[bool, CapturedCall] = {}  # by whether every agent was there
+        self._graphs: dict[tuple[Callable[[], None], bool], CapturedCall] = {}  # by whether every agent was there
 
     @override
     def train_minibatch(self) -> None:
-        if self._is_full not in self._graphs:
+        with self._phases.queued_phase("learn"):
+            self._run(self._work)
+
+    def _run(self, work: Callable[[], None]) -> None:
+        key = work, self._is_full
+        if key not in self._graphs:
             device = self.rollout.values.device
             stream = torch.cuda.Stream(device) if device.type == "cuda" else None
-            self._graphs[self._is_full] = CapturedCall(self._work, self._generator, stream, self._capture)
-        with self._phases.queued_phase("learn"):
-            self._graphs[self._is_full]()
+            self._graphs[key] = CapturedCall(work, self._generator, stream, self._capture)
+        self._graphs[key]()
 
     def _work(self) -> None:
         # A graph records this: it reads and writes tensors alone, and times nothing.
-        minibatch = self._minibatches.draw().ready_for_loss(self.config.norm_adv)
+        minibatch = self._minibatches.draw_ready()
         self._sums.add(self.gradients.differentiate(minibatch))
         self._step()
+
+    @override
+    def _read_metrics(self) -> dict[str, float]:
+        self._count.fill_(self._trained)
+        self._run(self._summarize)
+        return self._named(self._summary)
+
+    def _summarize(self) -> None:
+        summary = self._summary_of(self._count)
+        if self._summary is None:
+            self._summary = torch.empty_like(summary)
+        self._summary.copy_(summary)
 
 
 class DistributedLearner(Learner):
@@ -206,7 +229,7 @@ class DistributedLearner(Learner):
         # Of this process: the means over `count` minibatches, the norm of all weights, and the moments of targets.
         residuals, returns, weights = self._targets()
         of_targets = moments(residuals, weights), moments(returns, weights)
-        return torch.cat([self._means(count), self._weight_norm(), *of_targets])
+        return torch.cat([self._sums.means(self._stepped_among(count)), self._weight_norm(), *of_targets])
 
     @override
     def _read_metrics(self) -> dict[str, float]:

@@ -18,7 +18,7 @@ from pufferlib.extensions.optimizers import set_learning_rate
 from pufferlib.metrics.finished_episodes import MetricSums
 from pufferlib.metrics.finite import is_finite
 from pufferlib.metrics.measures import Phases
-from pufferlib.policy import training_forward
+from pufferlib.policy import Logits, training_forward
 from pufferlib.ppo import losses
 from pufferlib.ppo.advantages import Advantages, Minibatch, SegmentMinibatches, StepMinibatches, mask_weights
 from pufferlib.ppo.losses import METRICS, PPOLoss, ppo_loss
@@ -62,6 +62,7 @@ class Gradients:
         if config.compile:
             called = torch.compile(policy, mode=config.compile_mode, fullgraph=config.compile_fullgraph)
         self._forward = training_forward(policy, called)
+        self._is_recurrent = hasattr(policy, "initial_state")
         self._autocast = autocast
         self._memory = threading.local()
 
@@ -87,17 +88,26 @@ class Gradients:
 
     def evaluate(self, minibatch: Minibatch) -> tuple[Tensor | None, ...]:
         """Computes the tensors that the loss takes, in its order; writes the new values into the rollout."""
-        rollout, rows, shape = self.rollout, minibatch.rows, minibatch.returns.shape
-        observations, actions = self.gather_observations(rows), rollout.actions.index_select(0, rows)
-        masks, state = rollout.masks_of(rows), {}
-        if hasattr(self.policy, "initial_state"):
+        return self.evaluate_outputs(minibatch, *self.outputs(minibatch))
+
+    def outputs(self, minibatch: Minibatch) -> tuple[Logits, Tensor]:
+        """The policy's logits and values of a minibatch's steps, by segment where the policy is recurrent."""
+        rollout, rows, state = self.rollout, minibatch.rows, {}
+        observations = self.gather_observations(rows)
+        if self._is_recurrent:
             state = {name: value.index_select(0, rows) for name, value in rollout.states.items()}
             state["resets"] = minibatch.resets
         else:
-            observations, actions = observations.flatten(0, 1), actions.flatten(0, 1)
-            masks = None if masks is None else masks.flatten(0, 1)
+            observations = observations.flatten(0, 1)
         with self._autocast():
-            logits, values = self._forward(observations, state)
+            return self._forward(observations, state)
+
+    def evaluate_outputs(self, minibatch: Minibatch, logits: Logits, values: Tensor) -> tuple[Tensor | None, ...]:
+        """As `evaluate`, from what `outputs` returned."""
+        rollout, rows, shape = self.rollout, minibatch.rows, minibatch.returns.shape
+        actions, masks = rollout.actions.index_select(0, rows), rollout.masks_of(rows)
+        if not self._is_recurrent:
+            actions, masks = actions.flatten(0, 1), None if masks is None else masks.flatten(0, 1)
         _, logprobs, entropy = sample_logits(logits, action=actions, masks=masks)
         logprobs, values, entropy = logprobs.view(shape), values.float().view(shape), entropy.view(shape)
         rollout.values[rows, :-1] = values.detach()
@@ -284,13 +294,17 @@ class Learner:
         return number
 
     def _read_metrics(self) -> dict[str, float]:
+        return self._named(self._summary_of(self._stepped_among(self._trained)))
+
+    def _summary_of(self, count: int | Tensor) -> Tensor:
+        # What `_named` takes.
         residuals, returns, weights = self._targets()
         explained = losses.explained_variance(losses.variance(residuals, weights), losses.variance(returns, weights))
-        return self._named(torch.cat([self._means(self._trained), self._weight_norm(), explained.unsqueeze(0)]))
+        return torch.cat([self._sums.means(count), self._weight_norm(), explained.unsqueeze(0)])
 
-    def _means(self, count: int) -> Tensor:
-        # Over those of `count` minibatches that were not skipped.
-        return self._sums.means(max(1, count - self.skipped_minibatches))
+    def _stepped_among(self, count: int) -> int:
+        # Those of `count` minibatches that were not skipped, at least one.
+        return max(1, count - self.skipped_minibatches)
 
     def _targets(self) -> tuple[Tensor, Tensor, Tensor | None]:
         # Returns minus values, returns, and the weights of the masks: (S, T) each.

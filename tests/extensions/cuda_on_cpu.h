@@ -153,5 +153,12 @@ static inline float __shfl_down_sync(unsigned, float value, int distance) {
     return cuda_on_cpu::exchange(value, cuda_on_cpu::current % cuda_on_cpu::WARP + distance);
 }
 
+// Lanes change only where they exchange or wait.
+static inline unsigned atomicAdd(unsigned* place, unsigned number) {
+    unsigned before = *place;
+    *place += number;
+    return before;
+}
+
 static inline int __ffsll(long long bits) { return __builtin_ffsll(bits); }
 static inline int __clzll(long long bits) { return bits == 0 ? 64 : __builtin_clzll((unsigned long long)bits); }

@@ -36,7 +36,7 @@ from pufferlib.extensions import (
 )
 
 FOLDER = Path(pufferlib.extensions.__file__).parent
-KERNELS = ["advantage", "mingru"]
+KERNELS = ["advantage", "mingru", "muon", "ppo"]
 # What the kernels are compiled without. Those with everything are what all other tests run.
 INSTRUCTION_SETS = [("-DKERNEL_BASELINE",), ("-DKERNEL_NO_AVX512",), pytest.param((), marks=pytest.mark.weekly)]
 needs_compiler = pytest.mark.skipif(shutil.which("c++") is None, reason="needs a C++ compiler")
