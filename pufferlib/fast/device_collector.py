@@ -153,6 +153,7 @@ class DeviceCollector(Collector):
 
     vecenv: Device
     actor: GraphActor
+    follows_later = True
 
     def __init__(
         self,
@@ -168,8 +169,33 @@ class DeviceCollector(Collector):
         self._envs: DeviceEnvs | None = None
         self._play: CapturedCall | None = None
         self._num_plays = 0  # of a rollout
+        self._bootstrap: CapturedCall | None = None
         self._player: Actor | None = None  # whose memory both know
         self._final_values: torch.Tensor | None = None  # (T + 1, S), see RolloutKernel
+        # Of each group of segments whose episodes are to be followed: rewards and ends, (T, agents).
+        self._unfollowed: list[tuple[np.ndarray, np.ndarray]] = []
+
+    @override
+    def collect(self, agent_steps: int = 0) -> int:
+        self.follow_episodes()
+        return super().collect(agent_steps)
+
+    @override
+    def forget(self) -> None:
+        self._unfollowed.clear()
+        super().forget()
+
+    @override
+    def follow_episodes(self) -> None:
+        with self._phases.phase("store"):
+            are_there = np.ones(self.vecenv.num_agents, bool)  # no agent of a C environment is ever absent
+            for rewards, ended in self._unfollowed:
+                for column in range(len(rewards)):
+                    self.tracker.step(self._rows, rewards[column], ended[column], are_there)
+            if self._unfollowed:
+                self._reports.setdefault(0, FinishedEpisodes()).add(self._envs.reports())
+            self._unfollowed.clear()
+        super().follow_episodes()
 
     @property
     def place(self) -> str:
@@ -186,11 +212,10 @@ class DeviceCollector(Collector):
             for _ in range(self._num_plays):
                 self._play()
             self._envs.steps += self.rollout.horizon
+            self._bootstrap()
             self.actor.finish()
-            self.actor.bootstrap(self._rows)
         with self._phases.phase("store"):
             self._fetch()
-            self._reports.setdefault(0, FinishedEpisodes()).add(self._envs.reports())
 
     @property
     def _columns_at_once(self) -> int:
@@ -220,6 +245,7 @@ class DeviceCollector(Collector):
         else:
             self._play = self.actor.captured(self._rows, kernel)
             self._num_plays = 1
+        self._bootstrap = self.actor.bootstrapping(self._rows, 0 if kernel is None else self.rollout.horizon)
         self._player = self.actor
 
     def _kernel(self, step: BatchStep) -> RolloutKernel | None:
@@ -251,17 +277,22 @@ class DeviceCollector(Collector):
         group = slice(self._offset, self._offset + self.vecenv.num_agents)
         for name in FETCHED:
             self.host_buffers[name][1:, group].copy_(getattr(self.rollout, name).T[1:, group], non_blocking=True)
+        self._envs.fetch_logs()
         if self.rollout.rewards.is_cuda:
             torch.cuda.current_stream(self.rollout.rewards.device).synchronize()
         rewards, terminals, truncations, masks, pending = (array[1:, group] for array in self._arrays.values())
-        masks[...], pending[...] = True, False  # no agent of a C environment is ever absent
-        ended = terminals | truncations
-        for column in range(self.rollout.horizon):
-            self.tracker.step(self._rows, rewards[column], ended[column], masks[column])
+        masks[...], pending[...] = True, False
+        self._unfollowed.append((rewards.copy(), terminals | truncations))
         self._columns[:] = self.rollout.horizon
         is_cut = truncations & ~terminals
         if self._final_values is not None and is_cut.any():
             self._take_finals(is_cut)
+
+    @override
+    def _columns_missing(self, name: str) -> int | None:
+        # The first came with a reset, or a rollout before.
+        are_changed = name == "rewards" and (self._reward_clip or self.reward_normalizer is not None)
+        return None if are_changed else 1
 
     def _take_finals(self, is_cut: np.ndarray) -> None:
         # is_cut: (T, agents) of the group.

@@ -91,6 +91,7 @@ class DeviceEnvs:
         self._rewards = torch.zeros(num_rows, device=device)
         self._flags = torch.zeros(2, num_rows, dtype=torch.uint8, device=device)  # terminals, truncations
         self._columns = [columns.T for columns in (rollout.rewards, rollout.terminals, rollout.truncations)]
+        self._fetched: list[list[Tensor]] = []
         self.parts: list[DevicePart] = []
         begin = 0
         for env in envs:
@@ -112,9 +113,15 @@ class DeviceEnvs:
             index, starts = self._step.column_index[part.rows], self._step.episode_starts[part.rows]
             part.run("puffer_env_step", part.structs, len(part.structs), index, *self._columns, starts)
 
+    def fetch_logs(self) -> None:
+        """Starts to copy the statistics of episodes that ended since the last call to the CPU's memory."""
+        self._fetched.append([part.fetch_logs() for part in self.parts])
+
     def reports(self) -> list[dict]:
-        """The statistics of episodes that ended since the last call, as each OceanEnv reports them."""
-        return [report for part in self.parts for report in part.report()]
+        """What `fetch_logs` has copied by now, as each OceanEnv reports it; each statistic once."""
+        fetched, self._fetched = self._fetched, []
+        pairs = [pair for logs in fetched for pair in zip(self.parts, logs, strict=True)]
+        return [report for part, logs in pairs for report in part.means(logs)]
 
     def download(self) -> None:
         """Copies the environments back, and fills their arrays in the CPU's memory."""
@@ -169,11 +176,15 @@ class DevicePart:
         for array, target in zip(self._all_arrays(), self._env.arrays_for_c(), strict=True):
             target[...] = array.cpu().numpy()
 
-    def report(self) -> list[dict]:
-        """As DeviceEnvs.reports."""
+    def fetch_logs(self) -> Tensor:
+        """As DeviceEnvs.fetch_logs."""
         self.run("puffer_env_take_logs", self.structs, self._logs, len(self.structs))
-        logs = self._logs.cpu().numpy().astype(np.float64)
-        sums = logs.cumsum(0)[-1].astype(np.float32)  # one after the other, as on a CPU
+        copied = torch.empty_like(self._logs, device="cpu", pin_memory=self._logs.is_cuda)
+        return copied.copy_(self._logs, non_blocking=True)
+
+    def means(self, logs: Tensor) -> list[dict]:
+        """As DeviceEnvs.reports, from what `fetch_logs` returned."""
+        sums = logs.numpy().astype(np.float64).cumsum(0)[-1].astype(np.float32)  # one after the other, as on a CPU
         return means_of(dict(zip(self._names, sums.tolist(), strict=True)))
 
     def _all_arrays(self) -> list[Tensor]:

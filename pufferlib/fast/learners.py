@@ -174,9 +174,11 @@ class DistributedLearner(Learner):
         self._summaries: Tensor | None = None  # of all processes, once they were exchanged
 
     @override
-    def learn(self, learning_rate: float, progress: float, is_full: bool) -> dict[str, float]:
+    def learn(
+        self, learning_rate: float, progress: float, is_full: bool, meanwhile: Callable[[], object] = lambda: None
+    ) -> dict[str, float]:
         self._ahead = self._summaries = None
-        return super().learn(learning_rate, progress, is_full)
+        return super().learn(learning_rate, progress, is_full, meanwhile)
 
     @override
     def train_minibatch(self) -> None:

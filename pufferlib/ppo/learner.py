@@ -201,13 +201,16 @@ class Learner:
         with self._phases.queued_phase("advantage"):
             self._advantages.load()
 
-    def learn(self, learning_rate: float, progress: float, is_full: bool) -> dict[str, float]:
+    def learn(
+        self, learning_rate: float, progress: float, is_full: bool, meanwhile: Callable[[], object] = lambda: None
+    ) -> dict[str, float]:
         """Trains on the rollout for `update_epochs`; the fraction of a minibatch is carried over to the next call.
 
         Args:
             learning_rate: for all steps of this call.
             progress: of the whole run, 0 to 1.
             is_full: whether every agent of every process was there at every step.
+            meanwhile: is called when all minibatches are done, or queued on a GPU, which then is waited for.
 
         Returns:
             The means of the loss's metrics over the minibatches and `explained_variance`, both over all processes;
@@ -226,6 +229,7 @@ class Learner:
             while self._trained < self._due and not self._is_beyond_target():
                 self.train_minibatch()
                 self._trained += 1
+            meanwhile()
             if self._trained:
                 with self._phases.queued_phase("learn"):  # here the host waits for the GPU
                     self.metrics = self._read_metrics()
