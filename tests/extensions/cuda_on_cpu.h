@@ -33,6 +33,10 @@ struct alignas(16) float4 {
     float x, y, z, w;
 };
 
+struct alignas(8) ushort4 {
+    unsigned short x, y, z, w;
+};
+
 namespace cuda_on_cpu {
 
 constexpr int WARP = 32;

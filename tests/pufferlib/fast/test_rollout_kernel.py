@@ -120,6 +120,20 @@ def test_factors_are_rounded_to_bfloat16(device_emulator):  # noqa: F811
     assert np.abs(others["values"][:, 0, 0] - found["values"][:, 0, 0]).max() > 1e-4
 
 
+def test_rounded_weights_take_half_of_the_memory():
+    env = ocean.env_class("puffer_breakout")()
+    layers = find_layers(MinGRUWrapper(env, Default(env, 64), 64, 64))
+    exact, rounded = (DeviceNetwork(layers, rounds) for rounds in (False, True))
+    assert len(rounded.weights) < 0.51 * len(exact.weights)
+    exact.pack(), rounded.pack()
+    biases = slice(0, 64)
+    assert torch.equal(rounded.weights[biases], exact.weights[biases])
+    inputs = layers.layers[0].weight.shape[1]
+    weights = rounded.weights[64 : 64 + 32 * inputs].view(torch.bfloat16).view(inputs, 64)
+    assert torch.equal(weights, layers.layers[0].weight.bfloat16().T)
+    env.close()
+
+
 def test_weights_are_those_of_now(device_emulator):  # noqa: F811
     here, there = (make("puffer_squared", backend, backend == "Device", horizon=9) for backend in BACKENDS)
     for _ in range(5):  # past the capture
