@@ -27,6 +27,7 @@ from pufferlib.extensions.declarations import Declarations, read
 
 FOLDER = Path(__file__).parent
 OPTIONS = ("--std=c++17",)
+INVALID_CONTEXT = 201  # CUDA_ERROR_INVALID_CONTEXT
 MAX_DYNAMIC_SHARED_SIZE_BYTES, PREFERRED_SHARED_MEMORY_CARVEOUT = 8, 9  # CU_FUNC_ATTRIBUTE_..., of cuda.h
 
 
@@ -158,6 +159,11 @@ def open_driver() -> ctypes.CDLL:
 
 def _driver(function: str, *arguments) -> None:
     status = getattr(open_driver(), function)(*arguments)
+    if status == INVALID_CONTEXT:  # the first call of a thread
+        context = ctypes.c_void_p()  # torch's, of the device
+        open_driver().cuDevicePrimaryCtxRetain(ctypes.byref(context), torch.cuda.current_device())
+        open_driver().cuCtxSetCurrent(context)
+        status = getattr(open_driver(), function)(*arguments)
     if status != 0:
         message = ctypes.c_char_p()
         open_driver().cuGetErrorName(status, ctypes.byref(message))
@@ -234,8 +240,10 @@ def machine_code(program: str | Program, architecture: str, is_cached: bool = Tr
 @functools.cache
 def _open_nvrtc() -> ctypes.CDLL:
     file_name = f"libnvrtc.so.{(torch.version.cuda or '13').split('.')[0]}"
-    found = [str(path) for entry in sys.path for path in sorted(Path(entry).glob(f"nvidia/*/lib/{file_name}"))]
-    for candidate in (file_name, *found):  # by bare name where torch has opened it already
+    folders = [folder for entry in sys.path for folder in sorted(Path(entry).glob("nvidia/*/lib"))]
+    folders += [Path(torch.__file__).parent / "lib", Path(sys.prefix) / "lib"]
+    found = [str(folder / file_name) for folder in folders if (folder / file_name).exists()]
+    for candidate in (*found, file_name):  # torch's own comes before one of the system
         try:
             if candidate in found:
                 for builtins in sorted(Path(candidate).parent.glob("libnvrtc-builtins.so*")):

@@ -34,9 +34,14 @@ def device_program(binding: ModuleType) -> Program:
 
 def play_program(binding: ModuleType, macros: Mapping[str, str]) -> Program:
     """The kernel that plays the environments of a compiled module with a policy; the macros are of puffer_play.h."""
+    return _play_program(binding, tuple(macros.items()))
+
+
+@functools.cache  # trainers alike share what is loaded for it
+def _play_program(binding: ModuleType, macros: tuple[tuple[str, str], ...]) -> Program:
     folder = Path(binding.__file__).parent
     headers = read_headers(FOLDER) | headers_of(folder) | STANDARD_HEADERS
-    return Program(f"{folder.name}-play", play_code(folder, macros).encode(), headers, EXACT)
+    return Program(f"{folder.name}-play", play_code(folder, dict(macros)).encode(), headers, EXACT)
 
 
 def play_code(folder: Path, macros: Mapping[str, str]) -> str:

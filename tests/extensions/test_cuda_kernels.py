@@ -81,6 +81,24 @@ def test_a_failing_driver_call_names_itself_and_the_error(monkeypatch):
         cuda_library._driver("cuLaunchKernel")
 
 
+def test_a_thread_whose_first_call_is_a_launch_gets_a_context(monkeypatch):
+    current = []
+
+    def retain(context, device):
+        context._obj.value = 100 + device
+
+    fake = SimpleNamespace(
+        cuLaunchKernel=lambda: 0 if current else 201,
+        cuDevicePrimaryCtxRetain=retain,
+        cuCtxSetCurrent=lambda context: current.append(context.value),
+    )
+    monkeypatch.setattr(cuda_library, "open_driver", lambda: fake)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 1)
+    for _ in range(2):
+        cuda_library._driver("cuLaunchKernel")
+    assert current == [101]
+
+
 def test_what_cannot_be_compiled_is_computed_by_torch_and_said_once(monkeypatch):
     def fail(program, index):
         raise PufferError("NVRTC says no")

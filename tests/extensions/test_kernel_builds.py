@@ -200,6 +200,19 @@ def test_nvrtc_needs_no_cache(tmp_path, monkeypatch):
     assert cuda_library.machine_code("advantage", "sm_90")[:4] == b"\x7fELF"
 
 
+def test_torchs_own_nvrtc_comes_before_that_of_the_system(tmp_path, monkeypatch):
+    monkeypatch.setattr(torch.version, "cuda", "12.9")
+    folder = tmp_path / "lib"
+    folder.mkdir()
+    (folder / "libnvrtc.so.12").touch()
+    monkeypatch.setattr(cuda_library.sys, "path", [])
+    monkeypatch.setattr(cuda_library.torch, "__file__", str(tmp_path / "__init__.py"))
+    monkeypatch.setattr(cuda_library.ctypes, "CDLL", lambda name: name)
+    cuda_library._open_nvrtc.cache_clear()
+    assert cuda_library._open_nvrtc() == str(folder / "libnvrtc.so.12")
+    cuda_library._open_nvrtc.cache_clear()
+
+
 def test_a_missing_nvrtc_names_the_package(monkeypatch):
     monkeypatch.setattr(cuda_library.ctypes, "CDLL", raise_os_error)
     cuda_library._open_nvrtc.cache_clear()
