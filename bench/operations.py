@@ -147,7 +147,7 @@ def as_on_a_gpu(operations: Operations) -> Iterator[None]:
         yield
 
 
-def make_learner(env_name: str):
+def make_learner(env_name: str, world_size: int = 1):
     """The learner of an environment's own settings and of as many agents as it has on a GPU, on meta tensors."""
     from pufferlib import ocean, pufferl, vector
     from pufferlib.config import TrainConfig
@@ -164,12 +164,12 @@ def make_learner(env_name: str):
         policy = pufferl.load_policy(args, vecenv, env_name).to(META)
         count = resolve_env_count(args["env"]["num_envs"], "cuda", 1, vecenv.num_agents)
         agents = count * vecenv.num_agents
-        config = resolve_sizes(TrainConfig.from_dict({**args["train"], "device": "cuda"}), agents, "cuda")
+        config = resolve_sizes(TrainConfig.from_dict({**args["train"], "device": "cuda"}), agents, "cuda", world_size)
         spaces = vecenv.single_observation_space, vecenv.single_action_space
         states = initial_state(policy, config.segments, META)
         rollout = Rollout.allocate(*spaces, config.segments, config.bptt_horizon, states, META, META)
     backend = replace(choose_backend(policy, rollout, config, META), is_captured=True, network=None)
-    return backend.make_learner(rollout, None, Phases(), Ranks())
+    return backend.make_learner(rollout, None, Phases(), Ranks(0, world_size))
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@
     GraphActor, DeviceCollector  CapturedLearner               environments on the GPU, too Device vectors
     the same, by a RolloutKernel CapturedLearner               and acting in one kernel     small policies there
     any of them                  DistributedLearner            averaged gradients           several processes
+    GraphActor                   CapturedDistributedLearner    graphs around each message   the same, on CUDA
 
 Results are those of ppo/, as far as sums of floats in another order are the same; tests hold them together.
 """
@@ -38,7 +39,13 @@ from pufferlib.fast.device_network import DeviceNetwork, can_be_in_a_rollout
 from pufferlib.fast.device_update import DeviceGradients, has_kernels
 from pufferlib.fast.followed import stale_files
 from pufferlib.fast.graph_actor import GraphActor
-from pufferlib.fast.learners import CapturedLearner, DistributedLearner, KernelAdam, take_over
+from pufferlib.fast.learners import (
+    CapturedDistributedLearner,
+    CapturedLearner,
+    DistributedLearner,
+    KernelAdam,
+    take_over,
+)
 from pufferlib.fast.policy_layers import find_layers
 from pufferlib.fast.policy_watch import PolicyWatch
 from pufferlib.fast.traced_layers import trace
@@ -173,13 +180,15 @@ class Backend:
         config = self.config
         gradients = self.make_gradients(rollout.single_steps() if config.shuffle == "steps" else rollout)
         optimizer = self.make_optimizer(gradients)
-        if ranks.world_size > 1:
-            return DistributedLearner(rollout, gradients, optimizer, generator, phases, ranks=ranks)
         # The host keeps the order of single steps and decides what is skipped; torch's SGD and offloaded observations
         # cannot be recorded.
         is_recordable = config.optimizer != "sgd" and not config.cpu_offload
         can_be_captured = is_recordable and config.shuffle == "segments" and not config.skip_nonfinite
-        kind = CapturedLearner if self.is_captured and can_be_captured else Learner
+        is_captured = self.is_captured and can_be_captured
+        if ranks.world_size > 1:
+            kind = CapturedDistributedLearner if is_captured else DistributedLearner
+            return kind(rollout, gradients, optimizer, generator, phases, ranks=ranks)
+        kind = CapturedLearner if is_captured else Learner
         return kind(rollout, gradients, optimizer, generator, phases)
 
     def take_over(self, collector: Collector, learner: Learner, generator: torch.Generator) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 import torch
@@ -93,8 +93,8 @@ def take_over(optimizer: Optimizer, earlier: Optimizer) -> None:
             optimizer.state[parameter] = state
 
 
-class CapturedLearner(Learner):
-    """Records the first minibatches and replays them; all of their time counts as phase `learn`."""
+class CapturingLearner(Learner):
+    """A learner that replays parts of its work, whose tensors stay where they are."""
 
     def __init__(
         self,
@@ -105,12 +105,13 @@ class CapturedLearner(Learner):
         phases: Phases,
         *,
         capture: Capture | None = None,
+        **keywords: Ranks,
     ):
-        super().__init__(rollout, gradients, optimizer, generator, phases)
+        super().__init__(rollout, gradients, optimizer, generator, phases, **keywords)
         self._minibatches = DeviceMinibatches(rollout, self._advantages, generator)
         self._capture = capture
         self._count = torch.zeros((), device=rollout.values.device)  # of the minibatches that are summed up
-        self._summary: Tensor | None = None
+        self._held: dict[tuple[str, bool], Tensor] = {}  # by name and whether every agent was there
         self.follow(self.gradients, self.optimizer)
 
     @override
@@ -119,12 +120,8 @@ class CapturedLearner(Learner):
         fit_to_graphs(optimizer, self.rollout.values.device)
         self._graphs: dict[tuple[Callable[[], None], bool], CapturedCall] = {}  # by whether every agent was there
 
-    @override
-    def train_minibatch(self) -> None:
-        with self._phases.queued_phase("learn"):
-            self._run(self._work)
-
     def _run(self, work: Callable[[], None]) -> None:
+        # A graph records the work: it reads and writes tensors alone, and times nothing.
         key = work, self._is_full
         if key not in self._graphs:
             device = self.rollout.values.device
@@ -132,8 +129,28 @@ class CapturedLearner(Learner):
             self._graphs[key] = CapturedCall(work, self._generator, stream, self._capture)
         self._graphs[key]()
 
+    def _hold(self, name: str, tensor: Tensor | None) -> Tensor | None:
+        # For other parts, in memory that is made before the capture.
+        if tensor is None:
+            return None
+        key = name, self._is_full
+        if key not in self._held:
+            self._held[key] = torch.empty_like(tensor)
+        return self._held[key].copy_(tensor)
+
+    def _get(self, name: str) -> Tensor | None:
+        return self._held.get((name, self._is_full))
+
+
+class CapturedLearner(CapturingLearner):
+    """Records the first minibatches and replays them; all of their time counts as phase `learn`."""
+
+    @override
+    def train_minibatch(self) -> None:
+        with self._phases.queued_phase("learn"):
+            self._run(self._work)
+
     def _work(self) -> None:
-        # A graph records this: it reads and writes tensors alone, and times nothing.
         minibatch = self._minibatches.draw_ready()
         self._sums.add(self.gradients.differentiate(minibatch))
         self._step()
@@ -142,13 +159,10 @@ class CapturedLearner(Learner):
     def _read_metrics(self) -> dict[str, float]:
         self._count.fill_(self._trained)
         self._run(self._summarize)
-        return self._named(self._summary)
+        return self._named(self._get("summary"))
 
     def _summarize(self) -> None:
-        summary = self._summary_of(self._count)
-        if self._summary is None:
-            self._summary = torch.empty_like(summary)
-        self._summary.copy_(summary)
+        self._hold("summary", self._summary_of(self._count))
 
 
 class DistributedLearner(Learner):
@@ -215,7 +229,7 @@ class DistributedLearner(Learner):
                 share = self._minibatches.draw()
                 payload = self._moments(share)
             else:
-                payload = self._summarize(self._due)
+                payload = self._summarize(self._stepped_among(self._due))
         with self._phases.queued_phase("communicate"):
             all_moments = self._ranks.average_gradients(self.gradients.parameters, payload)
         if share is None:
@@ -227,20 +241,89 @@ class DistributedLearner(Learner):
     def _mean_over_processes(self, number: float) -> float:
         return self._ranks.start_total(number).result() / self._ranks.world_size
 
-    def _summarize(self, count: int) -> Tensor:
+    def _summarize(self, count: int | Tensor) -> Tensor:
         # Of this process: the means over `count` minibatches, the norm of all weights, and the moments of targets.
         residuals, returns, weights = self._targets()
         of_targets = moments(residuals, weights), moments(returns, weights)
-        return torch.cat([self._sums.means(self._stepped_among(count)), self._weight_norm(), *of_targets])
+        return torch.cat([self._sums.means(count), self._weight_norm(), *of_targets])
 
     @override
     def _read_metrics(self) -> dict[str, float]:
         if self._summaries is None:  # `target_kl` ended it before the last minibatch
-            self._summaries = self._ranks.gather_numbers(self._summarize(self._trained))
+            self._summaries = self._ranks.gather_numbers(self._summarize(self._stepped_among(self._trained)))
         means, *parts = self._summaries.split([self._summaries.shape[1] - 6, 3, 3], 1)
         unexplained, spread = (merge_moments(part)[2] for part in parts)
         explained = losses.explained_variance(unexplained, spread)
         return self._named(torch.cat([means.mean(0), explained.unsqueeze(0)]))
+
+
+class CapturedDistributedLearner(CapturingLearner, DistributedLearner):
+    """Replays a graph up to the message of each minibatch and another one behind it."""
+
+    @override
+    def train_minibatch(self) -> None:
+        is_last = self._trained + 1 == self._due
+        if self._trained == 0:
+            with self._phases.queued_phase("advantage"):
+                self._run(self._draw)
+            with self._phases.queued_phase("communicate"):
+                self._hold("all moments", self._ranks.gather_numbers(self._get("moments")))
+        with self._phases.queued_phase("learn"):
+            self._count.fill_(self._due)
+            self._run(self._differentiate_last if is_last else self._differentiate_and_draw)
+        with self._phases.queued_phase("communicate"):
+            message = self._get("last message" if is_last else "message")
+            self._ranks.wait(self._ranks.start_sum(message), message)
+        with self._phases.queued_phase("learn"):
+            self._run(self._step_last if is_last else self._step_by_message)
+        self._summaries = self._get("summaries") if is_last else None
+
+    def _draw(self) -> None:
+        share = self._minibatches.draw()
+        for field in fields(Minibatch):
+            self._hold(field.name, getattr(share, field.name))
+        self._hold("moments", self._moments(share))
+
+    def _differentiate_share(self) -> None:
+        share = Minibatch(**{field.name: self._get(field.name) for field in fields(Minibatch)})
+        moments = self._get("all moments")
+        ready = normalize_across_ranks(share, moments, self._ranks.rank, self.config.norm_adv)
+        self._sums.add(self.gradients.differentiate(ready))
+
+    def _differentiate_and_draw(self) -> None:
+        self._differentiate_share()
+        self._draw()
+        self._hold("message", self._message(self._get("moments")))
+
+    def _differentiate_last(self) -> None:
+        self._differentiate_share()
+        self._hold("last message", self._message(self._summarize(self._count)))
+
+    def _message(self, payload: Tensor) -> Tensor:
+        # The gradients, and a place for what each process sends. All processes have the same gradients.
+        places = payload.new_zeros(self._ranks.world_size, len(payload))
+        places[self._ranks.rank] = payload
+        return torch.cat([*(each.grad.flatten() for each in self._trainable()), places.flatten()])
+
+    def _trainable(self) -> list[Tensor]:
+        return [each for each in self.gradients.parameters if each.grad is not None]
+
+    def _step_by_message(self) -> None:
+        self._hold("all moments", self._take("message"))
+        self._step()
+
+    def _step_last(self) -> None:
+        self._hold("summaries", self._take("last message"))
+        self._step()
+
+    def _take(self, name: str) -> Tensor:
+        # Sets the averages of the gradients; returns what all processes sent, by rank.
+        message, trainable = self._get(name), self._trainable()
+        sizes = [each.numel() for each in trainable]
+        *sums, places = message.split([*sizes, len(message) - sum(sizes)])
+        for parameter, total in zip(trainable, sums, strict=True):
+            parameter.grad = (total / self._ranks.world_size).view_as(parameter)
+        return places.view(self._ranks.world_size, -1)
 
 
 def normalize_across_ranks(share: Minibatch, all_moments: Tensor, rank: int, is_normalized: bool) -> Minibatch:

@@ -67,6 +67,17 @@ def test_an_update_takes_no_more_operations_than_before(name, operations):
     assert update.besides.total <= 13, update.besides.counts
 
 
+def test_what_is_captured_of_several_processes_waits_for_no_number(operations):
+    """On tensors without numbers, asking for one is an error; three launches and a message make a minibatch."""
+    counted = operations.Operations()
+    with operations.as_on_a_gpu(counted):
+        learner = operations.make_learner("puffer_breakout", world_size=2)
+        learner._hold("all moments", operations.torch.zeros(2, 3, device="meta"))
+        learner._minibatches.begin(0.5, True)
+        for work in ("_draw", "_differentiate_and_draw", "_step_by_message", "_differentiate_last", "_step_last"):
+            getattr(learner, work)()
+
+
 def test_every_environment_has_a_limit():
     assert set(LIMITS) == set(ocean.names())
 
