@@ -47,6 +47,7 @@ class Gpu:
 
 GPUS = {
     "H200": Gpu(4.8e12, 1.25e-3),
+    "H100": Gpu(3.35e12, 1.25e-3),
     "RTX 5090": Gpu(1.79e12, 2e-3),
     "RTX 4090": Gpu(1.01e12, 3e-3),
     "RTX 3060": Gpu(0.36e12, 19e-3),
@@ -190,6 +191,12 @@ class Update:
         return self.minibatches * one + self.besides.total * LAUNCH_SECONDS + rollout + HOST_SECONDS
 
 
+def expected_rate(gpu: Gpu) -> float:
+    """Steps a second of EXPECTED, on paper."""
+    update = count_update(EXPECTED)
+    return update.batch_size / update.seconds(gpu)
+
+
 def count_update(env_name: str) -> Update:
     """Counts the second minibatch, when the optimizer has its state, and the rest of an iteration's update."""
     warm_up, minibatch, besides = Operations(), Operations(), Operations()
@@ -231,8 +238,7 @@ def main() -> None:
         for operation, count in update.minibatch.counts.most_common() if options.names else ():
             print(f"    {count:4}  {operation}")
     for name, gpu in GPUS.items():
-        update = count_update(EXPECTED)
-        rate = update.batch_size / update.seconds(gpu)
+        rate = expected_rate(gpu)
         print(f"{EXPECTED} on {name}, on paper: {rate / 1e6:.0f} M steps/s")
         rows.append((f"{EXPECTED}: {name}, on paper", rate, "steps/s"))
     if not options.names:

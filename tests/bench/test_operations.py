@@ -83,8 +83,7 @@ def test_every_environment_has_a_limit():
 
 
 def test_breakout_is_expected_to_train_fast_on_paper(operations):
-    update = operations.count_update("puffer_breakout")
-    assert update.batch_size / update.seconds(operations.GPUS["H200"]) > 55e6
+    assert operations.expected_rate(operations.GPUS["H200"]) > 55e6
 
 
 def test_operations_are_counted_as_a_gpu_gets_them(operations):
