@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -23,7 +24,7 @@ from pufferlib.fast.device_collector import DeviceCollector, can_be_on_the_devic
 from pufferlib.fast.graph_actor import GraphActor
 from pufferlib.fast.learners import CapturedLearner
 from pufferlib.models import Default, MinGRUWrapper
-from pufferlib.ppo.collector import Collector
+from pufferlib.ppo.collector import BOUNDARY_COLUMNS, Collector
 
 pytestmark = needs_emulator
 ENVS = ("puffer_breakout", "puffer_multiagent", "puffer_pacman", "puffer_drone")
@@ -205,6 +206,23 @@ def test_a_horizon_is_recorded_in_equal_parts(device_emulator):  # noqa: F811
 
 
 # --- beside the update
+
+
+@pytest.mark.parametrize("is_recurrent", [False, True])
+def test_a_rollout_takes_few_operations_besides_its_graphs(is_recurrent, device_emulator, monkeypatch):  # noqa: F811
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[3] / "bench"))
+    from operations import Operations
+
+    def capture_nothing(function, generator, stream):
+        return lambda: None
+
+    collector = make("puffer_squared", "Device", capture_nothing, is_recurrent, num_envs=1)
+    for _ in range(4):  # past the capture
+        collector.collect()
+    with Operations() as counted:
+        collector.collect()
+    uploaded = len(BOUNDARY_COLUMNS)  # which a CPU has already
+    assert counted.total + uploaded + 13 <= 40, counted.counts  # 13 of the update, see tests/bench/test_operations.py
 
 
 @pytest.mark.usefixtures("device_emulator")
