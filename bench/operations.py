@@ -207,7 +207,7 @@ def count_update(env_name: str) -> Update:
         learner._summarize()
     with as_on_a_gpu(minibatch), minibatch:
         learner._work()
-    learner._run = lambda work: None  # a replay
+    learner._run = lambda *work: None  # a replay
     learner._named = lambda numbers: {}  # which waits for them
     learner.minibatches_due = 1.0 - learner.config.minibatches_per_epoch  # one
     with as_on_a_gpu(besides), besides:

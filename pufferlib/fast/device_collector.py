@@ -176,11 +176,6 @@ class DeviceCollector(Collector):
         self._unfollowed: list[tuple[np.ndarray, np.ndarray]] = []
 
     @override
-    def collect(self, agent_steps: int = 0) -> int:
-        self.follow_episodes()
-        return super().collect(agent_steps)
-
-    @override
     def forget(self) -> None:
         self._unfollowed.clear()
         super().forget()

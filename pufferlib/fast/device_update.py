@@ -103,22 +103,14 @@ class DeviceGradients(Gradients):
         gradients = torch.empty_like(exact)
         grid = -(-count // THREADS_PER_BLOCK)
         sums = exact.new_empty(grid * (THREADS_PER_BLOCK // WARP), len(METRICS))
-        batch = declared("ppo").structures["PpoBatch"](
-            outputs=exact.data_ptr(),
-            gradients=gradients.data_ptr(),
-            rows=part.rows.data_ptr(),
-            old_logprobs=rollout.logprobs.data_ptr(),
-            old_values=part.old_values.data_ptr(),
-            advantages=part.advantages.data_ptr(),
-            returns=part.returns.data_ptr(),
-            weights=None if part.weights is None else part.weights.data_ptr(),
-            ratios=rollout.ratios.data_ptr(),
-            values=rollout.values.data_ptr(),
-            sums=sums.data_ptr(),
-            width=exact.shape[-1],
-            count=count,
-            horizon=rollout.horizon,
-        )
+        tensors = {
+            **{name: getattr(part, name) for name in ("rows", "old_values", "advantages", "returns", "weights")},
+            **{"old_logprobs": rollout.logprobs, "ratios": rollout.ratios, "values": rollout.values},
+            **{"outputs": exact, "gradients": gradients, "sums": sums},
+        }
+        places = {name: None if each is None else each.data_ptr() for name, each in tensors.items()}
+        sizes = {"width": exact.shape[-1], "count": count, "horizon": rollout.horizon}
+        batch = declared("ppo").structures["PpoBatch"](**places, **sizes)
         names = [name for name, _ in STRUCTURES["PpoCoefficients"]._fields_]
         settings = batch, tuple(self.coefficients[name] for name in names), (share / count,)
         if isinstance(decision[0], Normal):
@@ -131,10 +123,10 @@ class DeviceGradients(Gradients):
             differentiable = [each for each in found if each.requires_grad]
             torch.autograd.backward(differentiable, [found[each] for each in differentiable])
         else:
-            sizes = tuple(each.shape[-1] for each in decision)
-            if sizes not in self._part_sizes:
-                self._part_sizes[sizes] = torch.tensor(sizes, device=exact.device)
-            of_choices = rollout.actions, self._part_sizes[sizes], len(sizes)
+            parts = tuple(each.shape[-1] for each in decision)
+            if parts not in self._part_sizes:
+                self._part_sizes[parts] = torch.tensor(parts, device=exact.device)
+            of_choices = rollout.actions, self._part_sizes[parts], len(parts)
             _launch("puffer_ppo_choices", grid, (THREADS_PER_BLOCK, 1), (*of_choices, *settings))
             outputs.backward(gradients.to(outputs.dtype))
         return sums.sum(0)

@@ -8,7 +8,7 @@ from dataclasses import fields, replace
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.optim import Optimizer
 from typing_extensions import override
 
@@ -111,32 +111,33 @@ class CapturingLearner(Learner):
         self._minibatches = DeviceMinibatches(rollout, self._advantages, generator)
         self._capture = capture
         self._count = torch.zeros((), device=rollout.values.device)  # of the minibatches that are summed up
-        self._held: dict[tuple[str, bool], Tensor] = {}  # by name and whether every agent was there
         self.follow(self.gradients, self.optimizer)
 
     @override
     def follow(self, gradients: Gradients, optimizer: Optimizer) -> None:
         super().follow(gradients, optimizer)
         fit_to_graphs(optimizer, self.rollout.values.device)
-        self._graphs: dict[tuple[Callable[[], None], bool], CapturedCall] = {}  # by whether every agent was there
+        # By what they do or hold, and whether every agent was there.
+        self._graphs: dict[tuple[Callable[..., None], tuple[bool, ...], bool], CapturedCall] = {}
+        self._held: dict[tuple[str, bool], Tensor] = {}
 
-    def _run(self, work: Callable[[], None]) -> None:
+    def _run(self, work: Callable[..., None], *arguments: bool) -> None:
         # A graph records the work: it reads and writes tensors alone, and times nothing.
-        key = work, self._is_full
+        key = work, arguments, self._is_full
         if key not in self._graphs:
             device = self.rollout.values.device
             stream = torch.cuda.Stream(device) if device.type == "cuda" else None
-            self._graphs[key] = CapturedCall(work, self._generator, stream, self._capture)
+            self._graphs[key] = CapturedCall(
+                functools.partial(work, *arguments), self._generator, stream, self._capture
+            )
         self._graphs[key]()
 
-    def _hold(self, name: str, tensor: Tensor | None) -> Tensor | None:
+    def _hold(self, name: str, tensor: Tensor) -> None:
         # For other parts, in memory that is made before the capture.
-        if tensor is None:
-            return None
         key = name, self._is_full
         if key not in self._held:
             self._held[key] = torch.empty_like(tensor)
-        return self._held[key].copy_(tensor)
+        self._held[key].copy_(tensor)
 
     def _get(self, name: str) -> Tensor | None:
         return self._held.get((name, self._is_full))
@@ -188,13 +189,6 @@ class DistributedLearner(Learner):
         self._summaries: Tensor | None = None  # of all processes, once they were exchanged
 
     @override
-    def learn(
-        self, learning_rate: float, progress: float, is_full: bool, meanwhile: Callable[[], object] = lambda: None
-    ) -> dict[str, float]:
-        self._ahead = self._summaries = None
-        return super().learn(learning_rate, progress, is_full, meanwhile)
-
-    @override
     def train_minibatch(self) -> None:
         minibatch = self._next_minibatch()
         with self._phases.queued_phase("learn"):
@@ -204,7 +198,7 @@ class DistributedLearner(Learner):
             self._step()
 
     def _next_minibatch(self) -> Minibatch:
-        if self._ahead is None:
+        if self._ahead is None or self._trained == 0:  # `target_kl` may have ended an earlier call
             with self._phases.queued_phase("advantage"):
                 share = self._minibatches.draw()
                 own = self._moments(share)
@@ -232,10 +226,8 @@ class DistributedLearner(Learner):
                 payload = self._summarize(self._stepped_among(self._due))
         with self._phases.queued_phase("communicate"):
             all_moments = self._ranks.average_gradients(self.gradients.parameters, payload)
-        if share is None:
-            self._summaries = all_moments
-        else:
-            self._ahead = share, all_moments
+        is_last = share is None
+        self._summaries, self._ahead = (all_moments, None) if is_last else (None, (share, all_moments))
 
     @override
     def _mean_over_processes(self, number: float) -> float:
@@ -270,60 +262,45 @@ class CapturedDistributedLearner(CapturingLearner, DistributedLearner):
                 self._hold("all moments", self._ranks.gather_numbers(self._get("moments")))
         with self._phases.queued_phase("learn"):
             self._count.fill_(self._due)
-            self._run(self._differentiate_last if is_last else self._differentiate_and_draw)
+            self._run(self._differentiate_share, is_last)
         with self._phases.queued_phase("communicate"):
-            message = self._get("last message" if is_last else "message")
+            message = self._get(f"message {is_last}")
             self._ranks.wait(self._ranks.start_sum(message), message)
         with self._phases.queued_phase("learn"):
-            self._run(self._step_last if is_last else self._step_by_message)
+            self._run(self._step_together, is_last)
         self._summaries = self._get("summaries") if is_last else None
 
     def _draw(self) -> None:
         share = self._minibatches.draw()
         for field in fields(Minibatch):
-            self._hold(field.name, getattr(share, field.name))
+            if (tensor := getattr(share, field.name)) is not None:
+                self._hold(field.name, tensor)
         self._hold("moments", self._moments(share))
 
-    def _differentiate_share(self) -> None:
+    def _differentiate_share(self, is_last: bool) -> None:
         share = Minibatch(**{field.name: self._get(field.name) for field in fields(Minibatch)})
-        moments = self._get("all moments")
-        ready = normalize_across_ranks(share, moments, self._ranks.rank, self.config.norm_adv)
+        ready = normalize_across_ranks(share, self._get("all moments"), self._ranks.rank, self.config.norm_adv)
         self._sums.add(self.gradients.differentiate(ready))
-
-    def _differentiate_and_draw(self) -> None:
-        self._differentiate_share()
-        self._draw()
-        self._hold("message", self._message(self._get("moments")))
-
-    def _differentiate_last(self) -> None:
-        self._differentiate_share()
-        self._hold("last message", self._message(self._summarize(self._count)))
-
-    def _message(self, payload: Tensor) -> Tensor:
-        # The gradients, and a place for what each process sends. All processes have the same gradients.
-        places = payload.new_zeros(self._ranks.world_size, len(payload))
+        if not is_last:
+            self._draw()
+        payload = self._summarize(self._count) if is_last else self._get("moments")
+        places = payload.new_zeros(self._ranks.world_size, len(payload))  # one for each process
         places[self._ranks.rank] = payload
-        return torch.cat([*(each.grad.flatten() for each in self._trainable()), places.flatten()])
+        message = [parameter.grad.flatten() for parameter in self._trainable()]
+        self._hold(f"message {is_last}", torch.cat([*message, places.flatten()]))
 
-    def _trainable(self) -> list[Tensor]:
+    def _trainable(self) -> list[nn.Parameter]:
+        # The same in all processes.
         return [each for each in self.gradients.parameters if each.grad is not None]
 
-    def _step_by_message(self) -> None:
-        self._hold("all moments", self._take("message"))
-        self._step()
-
-    def _step_last(self) -> None:
-        self._hold("summaries", self._take("last message"))
-        self._step()
-
-    def _take(self, name: str) -> Tensor:
-        # Sets the averages of the gradients; returns what all processes sent, by rank.
-        message, trainable = self._get(name), self._trainable()
-        sizes = [each.numel() for each in trainable]
+    def _step_together(self, is_last: bool) -> None:
+        message, trainable = self._get(f"message {is_last}"), self._trainable()
+        sizes = [parameter.numel() for parameter in trainable]
         *sums, places = message.split([*sizes, len(message) - sum(sizes)])
         for parameter, total in zip(trainable, sums, strict=True):
             parameter.grad = (total / self._ranks.world_size).view_as(parameter)
-        return places.view(self._ranks.world_size, -1)
+        self._hold("summaries" if is_last else "all moments", places.view(self._ranks.world_size, -1))
+        self._step()
 
 
 def normalize_across_ranks(share: Minibatch, all_moments: Tensor, rank: int, is_normalized: bool) -> Minibatch:

@@ -153,6 +153,8 @@ class Collector:
         Raises:
             DivergedError: if a reward, a value or a log-probability is not finite.
         """
+        if self.follows_later:
+            self.follow_episodes()  # of the rollout before
         self._agent_steps = agent_steps
         agents, segments = self.vecenv.num_agents, self.rollout.segments
         self.rollout.ratios.fill_(1.0)

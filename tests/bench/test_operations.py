@@ -74,8 +74,10 @@ def test_what_is_captured_of_several_processes_waits_for_no_number(operations):
         learner = operations.make_learner("puffer_breakout", world_size=2)
         learner._hold("all moments", operations.torch.zeros(2, 3, device="meta"))
         learner._minibatches.begin(0.5, True)
-        for work in ("_draw", "_differentiate_and_draw", "_step_by_message", "_differentiate_last", "_step_last"):
-            getattr(learner, work)()
+        learner._draw()
+        for is_last in (False, True):
+            learner._differentiate_share(is_last)
+            learner._step_together(is_last)
 
 
 def test_every_environment_has_a_limit():
