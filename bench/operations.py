@@ -127,8 +127,8 @@ def as_on_a_gpu(operations: Operations) -> Iterator[None]:
     """Has meta tensors be treated as those of a GPU where this library or torch asks what a device can do."""
     from torch.utils import _foreach_utils
 
-    from pufferlib.extensions import cuda_library, mingru, optimizers
-    from pufferlib.fast import choose, device_update
+    from pufferlib.extensions import cuda_library, mingru, optimizers, ppo
+    from pufferlib.fast import choose
 
     with contextlib.ExitStack() as patches:
 
@@ -138,9 +138,9 @@ def as_on_a_gpu(operations: Operations) -> Iterator[None]:
         put(mingru, "_has_kernel", lambda device: True)
         put(optimizers, "has_kernel", lambda matrices: all(max(each.shape) <= 512 for each in matrices))
         put(cuda_library, "launch", operations.launch)
-        put(device_update, "_launch", lambda *arguments: operations.launch("ppo", *arguments))
+        put(ppo, "_launch", lambda *arguments: operations.launch("ppo", *arguments))
         put(choose, "has_kernels", lambda device: True)
-        put(device_update, "has_kernels", lambda device: True)
+        put(ppo, "has_kernels", lambda device: True)
         put(choose.Backend, "autocast", lambda backend: contextlib.nullcontext())
         put(_foreach_utils, "_get_foreach_kernels_supported_devices", lambda: ["meta"])
         put(sys.modules["torch.optim.adam"], "_device_dtype_check_for_fused", lambda *arguments, **keywords: None)

@@ -33,10 +33,11 @@ from pufferlib.extensions.network import (
     observation_dtypes,
 )
 from pufferlib.extensions.optimizers import make_optimizer
+from pufferlib.extensions.ppo import has_kernels
 from pufferlib.fast.cpu import NetworkActor, NetworkGradients, ThreadedGradients
 from pufferlib.fast.device_collector import DeviceCollector, can_be_on_the_device
 from pufferlib.fast.device_network import DeviceNetwork, can_be_in_a_rollout
-from pufferlib.fast.device_update import DeviceGradients, has_kernels
+from pufferlib.fast.device_update import DeviceGradients
 from pufferlib.fast.followed import stale_files
 from pufferlib.fast.graph_actor import GraphActor
 from pufferlib.fast.learners import (

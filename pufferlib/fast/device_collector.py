@@ -22,7 +22,7 @@ from pufferlib.fast.graph_actor import BatchStep, GraphActor
 from pufferlib.metrics.finished_episodes import FinishedEpisodes
 from pufferlib.metrics.measures import Phases
 from pufferlib.ppo.actor import Actor
-from pufferlib.ppo.collector import Collector
+from pufferlib.ppo.collector import BOUNDARY_COLUMNS, Collector
 from pufferlib.ppo.rollout import FinalValues, RewardNormalizer, Rollout
 from pufferlib.vector.base import Vector
 from pufferlib.vector.native import Device
@@ -165,6 +165,8 @@ class DeviceCollector(Collector):
         skips_nonfinite: bool = False,
     ):
         super().__init__(vecenv, actor, phases, reward_clip, reward_normalizer, skips_nonfinite)
+        changed = {"rewards"} if reward_clip or reward_normalizer is not None else set()
+        self._columns_missing = dict.fromkeys({*BOUNDARY_COLUMNS} - changed, 1)  # which came with a reset, or before
         self._rows = slice(0, vecenv.num_agents)
         self._envs: DeviceEnvs | None = None
         self._play: CapturedCall | None = None
@@ -282,12 +284,6 @@ class DeviceCollector(Collector):
         is_cut = truncations & ~terminals
         if self._final_values is not None and is_cut.any():
             self._take_finals(is_cut)
-
-    @override
-    def _columns_missing(self, name: str) -> int | None:
-        # The first came with a reset, or a rollout before.
-        are_changed = name == "rewards" and (self._reward_clip or self.reward_normalizer is not None)
-        return None if are_changed else 1
 
     def _take_finals(self, is_cut: np.ndarray) -> None:
         # is_cut: (T, agents) of the group.

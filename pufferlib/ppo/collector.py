@@ -106,6 +106,7 @@ class Collector:
         # Views, which are cheaper to write into.
         self._arrays = {name: memory.numpy() for name, memory in self.host_buffers.items()}
         self.skipped_steps = 0
+        self._columns_missing: dict[str, int] = {}  # in the rollout, of what was received; of others all are
         self._reward_clip = reward_clip
         self._nonfinite_filter = NonFiniteFilter(self.rollout.segments) if skips_nonfinite else None
         self._phases = phases
@@ -310,12 +311,8 @@ class Collector:
         for name, memory in self.host_buffers.items():
             columns = getattr(self.rollout, name).T
             if columns.device != memory.device:
-                missing = slice(self._columns_missing(name))
+                missing = slice(self._columns_missing.get(name))
                 columns[missing].copy_(memory[missing], non_blocking=True)
-
-    def _columns_missing(self, name: str) -> int | None:
-        # How many columns of the rollout lack what was received; None for all.
-        return None
 
     def find_not_finite(self) -> str | None:
         """Describes the first reward or observation of the rollout that is not finite; None if all are."""

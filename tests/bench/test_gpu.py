@@ -8,6 +8,7 @@ import torch
 from emulated_cuda import needs_emulator, on_emulator  # noqa: F401 - a fixture
 
 from pufferlib.errors import PufferWarning
+from pufferlib.extensions import ppo
 from pufferlib.fast import device_update
 
 BENCH = Path(__file__).parents[2] / "bench"
@@ -58,7 +59,7 @@ def test_a_wrong_or_failed_capture_is_found(gpu, monkeypatch):
 
 @needs_emulator
 def test_an_update_by_kernels_is_compared_with_torch(gpu, on_emulator, monkeypatch):  # noqa: F811
-    monkeypatch.setattr(device_update, "has_kernels", lambda device: True)
+    monkeypatch.setattr(ppo, "has_kernels", lambda device: True)
     ((_, value, _),) = gpu.check_update(torch.device("cpu"), agents=16)
     assert value < gpu.CAPTURE_TOLERANCE and {"puffer_draw", "puffer_ppo_choices"} < set(on_emulator)
     differentiate = device_update.DeviceGradients.differentiate

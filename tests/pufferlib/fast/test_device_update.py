@@ -10,7 +10,7 @@ from recorded_capture import FakeCapture
 from torch import nn
 
 from pufferlib import ocean, pufferl, vector
-from pufferlib.extensions import cuda_library
+from pufferlib.extensions import cuda_library, ppo
 from pufferlib.fast import device_update
 from pufferlib.fast.device_update import DeviceGradients, DeviceMinibatches
 from pufferlib.fast.learners import CapturedLearner
@@ -24,7 +24,7 @@ pytestmark = needs_emulator
 @pytest.fixture(autouse=True)
 def kernels(on_emulator, monkeypatch):  # noqa: F811
     """Has the kernels be there."""
-    monkeypatch.setattr(device_update, "has_kernels", lambda device: True)
+    monkeypatch.setattr(ppo, "has_kernels", lambda device: True)
     return on_emulator
 
 
