@@ -81,14 +81,15 @@ def _laid_flat(matrix: Tensor) -> Tensor:
 def reference_orthogonalize(matrices: Tensor) -> Tensor:
     """Newton-Schulz in plain torch, in the precision of the matrices, `(count, rows, columns)` with rows <= columns."""
     # LaTeX: X = \frac{M}{\max(\lVert M \rVert_{\text{F}},\ 10^{-7})} ; X = x, M = matrices
-    return iterate(matrices / matrices.norm(dim=(1, 2), keepdim=True).clamp(min=1e-7))
+    x = matrices / matrices.norm(dim=(1, 2), keepdim=True).clamp(min=1e-7)
+    return iterate(x)
 
 
 def iterate(x: Tensor) -> Tensor:
     """Newton-Schulz on matrices of norm 1, as `reference_orthogonalize` takes them."""
     a, b, c = NEWTON_SCHULZ
     for _ in range(NEWTON_SCHULZ_STEPS):
-        # LaTeX: A = X X^\top ; A = square
+        # LaTeX: A = X X^\top ; A = square, X = x
         square = torch.bmm(x, x.mT)
         # LaTeX: X \leftarrow a X + (b A + c A^2)\, X
         x = torch.baddbmm(x, torch.baddbmm(square, square, square, beta=b, alpha=c), x, beta=a)
