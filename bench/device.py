@@ -6,7 +6,8 @@
 
 First what is right: every environment that rounds as on a CPU plays the episodes of tests/vector/golden.json, and a
 trainer collects the rollouts, bit for bit, that threads collect for the same policy. Then what it brings: steps of
-Breakout alone, training, with what the GPU's time goes to, and Breakout from three seeds to its threshold.
+Breakout alone, training beside the rate that bench/operations.py expects on paper, with what the GPU's time goes to,
+and Breakout from three seeds to its threshold.
 
 Needs pufferlib installed for development (`pip install -e .`); what is not built yet is built first. Anything wrong
 gives exit code 1, and is measured no further; a machine without CUDA gives 2.
@@ -26,6 +27,7 @@ from pathlib import Path
 
 import gpu
 import numpy as np
+import operations
 import record
 import torch
 from calibrate import calibration
@@ -194,9 +196,22 @@ def measure_training(deadline: float) -> Rows:
         if time.perf_counter() > deadline:
             print(f"out of time, left out: {case.label}")
             continue
-        rows += gpu.measure(case)
+        measured = gpu.measure(case)
+        rows += measured + (beside_expected(measured[0][1]) if case == PROFILED else [])
     if time.perf_counter() < deadline:
         rows += profile(PROFILED)
+    return rows
+
+
+def beside_expected(rate: float) -> Rows:
+    """What bench/operations.py reckons for this GPU, where it knows it, and the share of it that was measured."""
+    rows: Rows = []
+    for name, known in operations.GPUS.items():
+        if name in torch.cuda.get_device_name():
+            expected = operations.expected_rate(known)
+            print(f"  on paper {expected:,.0f} steps/s, of which {rate / expected:.0%} were measured", flush=True)
+            rows.append((f"{operations.EXPECTED}: {name}, on paper", expected, "steps/s"))
+            rows.append((f"{operations.EXPECTED}: {name}, measured of it", rate / expected, "share"))
     return rows
 
 

@@ -21,7 +21,7 @@ import tempfile
 import time
 import warnings
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import record
@@ -209,6 +209,36 @@ def check_captures(device: torch.device, agents: int = 256) -> list[tuple[str, f
     return rows
 
 
+def check_update(device: torch.device, agents: int = 256) -> list[tuple[str, float, str]]:
+    """A row: how far the gradients are from torch's where kernels draw the minibatch and differentiate the loss."""
+    from pufferlib.fast.device_update import DeviceGradients, DeviceMinibatches
+    from pufferlib.ppo.learner import Gradients
+
+    with tempfile.TemporaryDirectory() as folder:
+        settings = {"bptt_horizon": 16, "minibatch_size": 16 * agents // 4, "prio_alpha": 0.8, "fused": False}
+        trainer = make_trainer(
+            Case("puffer_breakout", agents, rnn_name="MinGRU"), folder, str(device), batch_size=16 * agents, **settings
+        )
+        try:
+            trainer.evaluate()
+            advantages, found = trainer._learner._advantages, []
+            minibatches = DeviceMinibatches(trainer.rollout, advantages, trainer._generator)
+            minibatches.begin(0.5, True)
+            ready = minibatches.draw_ready()
+            plain = replace(ready, advantages=advantages.compute()[ready.rows]).ready_for_loss(True)
+            for kind, minibatch in ((Gradients, plain), (DeviceGradients, ready)):
+                gradients = kind(trainer.policy, trainer.rollout, trainer.config)
+                metrics = gradients.differentiate(minibatch)
+                found.append([metrics, *(parameter.grad.clone() for parameter in gradients.parameters)])
+        finally:
+            trainer.release()
+    value = max(error(one, other.double().cpu()) for other, one in zip(*found, strict=True))
+    print(
+        f"{'update by kernels: error':<48} {value:10.2e}  {'ok' if value < CAPTURE_TOLERANCE else 'WRONG'}", flush=True
+    )
+    return [("update by kernels: error", value, "relative")]
+
+
 def train_briefly(case: Case, device: torch.device) -> list[torch.Tensor]:
     """The weights and recurrent states after some iterations, most of them past the captures."""
     torch.manual_seed(0)
@@ -325,7 +355,7 @@ def main() -> int:
     accelerator = torch.cuda.get_device_name()
     print(f"{accelerator}, torch {torch.__version__}, {record.machine()}")
     rows = check_kernels(torch.device("cuda"))
-    captures = check_captures(torch.device("cuda"))
+    captures = check_captures(torch.device("cuda")) + check_update(torch.device("cuda"))
     is_right = all(value < TOLERANCE for _, value, _ in rows)
     is_right &= all(value < CAPTURE_TOLERANCE for _, value, _ in captures)
     rows += captures

@@ -4,9 +4,7 @@
 // within the warp, from the last column to the first, instead of one after the other. Neighbouring lanes read
 // neighbouring columns, which needs no transposition and keeps memory at full width.
 #include "advantage_row.h"
-
-constexpr int WARP = 32;
-constexpr unsigned ALL_LANES = 0xffffffffu;
+#include "warp.h"
 
 // The map "lane first, then every lane up to `reach` behind it" grows until it reaches the end of the chunk.
 static __device__ AdvantageStep compose_to_the_right(AdvantageStep step, int lane) {

@@ -22,10 +22,12 @@ from pathlib import Path
 import torch
 
 from pufferlib.errors import PufferError, PufferWarning
-from pufferlib.extensions.cuda_sources import fatbin_name, hash_sources, read_sources
+from pufferlib.extensions.cuda_sources import STANDARD_HEADERS, fatbin_name, hash_sources, read_sources
+from pufferlib.extensions.declarations import Declarations, read
 
 FOLDER = Path(__file__).parent
 OPTIONS = ("--std=c++17",)
+INVALID_CONTEXT = 201  # CUDA_ERROR_INVALID_CONTEXT
 MAX_DYNAMIC_SHARED_SIZE_BYTES, PREFERRED_SHARED_MEMORY_CARVEOUT = 8, 9  # CU_FUNC_ATTRIBUTE_..., of cuda.h
 
 
@@ -51,7 +53,7 @@ def launch(
     function: str,
     grid: int,
     block: tuple[int, int],
-    arguments: tuple[torch.Tensor | int | tuple[float, ...] | None, ...],
+    arguments: tuple[torch.Tensor | int | tuple[float, ...] | ctypes.Structure | None, ...],
     shared_bytes: int = 0,
 ) -> None:
     """Runs a kernel on the current stream of its tensors' device, without waiting for it.
@@ -62,7 +64,7 @@ def launch(
         grid: number of blocks; with 0 nothing happens.
         block: threads in x and y.
         arguments: in the kernel's order: a tensor (first of all) is passed as its address, None as a null pointer, an
-            integer as `long long`, a tuple of floats as a struct of them.
+            integer as `long long`, a tuple of floats as a struct of them, a structure as it is.
         shared_bytes: of memory for each block; above 48 KiB only after `reserve_shared`.
 
     Raises:
@@ -100,6 +102,12 @@ def can_run(program: str, device: torch.device) -> bool:
     return True
 
 
+@functools.cache
+def declared(program: str) -> Declarations:
+    """The structures that a kernel file takes, which it declares itself."""
+    return read((FOLDER / f"{program}.cu").read_text())
+
+
 def shared_memory(device: torch.device) -> int:
     """Bytes that a block of threads can have."""
     properties = torch.cuda.get_device_properties(device)
@@ -133,7 +141,7 @@ def _as_argument(argument):
         return ctypes.c_void_p(argument.data_ptr())
     if isinstance(argument, tuple):
         return (ctypes.c_float * len(argument))(*argument)
-    return ctypes.c_longlong(argument)
+    return argument if isinstance(argument, ctypes.Structure) else ctypes.c_longlong(argument)
 
 
 @functools.cache
@@ -151,6 +159,11 @@ def open_driver() -> ctypes.CDLL:
 
 def _driver(function: str, *arguments) -> None:
     status = getattr(open_driver(), function)(*arguments)
+    if status == INVALID_CONTEXT:  # the first call of a thread
+        context = ctypes.c_void_p()  # torch's, of the device
+        open_driver().cuDevicePrimaryCtxRetain(ctypes.byref(context), torch.cuda.current_device())
+        open_driver().cuCtxSetCurrent(context)
+        status = getattr(open_driver(), function)(*arguments)
     if status != 0:
         message = ctypes.c_char_p()
         open_driver().cuGetErrorName(status, ctypes.byref(message))
@@ -210,7 +223,9 @@ def machine_code(program: str | Program, architecture: str, is_cached: bool = Tr
     """
     nvrtc = _open_nvrtc()
     if isinstance(program, str):
-        program = Program(program, *read_sources(FOLDER, program))
+        source, headers = read_sources(FOLDER, program)
+        # The functions that cpu_kernels.h declares are no kernels, and are not called.
+        program = Program(program, source, headers | STANDARD_HEADERS, (*OPTIONS, "-default-device"))
     key = hash_sources(program.source, dict(program.headers), _version(nvrtc, program.options))
     folder = _cache_folder()
     cached = None if folder is None else folder / f"{program.name}-{architecture}-{key}.cubin"
@@ -225,8 +240,10 @@ def machine_code(program: str | Program, architecture: str, is_cached: bool = Tr
 @functools.cache
 def _open_nvrtc() -> ctypes.CDLL:
     file_name = f"libnvrtc.so.{(torch.version.cuda or '13').split('.')[0]}"
-    found = [str(path) for entry in sys.path for path in sorted(Path(entry).glob(f"nvidia/*/lib/{file_name}"))]
-    for candidate in (file_name, *found):  # by bare name where torch has opened it already
+    folders = [folder for entry in sys.path for folder in sorted(Path(entry).glob("nvidia/*/lib"))]
+    folders += [Path(torch.__file__).parent / "lib", Path(sys.prefix) / "lib"]
+    found = [str(folder / file_name) for folder in folders if (folder / file_name).exists()]
+    for candidate in (*found, file_name):  # torch's own comes before one of the system
         try:
             if candidate in found:
                 for builtins in sorted(Path(candidate).parent.glob("libnvrtc-builtins.so*")):

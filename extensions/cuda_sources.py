@@ -5,6 +5,29 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
+# NVRTC knows the functions of C's library that the headers use, but has no headers for them.
+STANDARD_HEADERS = {
+    "math.h": b"#pragma once\n#define INFINITY __int_as_float(0x7f800000)\n",
+    "stdbool.h": b"#pragma once\n",
+    "stddef.h": b"#pragma once\n",
+    "stdint.h": b"""#pragma once
+typedef signed char int8_t;
+typedef short int16_t;
+typedef int int32_t;
+typedef long long int64_t;
+typedef unsigned char uint8_t;
+typedef unsigned short uint16_t;
+typedef unsigned int uint32_t;
+typedef unsigned long long uint64_t;
+typedef long long intptr_t;
+typedef unsigned long long uintptr_t;
+#define UINT16_MAX 65535
+#define INT32_MAX 2147483647
+#define UINT32_MAX 4294967295u
+""",
+    "string.h": b"#pragma once\n#ifndef NULL\n#define NULL 0\n#endif\n",
+}
+
 
 def read_sources(folder: Path, name: str) -> tuple[bytes, dict[str, bytes]]:
     """The kernel file `<name>.cu` of a folder, and by name all headers beside it, any of which it may include."""

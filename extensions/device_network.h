@@ -8,12 +8,13 @@
 //     NETWORK_RECURRENT    MinGRU layers behind them
 //     NETWORK_PARTS        the logits of every part of a decision, such as 3, 2
 //     NETWORK_NUMBERS      1 where the parts are numbers of normal distributions, one logit each; 0 for choices
-//     NETWORK_ROUNDS       1 where the factors of products are rounded to bfloat16; sums are float32
+//     NETWORK_ROUNDS       1 where weights and what a layer gives are rounded to bfloat16; sums are float32
 //     NETWORK_AGENTS       of a block, a multiple of 4
 //
 // What a layer takes and gives lies in shared memory as [numbers][NETWORK_AGENTS]. A thread has four outputs of four
 // agents: what it reads at once, four agents' number and four weights, makes sixteen products. Weights stay in global
-// memory, and are read through the cache of the multiprocessor, so that a policy may be larger than shared memory.
+// memory, and are read through the cache of the multiprocessor, so that a policy may be larger than shared memory. They
+// lie as [gates][padded] biases of float32 and then [numbers][gates][padded] weights, layer after layer.
 #pragma once
 
 #include "activation_row.h"
@@ -57,12 +58,20 @@ typedef struct {
     unsigned char begins[NETWORK_AGENTS];  // whose state counts as zero
 } NetworkMemory;
 
+#if NETWORK_ROUNDS
+typedef unsigned short NetworkWeight;  // the upper half of a float
+enum { NETWORK_WEIGHTS_OF_A_FLOAT = 2 };
+#else
+typedef float NetworkWeight;
+enum { NETWORK_WEIGHTS_OF_A_FLOAT = 1 };
+#endif
+
 // Four outputs of four agents.
 typedef struct {
     float at[4][4];
 } NetworkTile;
 
-// The nearest bfloat16, of two as near the even one, where factors are rounded.
+// The nearest bfloat16, of two as near the even one, where what a layer takes is rounded.
 __device__ static inline float network_factor(float x) {
 #if NETWORK_ROUNDS
     unsigned bits;
@@ -77,26 +86,49 @@ __device__ static inline float network_factor(float x) {
 #endif
 }
 
-// One tile for each gate. `input` begins at the tile's agents, `weights` at its outputs: [1 + numbers][gates][padded],
-// the biases first.
+// Where the weights of a layer begin, behind its biases, and where the next layer does.
+__device__ static inline const NetworkWeight* network_weights(const float* layer, int gates, int padded) {
+    return (const NetworkWeight*)(layer + gates * padded);
+}
+
+__host__ __device__ constexpr int network_layer_size(int numbers, int gates, int padded) {
+    return gates * padded + numbers * gates * padded / NETWORK_WEIGHTS_OF_A_FLOAT;
+}
+
+__device__ static inline float network_weight(NetworkWeight weight) {
+#if NETWORK_ROUNDS
+    unsigned bits = (unsigned)weight << 16;
+    float value;
+    memcpy(&value, &bits, sizeof(value));
+    return value;
+#else
+    return weight;
+#endif
+}
+
+// Four that follow each other, read at once.
+__device__ static inline float4 network_four_weights(const NetworkWeight* weights) {
+#if NETWORK_ROUNDS
+    ushort4 four = *(const ushort4*)weights;
+    return {network_weight(four.x), network_weight(four.y), network_weight(four.z), network_weight(four.w)};
+#else
+    return *(const float4*)weights;
+#endif
+}
+
+// One tile for each gate, of the agents at which `input` begins and of the outputs from `output` on.
 template <int GATES>
-__device__ static inline void network_multiply(const float* input, int numbers, const float* weights, int padded,
-                                               NetworkTile* tiles) {
-    for (int gate = 0; gate < GATES; gate++) {
-        float4 bias = *(const float4*)(weights + gate * padded);
-        for (int agent = 0; agent < 4; agent++) {
-            tiles[gate].at[0][agent] = bias.x;
-            tiles[gate].at[1][agent] = bias.y;
-            tiles[gate].at[2][agent] = bias.z;
-            tiles[gate].at[3][agent] = bias.w;
-        }
-    }
-    for (int number = 0; number < numbers; number++) {
-        weights += GATES * padded;
+__device__ static inline void network_multiply(const float* input, int numbers, const float* layer, int output,
+                                               int padded, NetworkTile* tiles) {
+    for (int gate = 0; gate < GATES; gate++)
+        for (int i = 0; i < 4; i++)
+            for (int agent = 0; agent < 4; agent++) tiles[gate].at[i][agent] = layer[gate * padded + output + i];
+    const NetworkWeight* weights = network_weights(layer, GATES, padded) + output;
+    for (int number = 0; number < numbers; number++, weights += GATES * padded) {
         float4 x = *(const float4*)(input + number * NETWORK_AGENTS);
-        const float factors[4] = {network_factor(x.x), network_factor(x.y), network_factor(x.z), network_factor(x.w)};
+        const float factors[4] = {x.x, x.y, x.z, x.w};
         for (int gate = 0; gate < GATES; gate++) {
-            float4 weight = *(const float4*)(weights + gate * padded);
+            float4 weight = network_four_weights(weights + gate * padded);
             for (int agent = 0; agent < 4; agent++) {
                 tiles[gate].at[0][agent] = fmaf(weight.x, factors[agent], tiles[gate].at[0][agent]);
                 tiles[gate].at[1][agent] = fmaf(weight.y, factors[agent], tiles[gate].at[1][agent]);
@@ -117,9 +149,10 @@ __device__ static inline void network_encode(const float (*input)[NETWORK_AGENTS
                                              float (*result)[NETWORK_AGENTS]) {
     FOR_TILES(NETWORK_PADDED_WIDTH) {
         NetworkTile sums;
-        network_multiply<1>(&input[0][agent], numbers, weights + output, NETWORK_PADDED_WIDTH, &sums);
+        network_multiply<1>(&input[0][agent], numbers, weights, output, NETWORK_PADDED_WIDTH, &sums);
         for (int i = 0; i < 4; i++)
-            for (int j = 0; j < 4; j++) result[output + i][agent + j] = NETWORK_ACTIVATION(sums.at[i][j]).value;
+            for (int j = 0; j < 4; j++)
+                result[output + i][agent + j] = network_factor(NETWORK_ACTIVATION(sums.at[i][j]).value);
     }
 }
 
@@ -128,23 +161,37 @@ __device__ static inline void network_recur(const float (*input)[NETWORK_AGENTS]
                                             float (*result)[NETWORK_AGENTS]) {
     FOR_TILES(NETWORK_PADDED_WIDTH) {
         NetworkTile gates[3];  // candidate, gate, highway
-        network_multiply<3>(&input[0][agent], NETWORK_WIDTH, weights + output, NETWORK_PADDED_WIDTH, gates);
+        network_multiply<3>(&input[0][agent], NETWORK_WIDTH, weights, output, NETWORK_PADDED_WIDTH, gates);
         for (int i = 0; i < 4; i++) {
             for (int j = 0; j < 4; j++) {
                 float* state = &states[output + i][agent + j];
                 float before = begins[agent + j] ? 0.0f : *state;
                 *state = mingru_state(gates[0].at[i][j], gates[1].at[i][j], before);
-                result[output + i][agent + j] = mingru_output(gates[2].at[i][j], *state, input[output + i][agent + j]);
+                float x = input[output + i][agent + j];
+                result[output + i][agent + j] = network_factor(mingru_output(gates[2].at[i][j], *state, x));
             }
         }
     }
 }
 
-__device__ static inline void network_conclude(const float (*input)[NETWORK_AGENTS], const float* weights,
+// A head of few outputs has fewer tiles than there are threads, which then have an output of an agent each.
+__device__ static inline void network_conclude(const float (*input)[NETWORK_AGENTS], const float* layer,
                                                float (*result)[NETWORK_AGENTS]) {
+    if (NETWORK_PADDED_OUTPUTS / 4 * (NETWORK_AGENTS / 4) < NETWORK_THREADS) {
+        const NetworkWeight* weights = network_weights(layer, 1, NETWORK_PADDED_OUTPUTS);
+        for (int i = threadIdx.x; i < NETWORK_OUTPUTS * NETWORK_AGENTS; i += NETWORK_THREADS) {
+            int output = i / NETWORK_AGENTS, agent = i % NETWORK_AGENTS;
+            float sum = layer[output];
+            for (int number = 0; number < NETWORK_WIDTH; number++)
+                sum =
+                    fmaf(network_weight(weights[number * NETWORK_PADDED_OUTPUTS + output]), input[number][agent], sum);
+            result[output][agent] = sum;
+        }
+        return;
+    }
     FOR_TILES(NETWORK_PADDED_OUTPUTS) {
         NetworkTile sums;
-        network_multiply<1>(&input[0][agent], NETWORK_WIDTH, weights + output, NETWORK_PADDED_OUTPUTS, &sums);
+        network_multiply<1>(&input[0][agent], NETWORK_WIDTH, layer, output, NETWORK_PADDED_OUTPUTS, &sums);
         for (int i = 0; i < 4; i++)
             for (int j = 0; j < 4; j++) result[output + i][agent + j] = sums.at[i][j];
     }
@@ -161,7 +208,7 @@ __device__ static inline void network_forward(NetworkMemory* memory, const float
         int gates = layer < NETWORK_ENCODERS ? 1 : 3;
         if (gates == 1) network_encode(input, numbers, weights, result);
         if (gates == 3) network_recur(input, weights, memory->begins, memory->states[layer - NETWORK_ENCODERS], result);
-        weights += (1 + numbers) * gates * NETWORK_PADDED_WIDTH;
+        weights += network_layer_size(numbers, gates, NETWORK_PADDED_WIDTH);
         numbers = NETWORK_WIDTH;
         float (*given)[NETWORK_AGENTS] = result;
         result = input;
@@ -195,7 +242,8 @@ __device__ static inline float network_decide(float* logits, const float* noise,
 
 // Of weights of all layers, to where the deviations begin.
 __device__ static inline const float* network_deviations(const float* weights) {
-    const int encoders = (1 + NETWORK_INPUTS) + (NETWORK_ENCODERS - 1) * (1 + NETWORK_WIDTH);
-    const int recurrent = NETWORK_RECURRENT * 3 * (1 + NETWORK_WIDTH);
-    return weights + (encoders + recurrent) * NETWORK_PADDED_WIDTH + (1 + NETWORK_WIDTH) * NETWORK_PADDED_OUTPUTS;
+    const int first = network_layer_size(NETWORK_INPUTS, 1, NETWORK_PADDED_WIDTH);
+    const int encoders = first + (NETWORK_ENCODERS - 1) * network_layer_size(NETWORK_WIDTH, 1, NETWORK_PADDED_WIDTH);
+    const int recurrent = NETWORK_RECURRENT * network_layer_size(NETWORK_WIDTH, 3, NETWORK_PADDED_WIDTH);
+    return weights + encoders + recurrent + network_layer_size(NETWORK_WIDTH, 1, NETWORK_PADDED_OUTPUTS);
 }

@@ -1,9 +1,10 @@
 // kernel.h - what the row headers and the CPU kernels stand on.
 //
 // A `*_row.h` header holds the arithmetic of one recurrence and is compiled three ways: by the C++ compiler into the
-// CPU library, by nvcc at build time, and by NVRTC at first use. NVRTC has no header files of the system, so neither
-// has this.
+// CPU library, by nvcc at build time, and by NVRTC at first use, for which cuda_sources.py has stdint.h.
 #pragma once
+
+#include <stdint.h>
 
 #if defined(__CUDACC__)
 #define KERNEL_FN static __host__ __device__ __forceinline__
@@ -26,9 +27,6 @@
 #define INDEPENDENT_LANES _Pragma("GCC ivdep")
 #endif
 
-#if !defined(__CUDACC_RTC__)
-#include <stdint.h>
-
 // torch's own parallel loop, in its C ABI (torch_parallel_for, torch 2.10): its threads are awake where torch has just
 // used them, so no second set of threads fights them for the cores. NULL runs the whole range on the calling thread.
 typedef void KernelRange(int64_t begin, int64_t end, void* context);
@@ -38,6 +36,7 @@ typedef int32_t KernelParallelFor(int64_t begin, int64_t end, int64_t grain, Ker
 typedef void KernelTask(void* context, int begin, int end, int thread);
 typedef void KernelRun(void* pool, KernelTask* task, void* context, int count);
 
+#if !defined(__CUDACC_RTC__)
 static inline void kernel_run(KernelParallelFor* parallel_for, int64_t count, int64_t grain, KernelRange* range,
                               void* context) {
     if (parallel_for == nullptr || parallel_for(0, count, grain, range, context) != 0) range(0, count, context);

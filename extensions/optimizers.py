@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import torch
 from torch import Tensor, nn, optim
 from torch.optim import Optimizer
 from typing_extensions import override
 
-from pufferlib.extensions.orthogonalize import orthogonalize_each
+from pufferlib.extensions import cuda_library
+from pufferlib.extensions.orthogonalize import PADDED_SIZE, iterate, orthogonalize_each
 
 ADAMW_SHARE = 0.1
 """Learning rate of the vectors (biases, log-std) as a share of Muon's: AdamW changes every element by about the
@@ -79,6 +81,9 @@ class Muon(EagerOptimizer):
             if "momentum_buffer" not in self.state[parameter]:
                 self.state[parameter]["momentum_buffer"] = torch.zeros_like(parameter)
         buffers = [self.state[parameter]["momentum_buffer"] for parameter in parameters]
+        if isinstance(lr, Tensor) and has_kernel(parameters):
+            step_matrices(parameters, gradients, buffers, lr, momentum, weight_decay)
+            return
         # LaTeX: B \leftarrow \mu B + (1 - \mu)\, G ; B = buffers, G = gradients, \mu = momentum
         torch._foreach_lerp_(buffers, gradients, 1.0 - momentum)
         # LaTeX: U = \operatorname{orthogonalize}\big( \mu B + (1 - \mu)\, G \big)
@@ -96,6 +101,51 @@ class Muon(EagerOptimizer):
         else:
             for parameter, update, scale in zip(parameters, updates, scales, strict=True):
                 parameter.add_(update, alpha=-lr * scale)
+
+
+_BLOCK = 1024, 1  # BLOCK of warp.h
+
+
+def has_kernel(matrices: Sequence[Tensor]) -> bool:
+    """Whether `step_matrices` takes them: float32 and contiguous on a GPU of NVIDIA's, at most PADDED_SIZE wide."""
+    device = matrices[0].device
+    fit = all(
+        (each.device, each.dtype) == (device, torch.float32) and each.is_contiguous() and max(each.shape) <= PADDED_SIZE
+        for each in matrices
+    )
+    return fit and device.type == "cuda" and torch.version.cuda is not None and cuda_library.can_run("muon", device)
+
+
+def step_matrices(
+    parameters: Sequence[Tensor],
+    gradients: Sequence[Tensor],
+    momentums: Sequence[Tensor],
+    lr: Tensor,
+    momentum: float,
+    weight_decay: float,
+) -> None:
+    """A step of Muon for matrices on a GPU, by two kernels and the 15 products between them."""
+    gradients = [gradient.contiguous() for gradient in gradients]
+    rows, columns = max(min(each.shape) for each in parameters), max(max(each.shape) for each in parameters)
+    stack = parameters[0].new_empty(len(parameters), rows, columns)
+    declared = cuda_library.declared("muon")
+    launch = functools.partial(cuda_library.launch, "muon", block=_BLOCK)
+    parts = []
+    for begin in range(0, len(parameters), declared.constants["MUON_MATRICES"]):
+        part = slice(begin, begin + declared.constants["MUON_MATRICES"])
+        matrices = declared.structures["MuonMatrices"](
+            parameters=tuple(each.data_ptr() for each in parameters[part]),
+            gradients=tuple(each.data_ptr() for each in gradients[part]),
+            momentums=tuple(each.data_ptr() for each in momentums[part]),
+            rows=tuple(len(each) for each in parameters[part]),
+            columns=tuple(each.shape[1] for each in parameters[part]),
+        )
+        parts.append((part, len(parameters[part]), matrices))
+    for part, count, matrices in parts:
+        launch("puffer_muon_begin", count, arguments=(stack[part], matrices, rows, columns, (momentum,)))
+    updates = iterate(stack)
+    for part, count, matrices in parts:
+        launch("puffer_muon_end", count, arguments=(updates[part], lr, matrices, rows, columns, (weight_decay,)))
 
 
 def make_optimizer(

@@ -14,7 +14,7 @@ from pufferlib.extensions.cpu_library import padded
 
 NEWTON_SCHULZ = (3.4445, -4.7750, 2.0315)  # a, b, c of X <- aX + (bA + cA^2)X, A = XX^T
 NEWTON_SCHULZ_STEPS = 5
-_PADDED_SIZE = 512  # rows or columns, up to which a GPU takes longer to begin a product than to compute it
+PADDED_SIZE = 512  # rows or columns, up to which a GPU takes longer to begin a product than to compute it
 
 
 def orthogonalize(matrices: Tensor) -> Tensor:
@@ -49,7 +49,7 @@ def orthogonalize_each(matrices: Sequence[Tensor]) -> list[Tensor]:
     """
     stacks: dict[torch.Size | None, list[int]] = {}
     for index, matrix in enumerate(matrices):
-        is_padded = matrix.device.type != "cpu" and max(matrix.shape) <= _PADDED_SIZE
+        is_padded = matrix.device.type != "cpu" and max(matrix.shape) <= PADDED_SIZE
         stacks.setdefault(None if is_padded else matrix.shape, []).append(index)
     results = list(matrices)
     for shape, indices in stacks.items():
@@ -80,11 +80,16 @@ def _laid_flat(matrix: Tensor) -> Tensor:
 
 def reference_orthogonalize(matrices: Tensor) -> Tensor:
     """Newton-Schulz in plain torch, in the precision of the matrices, `(count, rows, columns)` with rows <= columns."""
-    a, b, c = NEWTON_SCHULZ
     # LaTeX: X = \frac{M}{\max(\lVert M \rVert_{\text{F}},\ 10^{-7})} ; X = x, M = matrices
     x = matrices / matrices.norm(dim=(1, 2), keepdim=True).clamp(min=1e-7)
+    return iterate(x)
+
+
+def iterate(x: Tensor) -> Tensor:
+    """Newton-Schulz on matrices of norm 1, as `reference_orthogonalize` takes them."""
+    a, b, c = NEWTON_SCHULZ
     for _ in range(NEWTON_SCHULZ_STEPS):
-        # LaTeX: A = X X^\top ; A = square
+        # LaTeX: A = X X^\top ; A = square, X = x
         square = torch.bmm(x, x.mT)
         # LaTeX: X \leftarrow a X + (b A + c A^2)\, X
         x = torch.baddbmm(x, torch.baddbmm(square, square, square, beta=b, alpha=c), x, beta=a)

@@ -236,6 +236,7 @@ class PuffeRL:
             self._untrained_steps: Total | None = None  # of a rollout that `train` has not learned from
             self._is_rollout_loaded = False  # and `evaluate` has not returned its statistics
             self._stats: dict[str, float] = {}
+            self._are_episodes_unheard = False
             self._is_final_wanted: Callable[[], bool] | None = None
             self.final_scores: dict[str, Score] = {}  # after the last epoch, where `score_finally` asked for them
             self._policy_facts = checks.facts_of_policy(self.policy)  # compared between processes, as is the next one
@@ -350,13 +351,17 @@ class PuffeRL:
             notes.on_length(self.total_epochs)
         while self.epoch < self.total_epochs:
             begin = time.perf_counter()
-            episodes = self.evaluate()
-            if notes is not None:
+            hears_later = self._collector.follows_later and (notes is None or notes.are_complete)
+            if hears_later:
+                self._evaluate()  # `train` hears of the episodes while the GPU learns
+            else:
+                episodes = self.evaluate()
+            if notes is not None and not hears_later:
                 seconds, share = time.perf_counter() - begin, self.phases.shares().get("environment", 0.0)
                 notes.on_rollout(self.rollout, self.vecenv, episodes, seconds, share)
             votes = self.ranks.start_total(stop.requested)  # counted meanwhile
             losses = self.train()
-            is_enough = after_iteration(episodes, losses)
+            is_enough = after_iteration(self.stats if hears_later else episodes, losses)
             if votes.result() > 0 or (self.ranks.world_size == 1 and stop.requested):
                 return True
             if is_enough:
@@ -407,6 +412,11 @@ class PuffeRL:
             DivergedError: if a reward is not finite, or an observation that the policy cannot act on; it names agent
                 and step.
         """
+        self._evaluate()
+        self._hear_of_episodes()
+        return self.stats
+
+    def _evaluate(self) -> None:
         self._require_open()
         self._follow_policy("evaluate")
         if not self._are_weights_compared:
@@ -414,7 +424,7 @@ class PuffeRL:
             self._are_weights_compared = True
         if self._is_rollout_loaded:
             self._is_rollout_loaded = False
-            return self.stats
+            return
         self._untrained_steps = None
         with self.run.append_checkpoint_hint(), self.report.iteration:
             with self._explaining():
@@ -425,11 +435,16 @@ class PuffeRL:
         if self.epoch == 0 and self.ranks.is_first and not self.env_name.startswith(PREFIX):
             found = checks.observation_far_outside(self.rollout, self.vecenv)
             if found is not None:
-                warnings.warn(found, PufferWarning, stacklevel=2)
+                warnings.warn(found, PufferWarning, stacklevel=3)
         self._steps, self._steps_underway = self.global_step, self.ranks.start_total(steps)
-        self.report.episodes.merge(self._collector.statistics)
-        self._untrained_steps, self._stats = self._steps_underway, self._collector.statistics.take()
-        return self.stats
+        self._untrained_steps, self._are_episodes_unheard = self._steps_underway, True
+
+    def _hear_of_episodes(self) -> None:
+        if self._are_episodes_unheard:
+            self._are_episodes_unheard = False
+            self._collector.follow_episodes()
+            self.report.episodes.merge(self._collector.statistics)
+            self._stats = self._collector.statistics.take()
 
     def train(self) -> dict[str, float]:
         """Learns from the rollout that `evaluate` collected, logs and saves where the intervals say so.
@@ -451,7 +466,7 @@ class PuffeRL:
         with self.run.append_checkpoint_hint(), self.report.iteration:
             is_full = steps.result() == self.config.batch_size  # no agent was absent, in any process
             with self._explaining():
-                losses = self._learner.learn(self.learning_rate, self._progress, is_full)
+                losses = self._learner.learn(self.learning_rate, self._progress, is_full, self._hear_of_episodes)
             self._learner.require_steps()
             found = describe_update(losses, self._learner.weight_norm, self.policy, self._learner.learning_rate)
             if found is not None:  # an observation may be the cause, which a GPU had not reported yet

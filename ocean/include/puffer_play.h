@@ -64,7 +64,8 @@ __device__ static inline void play_move_states(PlayMemory* memory, float* const*
 __device__ static inline void play_see(PlayMemory* memory, PlayNumber* column, const long long* place, int num_agents) {
     for (int i = threadIdx.x; i < NETWORK_AGENTS * NETWORK_INPUTS; i += NETWORK_THREADS) {
         int agent = i % NETWORK_AGENTS, number = i / NETWORK_AGENTS;
-        memory->network.seen[number][agent] = agent < num_agents ? (float)play_row_of(memory, agent)[number] : 0.0f;
+        float seen = agent < num_agents ? (float)play_row_of(memory, agent)[number] : 0.0f;
+        memory->network.seen[number][agent] = network_factor(seen);
     }
     for (int i = threadIdx.x; i < num_agents * NETWORK_INPUTS; i += NETWORK_THREADS) {
         int agent = i / NETWORK_INPUTS, number = i % NETWORK_INPUTS;
@@ -82,7 +83,7 @@ __device__ static inline void play_value_finals(PlayMemory* memory, const float*
     for (int i = threadIdx.x; i < NETWORK_AGENTS * NETWORK_INPUTS; i += NETWORK_THREADS) {
         int agent = i % NETWORK_AGENTS, number = i / NETWORK_AGENTS;
         float seen = agent < num_agents ? (float)finals[agent * NETWORK_INPUTS + number] : 0.0f;
-        memory->network.seen[number][agent] = seen;
+        memory->network.seen[number][agent] = network_factor(seen);
     }
     if (threadIdx.x < NETWORK_AGENTS) memory->network.begins[threadIdx.x] = 0;
     __syncthreads();

@@ -8,6 +8,7 @@
     GraphActor, DeviceCollector  CapturedLearner               environments on the GPU, too Device vectors
     the same, by a RolloutKernel CapturedLearner               and acting in one kernel     small policies there
     any of them                  DistributedLearner            averaged gradients           several processes
+    GraphActor                   CapturedDistributedLearner    graphs around each message   the same, on CUDA
 
 Results are those of ppo/, as far as sums of floats in another order are the same; tests hold them together.
 """
@@ -32,12 +33,20 @@ from pufferlib.extensions.network import (
     observation_dtypes,
 )
 from pufferlib.extensions.optimizers import make_optimizer
+from pufferlib.extensions.ppo import has_kernels
 from pufferlib.fast.cpu import NetworkActor, NetworkGradients, ThreadedGradients
 from pufferlib.fast.device_collector import DeviceCollector, can_be_on_the_device
 from pufferlib.fast.device_network import DeviceNetwork, can_be_in_a_rollout
+from pufferlib.fast.device_update import DeviceGradients
 from pufferlib.fast.followed import stale_files
 from pufferlib.fast.graph_actor import GraphActor
-from pufferlib.fast.learners import CapturedLearner, DistributedLearner, KernelAdam, take_over
+from pufferlib.fast.learners import (
+    CapturedDistributedLearner,
+    CapturedLearner,
+    DistributedLearner,
+    KernelAdam,
+    take_over,
+)
 from pufferlib.fast.policy_layers import find_layers
 from pufferlib.fast.policy_watch import PolicyWatch
 from pufferlib.fast.traced_layers import trace
@@ -147,9 +156,11 @@ class Backend:
         if self.network is not None:
             return NetworkGradients(self.network, self.policy, rollout, self.config)
         # Any other loss may keep something, or mix rows.
-        is_known_loss = self.loss is ppo_loss and not stale_files()
-        is_threaded = is_known_loss and self.device.type == "cpu" and not self.config.compile
-        kind = ThreadedGradients if is_threaded else Gradients
+        kind, is_known_loss = Gradients, self.loss is ppo_loss and not stale_files()
+        if is_known_loss and self.device.type == "cpu" and not self.config.compile:
+            kind = ThreadedGradients
+        elif is_known_loss and self.is_captured and not self.config.cpu_offload and has_kernels(self.device):
+            kind = DeviceGradients
         return kind(self.policy, rollout, self.config, self.autocast, self.loss)
 
     def make_optimizer(self, gradients: Gradients) -> Optimizer:
@@ -170,14 +181,16 @@ class Backend:
         config = self.config
         gradients = self.make_gradients(rollout.single_steps() if config.shuffle == "steps" else rollout)
         optimizer = self.make_optimizer(gradients)
-        if ranks.world_size > 1:
-            return DistributedLearner(rollout, gradients, optimizer, generator, phases, ranks)
         # The host keeps the order of single steps and decides what is skipped; torch's SGD and offloaded observations
         # cannot be recorded.
         is_recordable = config.optimizer != "sgd" and not config.cpu_offload
         can_be_captured = is_recordable and config.shuffle == "segments" and not config.skip_nonfinite
-        kind = CapturedLearner if self.is_captured and can_be_captured else Learner
-        return kind(rollout, gradients, optimizer, generator, phases)
+        is_captured = self.is_captured and can_be_captured
+        if ranks.world_size > 1:
+            kind = CapturedDistributedLearner if is_captured else DistributedLearner
+        else:
+            kind = CapturedLearner if is_captured else Learner
+        return kind(rollout, gradients, optimizer, generator, phases, ranks)
 
     def take_over(self, collector: Collector, learner: Learner, generator: torch.Generator) -> None:
         """Replaces the actor, the gradients and the optimizer of a trainer by those of this backend.

@@ -21,7 +21,7 @@ from pufferlib.fast.device_network import NUMBERS, OUTPUTS_PER_THREAD, DeviceNet
 from pufferlib.fast.graph_actor import BatchStep, GraphActor
 from pufferlib.metrics.measures import FinishedEpisodes, Phases
 from pufferlib.ppo.actor import Actor
-from pufferlib.ppo.collector import Collector
+from pufferlib.ppo.collector import BOUNDARY_COLUMNS, Collector
 from pufferlib.ppo.rollout import FinalValues, RewardNormalizer, Rollout
 from pufferlib.vector.base import Vector
 from pufferlib.vector.native import Device
@@ -152,6 +152,7 @@ class DeviceCollector(Collector):
 
     vecenv: Device
     actor: GraphActor
+    follows_later = True
 
     def __init__(
         self,
@@ -163,12 +164,34 @@ class DeviceCollector(Collector):
         skips_nonfinite: bool = False,
     ):
         super().__init__(vecenv, actor, phases, reward_clip, reward_normalizer, skips_nonfinite)
+        changed = {"rewards"} if reward_clip or reward_normalizer is not None else set()
+        self._columns_missing = dict.fromkeys({*BOUNDARY_COLUMNS} - changed, 1)  # which came with a reset, or before
         self._rows = slice(0, vecenv.num_agents)
         self._envs: DeviceEnvs | None = None
         self._play: CapturedCall | None = None
         self._num_plays = 0  # of a rollout
+        self._bootstrap: CapturedCall | None = None
         self._player: Actor | None = None  # whose memory both know
         self._final_values: torch.Tensor | None = None  # (T + 1, S), see RolloutKernel
+        # Of each group of segments whose episodes are to be followed: rewards and ends, (T, agents).
+        self._unfollowed: list[tuple[np.ndarray, np.ndarray]] = []
+
+    @override
+    def forget(self) -> None:
+        self._unfollowed.clear()
+        super().forget()
+
+    @override
+    def follow_episodes(self) -> None:
+        with self._phases.phase("store"):
+            are_there = np.ones(self.vecenv.num_agents, bool)  # no agent of a C environment is ever absent
+            for rewards, ended in self._unfollowed:
+                for column in range(len(rewards)):
+                    self.tracker.step(self._rows, rewards[column], ended[column], are_there)
+            if self._unfollowed:
+                self._reports.setdefault(0, FinishedEpisodes()).add(self._envs.reports())
+            self._unfollowed.clear()
+        super().follow_episodes()
 
     @property
     def place(self) -> str:
@@ -185,11 +208,10 @@ class DeviceCollector(Collector):
             for _ in range(self._num_plays):
                 self._play()
             self._envs.steps += self.rollout.horizon
+            self._bootstrap()
             self.actor.finish()
-            self.actor.bootstrap(self._rows)
         with self._phases.phase("store"):
             self._fetch()
-            self._reports.setdefault(0, FinishedEpisodes()).add(self._envs.reports())
 
     @property
     def _columns_at_once(self) -> int:
@@ -219,6 +241,7 @@ class DeviceCollector(Collector):
         else:
             self._play = self.actor.captured(self._rows, kernel)
             self._num_plays = 1
+        self._bootstrap = self.actor.bootstrapping(self._rows, 0 if kernel is None else self.rollout.horizon)
         self._player = self.actor
 
     def _kernel(self, step: BatchStep) -> RolloutKernel | None:
@@ -250,13 +273,12 @@ class DeviceCollector(Collector):
         group = slice(self._offset, self._offset + self.vecenv.num_agents)
         for name in FETCHED:
             self.host_buffers[name][1:, group].copy_(getattr(self.rollout, name).T[1:, group], non_blocking=True)
+        self._envs.fetch_logs()
         if self.rollout.rewards.is_cuda:
             torch.cuda.current_stream(self.rollout.rewards.device).synchronize()
         rewards, terminals, truncations, masks, pending = (array[1:, group] for array in self._arrays.values())
-        masks[...], pending[...] = True, False  # no agent of a C environment is ever absent
-        ended = terminals | truncations
-        for column in range(self.rollout.horizon):
-            self.tracker.step(self._rows, rewards[column], ended[column], masks[column])
+        masks[...], pending[...] = True, False
+        self._unfollowed.append((rewards.copy(), terminals | truncations))
         self._columns[:] = self.rollout.horizon
         is_cut = truncations & ~terminals
         if self._final_values is not None and is_cut.any():

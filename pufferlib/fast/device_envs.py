@@ -13,7 +13,7 @@ from torch import Tensor
 
 from pufferlib.errors import PufferError
 from pufferlib.extensions.cuda_library import FOLDER, OPTIONS, Program, launch
-from pufferlib.extensions.cuda_sources import read_headers
+from pufferlib.extensions.cuda_sources import STANDARD_HEADERS, read_headers
 from pufferlib.fast.graph_actor import BatchStep
 from pufferlib.ocean.environment import OceanEnv, means_of
 from pufferlib.ppo.rollout import Rollout
@@ -23,29 +23,6 @@ DEVICE = '#include "puffer_device.h"'
 PLAY = '#include "puffer_play.h"'
 EXACT = (*OPTIONS, "--fmad=false")
 """Products and sums round as on a CPU, so that episodes are the same."""
-
-# NVRTC knows the functions of C's library that the headers use, but has no headers for them.
-STANDARD_HEADERS = {
-    "math.h": b"#pragma once\n",
-    "stdbool.h": b"#pragma once\n",
-    "stddef.h": b"#pragma once\n",
-    "stdint.h": b"""#pragma once
-typedef signed char int8_t;
-typedef short int16_t;
-typedef int int32_t;
-typedef long long int64_t;
-typedef unsigned char uint8_t;
-typedef unsigned short uint16_t;
-typedef unsigned int uint32_t;
-typedef unsigned long long uint64_t;
-typedef long long intptr_t;
-typedef unsigned long long uintptr_t;
-#define UINT16_MAX 65535
-#define INT32_MAX 2147483647
-#define UINT32_MAX 4294967295u
-""",
-    "string.h": b"#pragma once\n#ifndef NULL\n#define NULL 0\n#endif\n",
-}
 
 
 @functools.cache
@@ -57,9 +34,14 @@ def device_program(binding: ModuleType) -> Program:
 
 def play_program(binding: ModuleType, macros: Mapping[str, str]) -> Program:
     """The kernel that plays the environments of a compiled module with a policy; the macros are of puffer_play.h."""
+    return _play_program(binding, tuple(macros.items()))
+
+
+@functools.cache  # trainers alike share what is loaded for it
+def _play_program(binding: ModuleType, macros: tuple[tuple[str, str], ...]) -> Program:
     folder = Path(binding.__file__).parent
     headers = read_headers(FOLDER) | headers_of(folder) | STANDARD_HEADERS
-    return Program(f"{folder.name}-play", play_code(folder, macros).encode(), headers, EXACT)
+    return Program(f"{folder.name}-play", play_code(folder, dict(macros)).encode(), headers, EXACT)
 
 
 def play_code(folder: Path, macros: Mapping[str, str]) -> str:
@@ -114,6 +96,7 @@ class DeviceEnvs:
         self._rewards = torch.zeros(num_rows, device=device)
         self._flags = torch.zeros(2, num_rows, dtype=torch.uint8, device=device)  # terminals, truncations
         self._columns = [columns.T for columns in (rollout.rewards, rollout.terminals, rollout.truncations)]
+        self._fetched: list[list[Tensor]] = []
         self.parts: list[DevicePart] = []
         begin = 0
         for env in envs:
@@ -135,9 +118,15 @@ class DeviceEnvs:
             index, starts = self._step.column_index[part.rows], self._step.episode_starts[part.rows]
             part.run("puffer_env_step", part.structs, len(part.structs), index, *self._columns, starts)
 
+    def fetch_logs(self) -> None:
+        """Starts to copy the statistics of episodes that ended since the last call to the CPU's memory."""
+        self._fetched.append([part.fetch_logs() for part in self.parts])
+
     def reports(self) -> list[dict]:
-        """The statistics of episodes that ended since the last call, as each OceanEnv reports them."""
-        return [report for part in self.parts for report in part.report()]
+        """What `fetch_logs` has copied by now, as each OceanEnv reports it; each statistic once."""
+        fetched, self._fetched = self._fetched, []
+        pairs = [pair for logs in fetched for pair in zip(self.parts, logs, strict=True)]
+        return [report for part, logs in pairs for report in part.means(logs)]
 
     def download(self) -> None:
         """Copies the environments back, and fills their arrays in the CPU's memory."""
@@ -192,11 +181,15 @@ class DevicePart:
         for array, target in zip(self._all_arrays(), self._env.arrays_for_c(), strict=True):
             target[...] = array.cpu().numpy()
 
-    def report(self) -> list[dict]:
-        """As DeviceEnvs.reports."""
+    def fetch_logs(self) -> Tensor:
+        """As DeviceEnvs.fetch_logs."""
         self.run("puffer_env_take_logs", self.structs, self._logs, len(self.structs))
-        logs = self._logs.cpu().numpy().astype(np.float64)
-        sums = logs.cumsum(0)[-1].astype(np.float32)  # one after the other, as on a CPU
+        copied = torch.empty_like(self._logs, device="cpu", pin_memory=self._logs.is_cuda)
+        return copied.copy_(self._logs, non_blocking=True)
+
+    def means(self, logs: Tensor) -> list[dict]:
+        """As DeviceEnvs.reports, from what `fetch_logs` returned."""
+        sums = logs.numpy().astype(np.float64).cumsum(0)[-1].astype(np.float32)  # one after the other, as on a CPU
         return means_of(dict(zip(self._names, sums.tolist(), strict=True)))
 
     def _all_arrays(self) -> list[Tensor]:

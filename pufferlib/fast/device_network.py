@@ -29,7 +29,7 @@ class DeviceNetwork:
         weights: of all layers, in the kernel's order; filled by `pack`.
     """
 
-    def __init__(self, layers: Layers, rounds: bool):  # whether factors of products are rounded to bfloat16
+    def __init__(self, layers: Layers, rounds: bool):  # whether weights and what layers give are rounded to bfloat16
         self.layers = layers
         self.num_parts = len(layers.parts)
         self.draws_numbers = layers.log_std is not None
@@ -41,7 +41,7 @@ class DeviceNetwork:
         blocks = [(layer.weight, layer.bias, 1) for layer in self._encoder]
         blocks += [(layer.weight, None, 3) for layer in self._recurrent]
         blocks += [(self._head.weight, self._head.bias, 1)]
-        sizes = [_block_size(weight, gates) for weight, _, gates in blocks]
+        sizes = [_block_size(weight, gates, rounds) for weight, _, gates in blocks]
         self.weights = torch.zeros(sum(sizes) + 2 * self.num_parts, device=self._head.weight.device)
         *parts, self._deviations = self.weights.split([*sizes, 2 * self.num_parts])
         self._blocks = [(part, *block) for part, block in zip(parts, blocks, strict=True)]
@@ -51,11 +51,12 @@ class DeviceNetwork:
         """Copies the parameters as they are now."""
         for part, weight, bias, gates in self._blocks:
             outputs, inputs = weight.shape[0] // gates, weight.shape[1]
-            rows = part.view(1 + inputs, gates, -1)[..., :outputs]
+            padded = _padded(outputs)
             if bias is not None:
-                rows[0].copy_(bias.view(gates, outputs))
-            factors = weight.bfloat16() if self._rounds else weight
-            rows[1:].copy_(factors.view(gates, outputs, inputs).permute(2, 0, 1))
+                part[:outputs].copy_(bias)  # of one gate
+            weights = part[gates * padded :].view(torch.bfloat16 if self._rounds else torch.float32)
+            rows = weights.view(inputs, gates, padded)[..., :outputs]
+            rows.copy_(weight.view(gates, outputs, inputs).permute(2, 0, 1))
         if self.draws_numbers:
             logarithms, deviations = self._deviations.view(2, -1)
             logarithms.copy_(self.layers.log_std)
@@ -115,9 +116,10 @@ def _are_a_chain(layers: Layers) -> bool:
     )
 
 
-def _block_size(weight: Tensor, gates: int) -> int:
-    # Floats of a layer: a row of biases, and one for each input.
-    return (1 + weight.shape[1]) * gates * _padded(weight.shape[0] // gates)
+def _block_size(weight: Tensor, gates: int, rounds: bool) -> int:
+    # Floats of a layer: a row of biases, and one of weights for each input, of which a float may hold two.
+    row = gates * _padded(weight.shape[0] // gates)
+    return row + weight.shape[1] * row // (2 if rounds else 1)
 
 
 def _padded(outputs: int) -> int:

@@ -104,6 +104,17 @@ class GraphActor(Actor):
 
         return self.captured(rows, play)
 
+    def bootstrapping(self, rows: slice, columns_ahead: int) -> CapturedCall:
+        """Returns a call that does as `bootstrap`; the place of the batch's step is that far before the last column."""
+        step = self.batch_step(rows)
+
+        @torch.no_grad()
+        def bootstrap() -> None:
+            step.clear_states()
+            step.store_values(self.value(rows, self._inputs[rows]), columns_ahead)
+
+        return self.captured(rows, bootstrap)
+
     def captured(self, rows: slice, function: Callable[[], None]) -> CapturedCall:
         """Returns a call of a function on a batch's CUDA stream, drawing from its random stream."""
         return CapturedCall(function, self.stream_of(rows), self._stream_for(rows).stream, self._capture)
@@ -258,7 +269,7 @@ class BatchStep:
             rollout.by_column.flatten(0, 1).index_copy_(0, self.column_index, self.observations)
         rollout.actions.flatten(0, 1).index_copy_(0, self._step_index, self.actions)
         rollout.logprobs.view(-1).index_copy_(0, self._step_index, logprobs.float())
-        rollout.values.view(-1).index_copy_(0, self._value_index, values.float().view(-1))
+        self.store_values(values)
         # Last, as what the policy returned may be views of its state; copies, as entries may be views of others.
         replaced = {name: value.clone() for name, value in state.items() if value is not self.states[name]}
         for name, value in replaced.items():
@@ -266,3 +277,8 @@ class BatchStep:
         self.column_index += rollout.segments
         self._step_index += 1
         self._value_index += 1
+
+    def store_values(self, values: Tensor, columns_ahead: int = 0) -> None:
+        """Writes values into the step's column, or into one behind it."""
+        places = self._value_index + columns_ahead if columns_ahead else self._value_index
+        self._rollout.values.view(-1).index_copy_(0, places, values.float().view(-1))

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import functools
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import fields, replace
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.optim import Optimizer
 from typing_extensions import override
 
 from pufferlib.extensions import AdamBatch, AdamSettings, can_step
 from pufferlib.extensions.optimizers import Adam
+from pufferlib.distributed import Ranks
 from pufferlib.fast.cuda_graphs import Capture, CapturedCall
+from pufferlib.fast.device_update import DeviceMinibatches
 from pufferlib.metrics.measures import Phases
 from pufferlib.ppo import losses
 from pufferlib.ppo.advantages import Minibatch
@@ -71,7 +74,9 @@ def fit_to_graphs(optimizer: Optimizer, device: torch.device | None) -> None:
         rate = float(group["lr"])
         group["lr"] = rate if device is None else torch.tensor(rate, device=device)
         if "capturable" in group:
-            group["capturable"] = device is not None and device.type == "cuda"
+            is_on_gpu = device is not None and device.type != "cpu"
+            group["capturable"] = is_on_gpu
+            group["fused"] = True if is_on_gpu else None  # one kernel for all parameters
     if device is not None:
         for state in optimizer.state.values():
             if "step" in state:
@@ -88,8 +93,8 @@ def take_over(optimizer: Optimizer, earlier: Optimizer) -> None:
             optimizer.state[parameter] = state
 
 
-class CapturedLearner(Learner):
-    """Records the first minibatches and replays them; all of their time counts as phase `learn`."""
+class CapturingLearner(Learner):
+    """A learner that replays parts of its work, whose tensors stay where they are."""
 
     def __init__(
         self,
@@ -98,33 +103,67 @@ class CapturedLearner(Learner):
         optimizer: Optimizer,
         generator: torch.Generator,
         phases: Phases,
+        ranks: Ranks | None = None,
         *,
         capture: Capture | None = None,
     ):
-        super().__init__(rollout, gradients, optimizer, generator, phases)
+        super().__init__(rollout, gradients, optimizer, generator, phases, ranks)
+        self._minibatches = DeviceMinibatches(rollout, self._advantages, generator)
         self._capture = capture
+        self._count = torch.zeros((), device=rollout.values.device)  # of the minibatches that are summed up
         self.follow(self.gradients, self.optimizer)
 
     @override
     def follow(self, gradients: Gradients, optimizer: Optimizer) -> None:
         super().follow(gradients, optimizer)
         fit_to_graphs(optimizer, self.rollout.values.device)
-        self._graphs: dict[bool, CapturedCall] = {}  # by whether every agent was there
+        # By what they do or hold, and whether every agent was there.
+        self._graphs: dict[tuple[Callable[..., None], tuple[bool, ...], bool], CapturedCall] = {}
+        self._held: dict[tuple[str, bool], Tensor] = {}
+
+    def _run(self, work: Callable[..., None], *arguments: bool) -> None:
+        # A graph records the work: it reads and writes tensors alone, and times nothing.
+        key = work, arguments, self._is_full
+        if key not in self._graphs:
+            device = self.rollout.values.device
+            stream = torch.cuda.Stream(device) if device.type == "cuda" else None
+            self._graphs[key] = CapturedCall(
+                functools.partial(work, *arguments), self._generator, stream, self._capture
+            )
+        self._graphs[key]()
+
+    def _hold(self, name: str, tensor: Tensor) -> None:
+        # For other parts, in memory that is made before the capture.
+        key = name, self._is_full
+        if key not in self._held:
+            self._held[key] = torch.empty_like(tensor)
+        self._held[key].copy_(tensor)
+
+    def _get(self, name: str) -> Tensor | None:
+        return self._held.get((name, self._is_full))
+
+
+class CapturedLearner(CapturingLearner):
+    """Records the first minibatches and replays them; all of their time counts as phase `learn`."""
 
     @override
     def train_minibatch(self) -> None:
-        if self._is_full not in self._graphs:
-            device = self.rollout.values.device
-            stream = torch.cuda.Stream(device) if device.type == "cuda" else None
-            self._graphs[self._is_full] = CapturedCall(self._work, self._generator, stream, self._capture)
         with self._phases.queued_phase("learn"):
-            self._graphs[self._is_full]()
+            self._run(self._work)
 
     def _work(self) -> None:
-        # A graph records this: it reads and writes tensors alone, and times nothing.
-        minibatch = self._minibatches.draw().ready_for_loss(self.config.norm_adv)
+        minibatch = self._minibatches.draw_ready()
         self._sums.add(self.gradients.differentiate(minibatch))
         self._step()
+
+    @override
+    def _read_metrics(self) -> dict[str, float]:
+        self._count.fill_(self._trained)
+        self._run(self._summarize)
+        return self._named(self._get("summary"))
+
+    def _summarize(self) -> None:
+        self._hold("summary", self._summary_of(self._count))
 
 
 class DistributedLearner(Learner):
@@ -138,11 +177,6 @@ class DistributedLearner(Learner):
     _summaries: Tensor | None = None  # of all processes, once they were exchanged
 
     @override
-    def learn(self, learning_rate: float, progress: float, is_full: bool) -> dict[str, float]:
-        self._ahead = self._summaries = None
-        return super().learn(learning_rate, progress, is_full)
-
-    @override
     def train_minibatch(self) -> None:
         minibatch = self._next_minibatch()
         with self._phases.queued_phase("learn"):
@@ -152,7 +186,7 @@ class DistributedLearner(Learner):
             self._step()
 
     def _next_minibatch(self) -> Minibatch:
-        if self._ahead is None:
+        if self._ahead is None or self._trained == 0:  # `target_kl` may have ended an earlier call
             with self._phases.queued_phase("advantage"):
                 share = self._minibatches.draw()
                 own = self._moments(share)
@@ -177,28 +211,80 @@ class DistributedLearner(Learner):
                 share = self._minibatches.draw()
                 payload = self._moments(share)
             else:
-                payload = self._summarize(self._due)
+                payload = self._summarize(self._stepped_among(self._due))
         with self._phases.queued_phase("communicate"):
             all_moments = self._ranks.average_gradients(self.gradients.parameters, payload)
-        if share is None:
-            self._summaries = all_moments
-        else:
-            self._ahead = share, all_moments
+        is_last = share is None
+        self._summaries, self._ahead = (all_moments, None) if is_last else (None, (share, all_moments))
 
-    def _summarize(self, count: int) -> Tensor:
+    def _summarize(self, count: int | Tensor) -> Tensor:
         # Of this process: the means over `count` minibatches, the norm of all weights, and the moments of targets.
         residuals, returns, weights = self._targets()
         of_targets = moments(residuals, weights), moments(returns, weights)
-        return torch.cat([self._means(count), self._weight_norm(), *of_targets])
+        return torch.cat([self._sums.means(count), self._weight_norm(), *of_targets])
 
     @override
     def _read_metrics(self) -> dict[str, float]:
         if self._summaries is None:  # `target_kl` ended it before the last minibatch
-            self._summaries = self._ranks.gather_numbers(self._summarize(self._trained))
+            self._summaries = self._ranks.gather_numbers(self._summarize(self._stepped_among(self._trained)))
         means, *parts = self._summaries.split([self._summaries.shape[1] - 6, 3, 3], 1)
         unexplained, spread = (merge_moments(part)[2] for part in parts)
         explained = losses.explained_variance(unexplained, spread)
         return self._named(torch.cat([means.mean(0), explained.unsqueeze(0)]))
+
+
+class CapturedDistributedLearner(CapturingLearner, DistributedLearner):
+    """Replays a graph up to the message of each minibatch and another one behind it."""
+
+    @override
+    def train_minibatch(self) -> None:
+        is_last = self._trained + 1 == self._due
+        if self._trained == 0:
+            with self._phases.queued_phase("advantage"):
+                self._run(self._draw)
+            with self._phases.queued_phase("communicate"):
+                self._hold("all moments", self._ranks.gather_numbers(self._get("moments")))
+        with self._phases.queued_phase("learn"):
+            self._count.fill_(self._due)
+            self._run(self._differentiate_share, is_last)
+        with self._phases.queued_phase("communicate"):
+            message = self._get(f"message {is_last}")
+            self._ranks.wait(self._ranks.start_sum(message), message)
+        with self._phases.queued_phase("learn"):
+            self._run(self._step_together, is_last)
+        self._summaries = self._get("summaries") if is_last else None
+
+    def _draw(self) -> None:
+        share = self._minibatches.draw()
+        for field in fields(Minibatch):
+            if (tensor := getattr(share, field.name)) is not None:
+                self._hold(field.name, tensor)
+        self._hold("moments", self._moments(share))
+
+    def _differentiate_share(self, is_last: bool) -> None:
+        share = Minibatch(**{field.name: self._get(field.name) for field in fields(Minibatch)})
+        ready = normalize_across_ranks(share, self._get("all moments"), self._ranks.rank, self.config.norm_adv)
+        self._sums.add(self.gradients.differentiate(ready))
+        if not is_last:
+            self._draw()
+        payload = self._summarize(self._count) if is_last else self._get("moments")
+        places = payload.new_zeros(self._ranks.world_size, len(payload))  # one for each process
+        places[self._ranks.rank] = payload
+        message = [parameter.grad.flatten() for parameter in self._trainable()]
+        self._hold(f"message {is_last}", torch.cat([*message, places.flatten()]))
+
+    def _trainable(self) -> list[nn.Parameter]:
+        # The same in all processes.
+        return [each for each in self.gradients.parameters if each.grad is not None]
+
+    def _step_together(self, is_last: bool) -> None:
+        message, trainable = self._get(f"message {is_last}"), self._trainable()
+        sizes = [parameter.numel() for parameter in trainable]
+        *sums, places = message.split([*sizes, len(message) - sum(sizes)])
+        for parameter, total in zip(trainable, sums, strict=True):
+            parameter.grad = (total / self._ranks.world_size).view_as(parameter)
+        self._hold("summaries" if is_last else "all moments", places.view(self._ranks.world_size, -1))
+        self._step()
 
 
 def normalize_across_ranks(share: Minibatch, all_moments: Tensor, rank: int, is_normalized: bool) -> Minibatch:

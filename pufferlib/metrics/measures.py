@@ -85,7 +85,7 @@ class MetricSums:
             self._sums = torch.zeros_like(metrics)
         self._sums += metrics
 
-    def means(self, count: int) -> Tensor:
+    def means(self, count: int | Tensor) -> Tensor:
         """Over `count` minibatches, `(metrics,)`."""
         return self._sums / count
 

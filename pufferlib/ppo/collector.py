@@ -75,10 +75,13 @@ class Collector:
         host_buffers: `(T + 1, S)` tensors by the names in BOUNDARY_COLUMNS, which NumPy writes to; on a CPU they are
             the rollout's own memory.
         skipped_steps: steps of the last rollout in segments that had a number that was not finite.
+        follows_later: whether `collect` leaves `follow_episodes` to its caller, so that a GPU need not wait for it.
 
     Raises:
         APIUsageError: if the vector mixes environments of different progress in one batch.
     """
+
+    follows_later = False
 
     def __init__(
         self,
@@ -102,6 +105,7 @@ class Collector:
         # Views, which are cheaper to write into.
         self._arrays = {name: memory.numpy() for name, memory in self.host_buffers.items()}
         self.skipped_steps = 0
+        self._columns_missing: dict[str, int] = {}  # in the rollout, of what was received; of others all are
         self._reward_clip = reward_clip
         self._nonfinite_filter = NonFiniteFilter(self.rollout.segments) if skips_nonfinite else None
         self._phases = phases
@@ -147,6 +151,8 @@ class Collector:
         `agent_steps` are of the run before this rollout; errors name the step. A reward, a value or a log-probability
         that is not finite raises a DivergedError.
         """
+        if self.follows_later:
+            self.follow_episodes()  # of the rollout before
         self._agent_steps = agent_steps
         agents, segments = self.vecenv.num_agents, self.rollout.segments
         self.rollout.ratios.fill_(1.0)
@@ -166,9 +172,9 @@ class Collector:
             bad_segments = self._nonfinite_filter.pop_bad_segments()
             self._arrays["masks"][:-1, bad_segments] = False  # their agents count as absent
             self.skipped_steps = self.rollout.horizon * len(bad_segments)
-        self.statistics.take_over(self.tracker, self._reports)
+        if not self.follows_later:
+            self.follow_episodes()
         self._finish_rollout()
-        self._warn_if_endless()
         return int(np.count_nonzero(self._arrays["masks"][:-1]))
 
     def _collect_group(self) -> None:
@@ -245,7 +251,9 @@ class Collector:
             )
         return action_masks | ~has_choice[:, None]
 
-    def _warn_if_endless(self) -> None:
+    def follow_episodes(self) -> None:
+        """Adds the episodes that ended in the last rollout to `statistics`; it may be called again."""
+        self.statistics.take_over(self.tracker, self._reports)
         if not self._is_endless and self.tracker.lengths.min() >= ENDLESS_STEPS:
             self._is_endless = True
             warnings.warn(
@@ -296,7 +304,8 @@ class Collector:
         for name, memory in self.host_buffers.items():
             columns = getattr(self.rollout, name).T
             if columns.device != memory.device:
-                columns.copy_(memory, non_blocking=True)
+                missing = slice(self._columns_missing.get(name))
+                columns[missing].copy_(memory[missing], non_blocking=True)
 
     def find_not_finite(self) -> str | None:
         """Describes the first reward or observation of the rollout that is not finite; None if all are."""

@@ -18,7 +18,7 @@ from pufferlib.errors import APIUsageError, DivergedError
 from pufferlib.extensions.optimizers import set_learning_rate
 from pufferlib.metrics.finite import is_finite
 from pufferlib.metrics.measures import MetricSums, Phases
-from pufferlib.policy import training_forward
+from pufferlib.policy import Logits, training_forward
 from pufferlib.ppo import losses
 from pufferlib.ppo.advantages import Advantages, Minibatch, SegmentMinibatches, StepMinibatches, mask_weights
 from pufferlib.ppo.losses import METRICS, PPOLoss, ppo_loss
@@ -62,6 +62,7 @@ class Gradients:
         if config.compile:
             called = torch.compile(policy, mode=config.compile_mode, fullgraph=config.compile_fullgraph)
         self._forward = training_forward(policy, called)
+        self._is_recurrent = hasattr(policy, "initial_state")
         self._autocast = autocast
         self._memory = threading.local()
 
@@ -87,17 +88,26 @@ class Gradients:
 
     def evaluate(self, minibatch: Minibatch) -> tuple[Tensor | None, ...]:
         """Computes the tensors that the loss takes, in its order; writes the new values into the rollout."""
-        rollout, rows, shape = self.rollout, minibatch.rows, minibatch.returns.shape
-        observations, actions = self.gather_observations(rows), rollout.actions.index_select(0, rows)
-        masks, state = rollout.masks_of(rows), {}
-        if hasattr(self.policy, "initial_state"):
+        return self.evaluate_outputs(minibatch, *self.outputs(minibatch))
+
+    def outputs(self, minibatch: Minibatch) -> tuple[Logits, Tensor]:
+        """The policy's logits and values of a minibatch's steps, by segment where the policy is recurrent."""
+        rollout, rows, state = self.rollout, minibatch.rows, {}
+        observations = self.gather_observations(rows)
+        if self._is_recurrent:
             state = {name: value.index_select(0, rows) for name, value in rollout.states.items()}
             state["resets"] = minibatch.resets
         else:
-            observations, actions = observations.flatten(0, 1), actions.flatten(0, 1)
-            masks = None if masks is None else masks.flatten(0, 1)
+            observations = observations.flatten(0, 1)
         with self._autocast():
-            logits, values = self._forward(observations, state)
+            return self._forward(observations, state)
+
+    def evaluate_outputs(self, minibatch: Minibatch, logits: Logits, values: Tensor) -> tuple[Tensor | None, ...]:
+        """As `evaluate`, from what `outputs` returned."""
+        rollout, rows, shape = self.rollout, minibatch.rows, minibatch.returns.shape
+        actions, masks = rollout.actions.index_select(0, rows), rollout.masks_of(rows)
+        if not self._is_recurrent:
+            actions, masks = actions.flatten(0, 1), None if masks is None else masks.flatten(0, 1)
         _, logprobs, entropy = sample_logits(logits, action=actions, masks=masks)
         logprobs, values, entropy = logprobs.view(shape), values.float().view(shape), entropy.view(shape)
         rollout.values[rows, :-1] = values.detach()
@@ -198,13 +208,16 @@ class Learner:
         with self._phases.queued_phase("advantage"):
             self._advantages.load()
 
-    def learn(self, learning_rate: float, progress: float, is_full: bool) -> dict[str, float]:
+    def learn(
+        self, learning_rate: float, progress: float, is_full: bool, meanwhile: Callable[[], object] = lambda: None
+    ) -> dict[str, float]:
         """Trains on the rollout for `update_epochs`; the fraction of a minibatch is carried over to the next call.
 
         Args:
             learning_rate: for all steps of this call.
             progress: of the whole run, 0 to 1.
             is_full: whether every agent of every process was there at every step.
+            meanwhile: is called when all minibatches are done, or queued on a GPU, which then is waited for.
 
         Returns:
             The means of the loss's metrics over the minibatches and `explained_variance`, both over all processes;
@@ -223,6 +236,7 @@ class Learner:
             while self._trained < self._due and not self._is_beyond_target():
                 self.train_minibatch()
                 self._trained += 1
+            meanwhile()
             if self._trained:
                 with self._phases.queued_phase("learn"):  # here the host waits for the GPU
                     self.metrics = self._read_metrics()
@@ -284,13 +298,17 @@ class Learner:
         return self._ranks.start_total(kl).result() / self._ranks.world_size > self.config.target_kl
 
     def _read_metrics(self) -> dict[str, float]:
+        return self._named(self._summary_of(self._stepped_among(self._trained)))
+
+    def _summary_of(self, count: int | Tensor) -> Tensor:
+        # What `_named` takes.
         residuals, returns, weights = self._targets()
         explained = losses.explained_variance(losses.variance(residuals, weights), losses.variance(returns, weights))
-        return self._named(torch.cat([self._means(self._trained), self._weight_norm(), explained.unsqueeze(0)]))
+        return torch.cat([self._sums.means(count), self._weight_norm(), explained.unsqueeze(0)])
 
-    def _means(self, count: int) -> Tensor:
-        # Over those of `count` minibatches that were not skipped.
-        return self._sums.means(max(1, count - self.skipped_minibatches))
+    def _stepped_among(self, count: int) -> int:
+        # Those of `count` minibatches that were not skipped, at least one.
+        return max(1, count - self.skipped_minibatches)
 
     def _targets(self) -> tuple[Tensor, Tensor, Tensor | None]:
         # Returns minus values, returns, and the weights of the masks: (S, T) each.

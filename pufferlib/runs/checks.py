@@ -263,6 +263,11 @@ class EarlyNotes:
         self._is_tuned = env_name.startswith(ocean.PREFIX)  # rewards, observations and episodes suit the settings
         self._is_length_awaited, self._is_rollout_awaited = not self._is_tuned, True
 
+    @property
+    def are_complete(self) -> bool:
+        """Whether no note is to come."""
+        return not (self._is_length_awaited or self._is_rollout_awaited)
+
     def on_length(self, epochs: int) -> None:
         """Prints what is wrong with the number of epochs."""
         steps, updates = epochs * self._config.batch_size, round(epochs * self._config.minibatches_per_epoch)

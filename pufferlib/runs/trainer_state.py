@@ -27,6 +27,7 @@ def collector_state(collector: Collector) -> dict[str, Any] | None:
 
     None where an environment has no snapshot, a rollout was left in its middle, or a number is not finite.
     """
+    collector.follow_episodes()
     returns = torch.from_numpy(collector.tracker.returns)
     numbers = [collector.host_buffers["rewards"][-1], returns, *collector.actor.states.values()]
     environments = collector.batches.snapshot() if all(map(is_finite, numbers)) else None

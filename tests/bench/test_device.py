@@ -45,6 +45,16 @@ def test_without_a_gpu_it_says_what_is_missing(device, monkeypatch, capsys):
     assert out == "" and "needs an NVIDIA GPU" in err and err.count("\n") == 1
 
 
+def test_what_is_measured_stands_beside_what_is_expected(device, monkeypatch, capsys):
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "NVIDIA H200")
+    monkeypatch.setattr(device.operations, "expected_rate", lambda gpu: 60e6)
+    (name, rate, _), (_, share, _) = device.beside_expected(45e6)
+    assert (name, rate, share) == ("puffer_breakout: H200, on paper", 60e6, 0.75)
+    assert "on paper 60,000,000 steps/s, of which 75% were measured" in capsys.readouterr().out
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "another one")
+    assert device.beside_expected(45e6) == []
+
+
 @needs_emulator
 @pytest.mark.usefixtures("device_emulator", "captured")
 def test_a_training_says_where_its_environments_are(device, tmp_path):

@@ -5,8 +5,11 @@ from pathlib import Path
 
 import pytest
 import torch
+from emulated_cuda import needs_emulator, on_emulator  # noqa: F401 - a fixture
 
 from pufferlib.errors import PufferWarning
+from pufferlib.extensions import ppo
+from pufferlib.fast import device_update
 
 BENCH = Path(__file__).parents[2] / "bench"
 
@@ -52,6 +55,21 @@ def test_a_wrong_or_failed_capture_is_found(gpu, monkeypatch):
     monkeypatch.setattr(gpu, "train_briefly", train)
     values = [value for _, value, _ in gpu.check_captures(torch.device("cpu"))]
     assert values == [pytest.approx(0.01, rel=1e-3), math.inf] and values[0] > gpu.CAPTURE_TOLERANCE
+
+
+@needs_emulator
+def test_an_update_by_kernels_is_compared_with_torch(gpu, on_emulator, monkeypatch):  # noqa: F811
+    monkeypatch.setattr(ppo, "has_kernels", lambda device: True)
+    ((_, value, _),) = gpu.check_update(torch.device("cpu"), agents=16)
+    assert value < gpu.CAPTURE_TOLERANCE and {"puffer_draw", "puffer_ppo_choices"} < set(on_emulator)
+    differentiate = device_update.DeviceGradients.differentiate
+
+    def without_values(gradients, minibatch):
+        gradients.coefficients = {**gradients.coefficients, "vf_coef": 0.0}
+        return differentiate(gradients, minibatch)
+
+    monkeypatch.setattr(device_update.DeviceGradients, "differentiate", without_values)
+    assert gpu.check_update(torch.device("cpu"), agents=16)[0][1] > gpu.CAPTURE_TOLERANCE
 
 
 def test_a_wrong_or_unwritten_result_is_found(gpu):

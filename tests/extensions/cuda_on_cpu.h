@@ -33,6 +33,10 @@ struct alignas(16) float4 {
     float x, y, z, w;
 };
 
+struct alignas(8) ushort4 {
+    unsigned short x, y, z, w;
+};
+
 namespace cuda_on_cpu {
 
 constexpr int WARP = 32;
@@ -151,6 +155,13 @@ static inline float __shfl_sync(unsigned, float value, int source) { return cuda
 
 static inline float __shfl_down_sync(unsigned, float value, int distance) {
     return cuda_on_cpu::exchange(value, cuda_on_cpu::current % cuda_on_cpu::WARP + distance);
+}
+
+// Lanes change only where they exchange or wait.
+static inline unsigned atomicAdd(unsigned* place, unsigned number) {
+    unsigned before = *place;
+    *place += number;
+    return before;
 }
 
 static inline int __ffsll(long long bits) { return __builtin_ffsll(bits); }

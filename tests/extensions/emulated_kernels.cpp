@@ -1,15 +1,13 @@
-// emulated_kernels.cpp - every CUDA kernel behind one function shaped like cuLaunchKernel.
-#include "cuda_on_cpu.h"
+// emulated_kernels.cpp - the CUDA kernels of the policy, the advantages and the optimizer.
+#include "emulated.h"
 
 #include "advantage.cu"
 #include "mingru.cu"
-
-#define EMULATED(kernel)                                                                                   \
-    extern "C" void launch_##kernel(unsigned grid, unsigned block_x, unsigned block_y, void** arguments) { \
-        cuda_on_cpu::launch(kernel, grid, block_x, block_y, arguments);                                    \
-    }
+#include "muon.cu"
 
 EMULATED(puffer_advantage)
 EMULATED(puffer_advantage_of_absent)
 EMULATED(puffer_mingru_forward)
 EMULATED(puffer_mingru_backward)
+EMULATED(puffer_muon_begin)
+EMULATED(puffer_muon_end)

@@ -36,7 +36,7 @@ from pufferlib.extensions import (
 )
 
 FOLDER = Path(pufferlib.extensions.__file__).parent
-KERNELS = ["advantage", "mingru"]
+KERNELS = ["advantage", "mingru", "muon", "ppo"]
 # What the kernels are compiled without. Those with everything are what all other tests run.
 INSTRUCTION_SETS = [("-DKERNEL_BASELINE",), ("-DKERNEL_NO_AVX512",), pytest.param((), marks=pytest.mark.weekly)]
 needs_compiler = pytest.mark.skipif(shutil.which("c++") is None, reason="needs a C++ compiler")
@@ -198,6 +198,19 @@ def test_nvrtc_needs_no_cache(tmp_path, monkeypatch):
     (tmp_path / "file").touch()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     assert cuda_library.machine_code("advantage", "sm_90")[:4] == b"\x7fELF"
+
+
+def test_torchs_own_nvrtc_comes_before_that_of_the_system(tmp_path, monkeypatch):
+    monkeypatch.setattr(torch.version, "cuda", "12.9")
+    folder = tmp_path / "lib"
+    folder.mkdir()
+    (folder / "libnvrtc.so.12").touch()
+    monkeypatch.setattr(cuda_library.sys, "path", [])
+    monkeypatch.setattr(cuda_library.torch, "__file__", str(tmp_path / "__init__.py"))
+    monkeypatch.setattr(cuda_library.ctypes, "CDLL", lambda name: name)
+    cuda_library._open_nvrtc.cache_clear()
+    assert cuda_library._open_nvrtc() == str(folder / "libnvrtc.so.12")
+    cuda_library._open_nvrtc.cache_clear()
 
 
 def test_a_missing_nvrtc_names_the_package(monkeypatch):

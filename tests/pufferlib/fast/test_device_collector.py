@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,13 +15,16 @@ from emulated_device import device_emulator, needs_emulator  # noqa: F401 - a fi
 from recorded_capture import FakeCapture
 from torch import nn
 
-from pufferlib import ocean, vector
+from pufferlib import ocean, pufferl, vector
+from pufferlib.environment import EpisodeTracker
 from pufferlib.errors import PufferError, PufferWarning
-from pufferlib.fast import device_collector
+from pufferlib.fast import cuda_graphs, device_collector
+from pufferlib.fast.choose import choose_backend
 from pufferlib.fast.device_collector import DeviceCollector, can_be_on_the_device
 from pufferlib.fast.graph_actor import GraphActor
+from pufferlib.fast.learners import CapturedLearner
 from pufferlib.models import Default, MinGRUWrapper
-from pufferlib.ppo.collector import Collector
+from pufferlib.ppo.collector import BOUNDARY_COLUMNS, Collector
 
 pytestmark = needs_emulator
 ENVS = ("puffer_breakout", "puffer_multiagent", "puffer_pacman", "puffer_drone")
@@ -65,7 +70,7 @@ def test_kernels_collect_what_threads_do(name, is_recurrent, device_emulator):  
     capture = FakeCapture()
     here, there = make(name, "Native", **settings), make(name, "Device", capture, **settings)
     assert_same(collected(there, 4), collected(here, 4))
-    assert there.vecenv.is_lent and capture.replays == 2 * 4 - 3  # three warm-ups
+    assert there.vecenv.is_lent and capture.replays == 2 * (2 * 4 - 3)  # with bootstraps; three warm-ups
     assert device_emulator["puffer_env_step"] == 4 * 2 * 12 * 2  # rollouts, groups, columns, PufferEnvs
     assert device_emulator["puffer_env_attach"] == 2
 
@@ -75,6 +80,7 @@ def test_episodes_are_followed_and_told_of(device_emulator):  # noqa: F811
     here, there = (make("puffer_squared", backend, **settings) for backend in ("Native", "Device"))
     for _ in range(2):
         assert here.collect() == there.collect()
+        there.follow_episodes()
         found, expected = there.statistics.take(), here.statistics.take()
         assert found == expected and found["n"] > 10 and found["episode/return_mean"] == found["episode_return"]
     assert_same(there.tracker.state_dict(), here.tracker.state_dict())
@@ -197,3 +203,69 @@ def test_a_horizon_is_recorded_in_equal_parts(device_emulator):  # noqa: F811
         warnings.simplefilter("error")
         for horizon, columns in ((7, 7), (128, 64), (96, 48), (67, 1)):
             assert make("puffer_squared", "Device", horizon=horizon)._columns_at_once == columns
+
+
+# --- beside the update
+
+
+@pytest.mark.parametrize("is_recurrent", [False, True])
+def test_a_rollout_takes_few_operations_besides_its_graphs(is_recurrent, device_emulator, monkeypatch):  # noqa: F811
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[3] / "bench"))
+    from operations import Operations
+
+    def capture_nothing(function, generator, stream):
+        return lambda: None
+
+    collector = make("puffer_squared", "Device", capture_nothing, is_recurrent, num_envs=1)
+    for _ in range(4):  # past the capture
+        collector.collect()
+    with Operations() as counted:
+        collector.collect()
+    uploaded = len(BOUNDARY_COLUMNS)  # which a CPU has already
+    assert counted.total + uploaded + 13 <= 40, counted.counts  # 13 of the update, see tests/bench/test_operations.py
+
+
+@pytest.mark.usefixtures("device_emulator")
+def test_minibatches_are_queued_before_episodes_are_followed(tmp_path, monkeypatch):
+    log = []
+
+    def chosen(*arguments):
+        return dataclasses.replace(choose_backend(*arguments), network=None, is_captured=True, reason=None)
+
+    monkeypatch.setattr(pufferl, "choose_backend", chosen)
+    monkeypatch.setattr(cuda_graphs, "capture_graph", FakeCapture())
+    monkeypatch.setattr(CapturedLearner, "train_minibatch", noted(CapturedLearner.train_minibatch, "minibatch", log))
+    monkeypatch.setattr(EpisodeTracker, "step", noted(EpisodeTracker.step, "followed", log))
+    settings = {"device": "cpu", "bptt_horizon": 16, "minibatch_size": 64, "fused": False, "anneal_lr": False}
+    found = {False: [], True: []}
+    for follows_later, iterations in found.items():
+        monkeypatch.setattr(DeviceCollector, "follows_later", follows_later)
+        args = pufferl.load_config("puffer_squared")
+        args["train"].update(data_dir=str(tmp_path), num_iterations=4, **settings)
+        vecenv = make_vector("puffer_squared", "Device", num_envs=1, inside=16)
+        torch.manual_seed(0)
+        trainer = pufferl.PuffeRL(args["train"], vecenv, make_policy(vecenv))
+        log.clear()
+        trainer.learn(callbacks=functools.partial(keep_and_clear, iterations, log))
+    assert len(found[False]) == len(found[True]) == 4
+    for (expected, _), (told, _) in zip(*found.values(), strict=True):
+        of_episodes = {name: value for name, value in told.items() if name.startswith(("environment/", "episode/"))}
+        assert of_episodes == {name: expected[name] for name in of_episodes} and told.keys() == expected.keys()
+    for _, order in found[True][1:]:  # notes on the first rollout look at its episodes
+        assert order == [*(["minibatch"] * order.count("minibatch")), *(["followed"] * 16)]
+    for _, order in found[False]:
+        assert order[0] == "followed" and order[-1] == "minibatch"
+
+
+def keep_and_clear(iterations, log, trainer, logs):
+    iterations.append((logs, list(log)))
+    log.clear()
+
+
+def noted(method, word, log):
+    @functools.wraps(method)
+    def call(*arguments):
+        log.append(word)
+        return method(*arguments)
+
+    return call

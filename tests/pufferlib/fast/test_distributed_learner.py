@@ -2,8 +2,18 @@ import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings, strategies as st
+from recorded_capture import FakeCapture
 
-from pufferlib.fast.learners import merge_moments, moments, normalize_across_ranks
+from pufferlib import pufferl, vector
+from pufferlib.distributed import Ranks
+from pufferlib.fast.learners import (
+    CapturedDistributedLearner,
+    DistributedLearner,
+    merge_moments,
+    moments,
+    normalize_across_ranks,
+)
+from pufferlib.ocean import env_class
 from pufferlib.ppo.advantages import Minibatch, mask_weights
 
 
@@ -50,3 +60,52 @@ def test_eight_shares_of_a_minibatch_are_the_whole(is_full, norm_adv):
         assert all(one.weights is None for one in found)
     else:
         torch.testing.assert_close(torch.cat([one.weights for one in found]), whole.weights)
+
+
+class OtherRank(Ranks):
+    """This process and one whose gradients are a third of this one's, and which has nothing else to say."""
+
+    def __init__(self):
+        super().__init__(rank=0, world_size=2)
+        self.sums = 0
+
+    def start_sum(self, tensor):
+        self.sums += 1
+        tensor.mul_(4 / 3)
+
+    def wait(self, work, tensor):
+        pass
+
+    def gather_numbers(self, numbers):
+        return torch.stack([numbers, torch.zeros_like(numbers)])
+
+
+def make_trainer(folder, **settings):
+    args = pufferl.load_config("puffer_breakout")
+    defaults = {"device": "cpu", "bptt_horizon": 16, "minibatch_size": 64, "fused": False}
+    args["train"].update(data_dir=str(folder), **{**defaults, **settings})
+    vecenv = vector.make(env_class("puffer_breakout"), env_kwargs={"num_envs": 16}, backend="Serial", seed=1)
+    return pufferl.PuffeRL(args["train"], vecenv, pufferl.load_policy(args, vecenv, "puffer_breakout"))
+
+
+@pytest.mark.parametrize("norm_adv", [True, False])
+@pytest.mark.parametrize("optimizer", ["muon", "adam"])
+def test_graphs_around_the_message_train_as_without(optimizer, norm_adv, tmp_path):
+    captures, found = [], []
+    for kind in (DistributedLearner, CapturedDistributedLearner):
+        settings = {"optimizer": optimizer, "learning_rate": 0.01, "adam_eps": 1e-6, "norm_adv": norm_adv}
+        trainer = make_trainer(tmp_path, update_epochs=1.25, **settings)
+        learner, keywords = trainer._learner, {"ranks": OtherRank()}
+        if kind is CapturedDistributedLearner:
+            captures.append(capture := FakeCapture())
+            keywords["capture"] = capture
+        parts = trainer.rollout, learner.gradients, learner.optimizer, trainer._generator, trainer.phases
+        trainer._learner = kind(*parts, **keywords)
+        for _ in range(5):
+            trainer.evaluate(), trainer.train()
+        found.append([*trainer.policy.parameters(), torch.tensor(list(trainer.report.losses.values()))])
+        assert keywords["ranks"].sums == 5 * 5
+    for one, other in zip(*found, strict=True):
+        torch.testing.assert_close(one, other, atol=1e-4, rtol=1e-3)
+    # Past three calls of each part: the first draw and the last minibatch of an iteration, and the minibatches between.
+    assert len(captures[0].captured) == 5 and captures[0].replays == 2 + 2 * 2 + 2 * (4 * 5 - 3)

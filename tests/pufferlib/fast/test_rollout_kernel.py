@@ -14,8 +14,9 @@ from torch import nn
 
 from pufferlib import ocean, vector
 from pufferlib.errors import DivergedError, PufferWarning
+from pufferlib.fast import device_envs
 from pufferlib.fast.device_collector import Blocks, DeviceCollector
-from pufferlib.fast.device_envs import PLAY
+from pufferlib.fast.device_envs import PLAY, play_program
 from pufferlib.fast.device_network import DeviceNetwork, can_be_in_a_rollout
 from pufferlib.fast.graph_actor import GraphActor
 from pufferlib.fast.policy_layers import find_layers
@@ -83,7 +84,7 @@ def test_one_kernel_collects_what_threads_do(name, policy, device_emulator):  # 
     capture = FakeCapture()
     here, there = make(name, "Native", **settings), make(name, "Device", True, capture=capture, **settings)
     assert_alike(collected(there, 4), collected(here, 4))
-    assert there.vecenv.is_lent and capture.replays == 2 * 4 - 3  # three warm-ups
+    assert there.vecenv.is_lent and capture.replays == 2 * (2 * 4 - 3)  # with bootstraps; three warm-ups
     assert device_emulator["puffer_env_play"] == 4 * 2 * 2 and "puffer_env_step" not in device_emulator
 
 
@@ -121,6 +122,20 @@ def test_factors_are_rounded_to_bfloat16(device_emulator):  # noqa: F811
     assert np.abs(others["values"][:, 0, 0] - found["values"][:, 0, 0]).max() > 1e-4
 
 
+def test_rounded_weights_take_half_of_the_memory():
+    env = ocean.env_class("puffer_breakout")()
+    layers = find_layers(MinGRUWrapper(env, Default(env, 64), 64, 64))
+    exact, rounded = (DeviceNetwork(layers, rounds) for rounds in (False, True))
+    assert len(rounded.weights) < 0.51 * len(exact.weights)
+    exact.pack(), rounded.pack()
+    biases = slice(0, 64)
+    assert torch.equal(rounded.weights[biases], exact.weights[biases])
+    inputs = layers.layers[0].weight.shape[1]
+    weights = rounded.weights[64 : 64 + 32 * inputs].view(torch.bfloat16).view(inputs, 64)
+    assert torch.equal(weights, layers.layers[0].weight.bfloat16().T)
+    env.close()
+
+
 @pytest.mark.slow
 def test_weights_are_those_of_now(device_emulator):  # noqa: F811
     here, there = (make("puffer_squared", backend, backend == "Device", horizon=9) for backend in BACKENDS)
@@ -154,6 +169,7 @@ def test_a_divergence_is_found(device_emulator):  # noqa: F811
 def test_a_missing_barrier_is_noticed(device_emulator, monkeypatch):  # noqa: F811
     without = "#undef __syncthreads\n#define __syncthreads() ((void)0)\n" + PLAY
     monkeypatch.setattr("pufferlib.fast.device_envs.PLAY", without)
+    monkeypatch.setattr(device_envs, "_play_program", device_envs._play_program.__wrapped__)  # and is not kept
     here, there = (make("puffer_breakout", backend, backend == "Device", inside=21) for backend in BACKENDS)
     with pytest.raises((AssertionError, DivergedError), match="observations|actions|values"):
         assert_alike(collected(there, 1), collected(here, 1))
@@ -168,6 +184,13 @@ def test_what_does_not_fit_is_played_step_by_step(device_emulator, monkeypatch):
         found = collected(there, 1)
     assert device_emulator["puffer_env_step"] == 2 * 7
     assert_alike(found, collected(here, 1))
+
+
+def test_trainers_alike_share_their_program():
+    env = ocean.env_class("puffer_breakout")()
+    assert play_program(env.binding, {"A": "1"}) is play_program(env.binding, {"A": "1"})
+    assert play_program(env.binding, {"A": "1"}) is not play_program(env.binding, {"A": "2"})
+    env.close()
 
 
 # --- how environments are dealt to blocks
