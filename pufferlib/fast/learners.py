@@ -12,9 +12,9 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 from typing_extensions import override
 
+from pufferlib.distributed import Ranks
 from pufferlib.extensions import AdamBatch, AdamSettings, can_step
 from pufferlib.extensions.optimizers import Adam
-from pufferlib.distributed import Ranks
 from pufferlib.fast.cuda_graphs import Capture, CapturedCall
 from pufferlib.fast.device_update import DeviceMinibatches
 from pufferlib.metrics.measures import Phases
