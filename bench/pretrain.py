@@ -71,6 +71,7 @@ RECIPES = {
     "puffer_freeway": Recipe(18),
     "puffer_g2048": Recipe(18_000, train={"total_timesteps": 400_000_000, "minibatch_size": 16_384, "ent_coef": 0.005}),
     "puffer_go": Recipe(0.95),
+    "puffer_hex": Recipe(0.95),
     "puffer_maze": Recipe(0.9),
     "puffer_memory": Recipe(0.98),
     "puffer_multiagent": Recipe(0.98),
