@@ -177,7 +177,7 @@ __device__ static inline void network_recur(const float (*input)[NETWORK_AGENTS]
 // A head of few outputs has fewer tiles than there are threads, which then have an output of an agent each.
 __device__ static inline void network_conclude(const float (*input)[NETWORK_AGENTS], const float* layer,
                                                float (*result)[NETWORK_AGENTS]) {
-    if (NETWORK_PADDED_OUTPUTS / 4 * (NETWORK_AGENTS / 4) < NETWORK_THREADS) {
+    if constexpr (NETWORK_PADDED_OUTPUTS / 4 * (NETWORK_AGENTS / 4) < NETWORK_THREADS) {
         const NetworkWeight* weights = network_weights(layer, 1, NETWORK_PADDED_OUTPUTS);
         for (int i = threadIdx.x; i < NETWORK_OUTPUTS * NETWORK_AGENTS; i += NETWORK_THREADS) {
             int output = i / NETWORK_AGENTS, agent = i % NETWORK_AGENTS;
@@ -187,13 +187,13 @@ __device__ static inline void network_conclude(const float (*input)[NETWORK_AGEN
                     fmaf(network_weight(weights[number * NETWORK_PADDED_OUTPUTS + output]), input[number][agent], sum);
             result[output][agent] = sum;
         }
-        return;
-    }
-    FOR_TILES(NETWORK_PADDED_OUTPUTS) {
-        NetworkTile sums;
-        network_multiply<1>(&input[0][agent], NETWORK_WIDTH, layer, output, NETWORK_PADDED_OUTPUTS, &sums);
-        for (int i = 0; i < 4; i++)
-            for (int j = 0; j < 4; j++) result[output + i][agent + j] = sums.at[i][j];
+    } else {
+        FOR_TILES(NETWORK_PADDED_OUTPUTS) {
+            NetworkTile sums;
+            network_multiply<1>(&input[0][agent], NETWORK_WIDTH, layer, output, NETWORK_PADDED_OUTPUTS, &sums);
+            for (int i = 0; i < 4; i++)
+                for (int j = 0; j < 4; j++) result[output + i][agent + j] = sums.at[i][j];
+        }
     }
 }
 

@@ -35,7 +35,7 @@ INTERRUPTED_CLOSE_SECONDS = 1.0  # the same where Ctrl-C ended the program, perh
 TERMINATE_SECONDS = 1.0  # for a worker to obey SIGTERM
 
 
-class Interpreter(subprocess.Popen):
+class Interpreter:
     """A worker in a fresh Python interpreter, with the methods of `multiprocessing.Process` that are needed here.
 
     Unlike a forked child it inherits no locks of other threads, which torch and BLAS do not survive. Unlike the
@@ -49,12 +49,14 @@ class Interpreter(subprocess.Popen):
             f"from pufferlib.vector.worker import main; main({fds[0]}, {fds[1]}, {shared.size})"
         )
         # A session of its own: Ctrl-C in the terminal reaches the parent alone, even while the worker is starting.
-        super().__init__(
+        self._process = subprocess.Popen(
             [multiprocessing.spawn.get_executable(), "-c", program],
             stdin=subprocess.DEVNULL,
             pass_fds=fds,
             start_new_session=True,
         )
+        self.pid = self._process.pid
+        self.terminate, self.kill = self._process.terminate, self._process.kill
         self.sentinel: int | None = None  # becomes readable when the process ends
         with contextlib.suppress(AttributeError, OSError):  # not on macOS, not in every container
             self.sentinel = os.pidfd_open(self.pid)
@@ -62,12 +64,12 @@ class Interpreter(subprocess.Popen):
     @property
     def exitcode(self) -> int | None:
         """The code that the process ended with, minus the signal that killed it; None while it runs."""
-        return self.poll()
+        return self._process.poll()
 
     def join(self, timeout: float) -> None:
         """Waits for the end, at most `timeout` seconds."""
         with contextlib.suppress(subprocess.TimeoutExpired):
-            self.wait(timeout)
+            self._process.wait(timeout)
 
     def close(self) -> None:
         """Closes the sentinel."""

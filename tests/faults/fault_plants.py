@@ -17,7 +17,7 @@ PLACES = {
     "rollout": "pufferlib.ppo.collector.Collector.collect",
     "step": "pufferlib.vector.base.Vector.recv",
     "update": "pufferlib.ppo.learner.Learner.learn",
-    "saving": "pufferlib.runs.run.save_checkpoint_folder",
+    "saving": "pufferlib.runs.checkpoint.save_checkpoint_folder",
     "flushing": "os.fsync",
     "renaming": "os.replace",
     "evaluation": "pufferlib.play.scores.PeriodicEvaluation.run",

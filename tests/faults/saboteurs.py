@@ -103,7 +103,7 @@ def second_signal_ignored() -> None:
 
 def checkpoints_dropped() -> None:
     """Nothing is saved."""
-    _instead("pufferlib.runs.run.save_checkpoint_folder", _nothing)
+    _instead("pufferlib.runs.checkpoint.save_checkpoint_folder", _nothing)
 
 
 def renames_left_out() -> None:
@@ -159,7 +159,7 @@ def refusals_half_done() -> None:
 
         return read
 
-    replace("pufferlib.runs.run.read_checkpoint_folder", make)
+    replace("pufferlib.runs.checkpoint.read_checkpoint_folder", make)
 
 
 def earlier_weights_unnamed() -> None:
