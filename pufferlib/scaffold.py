@@ -49,6 +49,7 @@ def new_command(name: str, options: NewOptions) -> None:
         command: f"compiles it, after every edit of {name}.h",
         f"puffer train puffer_{name}": "trains an agent on it, in seconds",
         f"pytest -n0 tests/ocean -k {name}": "tests what holds for all environments, and its own rules",
+        f"puffer export puffer_{name} --load-model-path latest --format web": "puts it on a page, with the agent",
     }
     if options.build:
         say(f"compiling it: {command}")
