@@ -132,8 +132,12 @@ def _origin(config: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def _commands(run: RecordedRun) -> list[str]:
-    words = (("train", "--config", CONFIG_FILE), ("eval", "--load-model-path", "last.pt")) if run.env_name else ()
-    return [shlex.join(["puffer", verb, run.env_name, flag, str(run.folder / name)]) for verb, flag, name in words]
+    if run.env_name is None:
+        return []
+    return [
+        shlex.join(["puffer", "train", run.env_name, "--config", str(run.folder / CONFIG_FILE)]),
+        shlex.join(["puffer", "eval", run.env_name, "--load-model-path", str(run.folder / "last.pt")]),
+    ]
 
 
 def _caption(panel: Panel) -> str:
