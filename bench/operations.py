@@ -30,9 +30,7 @@ EXPECTED = "puffer_breakout"  # whose rate is reckoned
 NODE_SECONDS = 2e-6  # of a small kernel in a graph, between the 1.5 and 2.5 us of published measurements
 LAUNCH_SECONDS = 10e-6  # of an operation that Python launches by itself
 DRAW_SECONDS = 30e-6  # of puffer_draw, which is one block of threads
-HOST_SECONDS = (
-    0.5e-3  # of an iteration in which the GPU waits: for a rollout's end, and what Python does until it is used
-)
+HOST_SECONDS = 0.5e-3  # of an iteration in which the GPU waits for a rollout's end, and for Python after it
 ROLLOUT_BYTES = 600  # a step of a rollout in one kernel
 BANDWIDTH_SHARE = 0.8  # of what a data sheet says
 

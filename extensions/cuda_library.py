@@ -91,6 +91,11 @@ def prepare(program: str | Program, device: torch.device) -> None:
         _module(program, torch.cuda.current_device())
 
 
+def is_nvidia(device: torch.device) -> bool:
+    """Whether a device is a GPU of NVIDIA's; torch names those of others `cuda`, too."""
+    return device.type == "cuda" and torch.version.cuda is not None
+
+
 @functools.cache
 def can_run(program: str, device: torch.device) -> bool:
     """Whether a kernel file can be compiled and loaded; where it cannot, the first call says why in a warning."""

@@ -87,7 +87,7 @@ def reference_mingru(
 
 
 def _has_kernel(device: torch.device) -> bool:
-    if device.type != "cuda" or torch.version.cuda is None:
+    if not cuda_library.is_nvidia(device):
         return device.type == "cpu"
     return torch.compiler.is_compiling() or cuda_library.can_run("mingru", device)
 

@@ -113,7 +113,7 @@ def has_kernel(matrices: Sequence[Tensor]) -> bool:
         (each.device, each.dtype) == (device, torch.float32) and each.is_contiguous() and max(each.shape) <= PADDED_SIZE
         for each in matrices
     )
-    return fit and device.type == "cuda" and torch.version.cuda is not None and cuda_library.can_run("muon", device)
+    return fit and cuda_library.is_nvidia(device) and cuda_library.can_run("muon", device)
 
 
 def step_matrices(

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from pufferlib.extensions.cpu_library import CONSTANTS, STRUCTURES
-from pufferlib.extensions.cuda_library import can_run, declared, launch
+from pufferlib.extensions.cuda_library import can_run, declared, is_nvidia, launch
 
 WARP = 32
 SEGMENTS_PER_BLOCK = 4  # a warp for each
@@ -23,7 +23,7 @@ _launch = functools.partial(launch, "ppo")
 
 def has_kernels(device: torch.device) -> bool:
     """Whether the kernels run on a device; where a GPU of NVIDIA's cannot, the first call says why in a warning."""
-    return device.type == "cuda" and torch.version.cuda is not None and can_run("ppo", device)
+    return is_nvidia(device) and can_run("ppo", device)
 
 
 @dataclass(frozen=True)

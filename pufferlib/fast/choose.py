@@ -25,7 +25,7 @@ from torch.optim import Optimizer
 
 from pufferlib.config import ResolvedTrainConfig
 from pufferlib.distributed import Ranks
-from pufferlib.extensions import Layers, Network
+from pufferlib.extensions import Layers, Network, cuda_library
 from pufferlib.extensions.network import (
     OBSERVATION_DTYPES,
     has_bfloat16,
@@ -212,7 +212,7 @@ def choose_backend(
     policy: nn.Module, rollout: Rollout, config: ResolvedTrainConfig, device: torch.device, loss: Loss = ppo_loss
 ) -> Backend:
     """Chooses for a policy as it is now, on `device`; choose again once `is_outdated` says so."""
-    is_nvidia = device.type == "cuda" and torch.version.cuda is not None
+    is_nvidia = cuda_library.is_nvidia(device)
     has_masks = rollout.action_masks is not None
     is_captured = is_nvidia and config.cuda_graphs and not config.compile and not has_masks
     reason = _why_torch(config, device, loss)

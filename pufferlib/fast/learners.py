@@ -12,16 +12,13 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 from typing_extensions import override
 
-from pufferlib.distributed import Ranks
 from pufferlib.extensions import AdamBatch, AdamSettings, can_step
 from pufferlib.extensions.optimizers import Adam
 from pufferlib.fast.cuda_graphs import Capture, CapturedCall
 from pufferlib.fast.device_update import DeviceMinibatches
-from pufferlib.metrics.measures import Phases
 from pufferlib.ppo import losses
 from pufferlib.ppo.advantages import Minibatch
 from pufferlib.ppo.learner import Gradients, Learner
-from pufferlib.ppo.rollout import Rollout
 
 
 class KernelAdam(Adam):
@@ -96,27 +93,18 @@ def take_over(optimizer: Optimizer, earlier: Optimizer) -> None:
 class CapturingLearner(Learner):
     """A learner that replays parts of its work, whose tensors stay where they are."""
 
-    def __init__(
-        self,
-        rollout: Rollout,
-        gradients: Gradients,
-        optimizer: Optimizer,
-        generator: torch.Generator,
-        phases: Phases,
-        ranks: Ranks | None = None,
-        *,
-        capture: Capture | None = None,
-    ):
-        super().__init__(rollout, gradients, optimizer, generator, phases, ranks)
-        self._minibatches = DeviceMinibatches(rollout, self._advantages, generator)
-        self._capture = capture
-        self._count = torch.zeros((), device=rollout.values.device)  # of the minibatches that are summed up
-        self.follow(self.gradients, self.optimizer)
+    capture: Capture | None = None  # what records; None is `capture_graph`
+
+    @override
+    def _make_minibatches(self) -> DeviceMinibatches:
+        return DeviceMinibatches(self.rollout, self._advantages, self._generator)
 
     @override
     def follow(self, gradients: Gradients, optimizer: Optimizer) -> None:
         super().follow(gradients, optimizer)
-        fit_to_graphs(optimizer, self.rollout.values.device)
+        device = self.rollout.values.device
+        fit_to_graphs(optimizer, device)
+        self._count = torch.zeros((), device=device)  # of the minibatches that are summed up
         # By what they do or hold, and whether every agent was there.
         self._graphs: dict[tuple[Callable[..., None], tuple[bool, ...], bool], CapturedCall] = {}
         self._held: dict[tuple[str, bool], Tensor] = {}
@@ -127,9 +115,7 @@ class CapturingLearner(Learner):
         if key not in self._graphs:
             device = self.rollout.values.device
             stream = torch.cuda.Stream(device) if device.type == "cuda" else None
-            self._graphs[key] = CapturedCall(
-                functools.partial(work, *arguments), self._generator, stream, self._capture
-            )
+            self._graphs[key] = CapturedCall(functools.partial(work, *arguments), self._generator, stream, self.capture)
         self._graphs[key]()
 
     def _hold(self, name: str, tensor: Tensor) -> None:

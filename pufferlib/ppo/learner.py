@@ -177,19 +177,15 @@ class Learner:
     ):
         self.rollout = rollout
         self.config = config = gradients.config
-        self.gradients = gradients
-        self.optimizer = optimizer
         self.learning_rate = config.learning_rate
+        self.follow(gradients, optimizer)
         self.minibatches_due = 0.0
         self.metrics: dict[str, float] = {}
         self.weight_norm = 0.0
         self.skipped_minibatches = 0
         self._advantages = Advantages(rollout, config)
-        if config.shuffle == "steps":
-            self._minibatches = StepMinibatches(rollout, gradients.rollout, self._advantages, generator)
-        else:
-            self._minibatches = SegmentMinibatches(rollout, self._advantages, generator)
         self._generator = generator
+        self._minibatches = self._make_minibatches()
         self._phases = phases
         self._ranks = ranks or Ranks()
         self._is_full = True  # no agent was absent from any process's rollout
@@ -197,6 +193,11 @@ class Learner:
         self._stepped = 0  # those that the optimizer stepped for
         self._kl_before: float | Tensor = 0.0  # the sum of approx_kl at the end of the pass before
         self._sums = MetricSums()
+
+    def _make_minibatches(self) -> SegmentMinibatches | StepMinibatches:
+        if self.config.shuffle == "steps":
+            return StepMinibatches(self.rollout, self.gradients.rollout, self._advantages, self._generator)
+        return SegmentMinibatches(self.rollout, self._advantages, self._generator)
 
     def follow(self, gradients: Gradients, optimizer: Optimizer) -> None:
         """Continues with these, after the policy was changed or the optimizer has loaded a state."""

@@ -378,7 +378,8 @@ def make_captured_trainer(tmp_path, capture, **settings):
     trainer = make_trainer(tmp_path, **settings)
     learner, phases = trainer._learner, trainer.phases
     parts = trainer.rollout, learner.gradients, learner.optimizer, trainer._generator, phases
-    trainer._learner = CapturedLearner(*parts, capture=capture)
+    trainer._learner = CapturedLearner(*parts)
+    trainer._learner.capture = capture
     return trainer
 
 
@@ -459,7 +460,7 @@ def test_a_policy_that_was_changed_is_captured_anew(tmp_path):
     trainers = make_trainer(tmp_path, **settings), make_captured_trainer(tmp_path, capture, **settings)
     for trainer in trainers:
         trainer.evaluate(), trainer.train()
-    trainers[1]._learner._capture = changed
+    trainers[1]._learner.capture = changed
     for trainer in trainers:
         trainer.policy.policy.encoder.requires_grad_(False)
         for _ in range(3):

@@ -161,7 +161,8 @@ def test_a_training_by_kernels_is_that_of_torch(optimizer, tmp_path):
     learner, capture = trainers[1]._learner, FakeCapture()
     gradients = DeviceGradients(trainers[1].policy, trainers[1].rollout, trainers[1].config)
     parts = trainers[1].rollout, gradients, learner.optimizer, trainers[1]._generator, trainers[1].phases
-    trainers[1]._learner = CapturedLearner(*parts, capture=capture)
+    trainers[1]._learner = CapturedLearner(*parts)
+    trainers[1]._learner.capture = capture
     for trainer in trainers:
         for _ in range(2):
             trainer.evaluate(), trainer.train()

@@ -95,16 +95,16 @@ def test_graphs_around_the_message_train_as_without(optimizer, norm_adv, tmp_pat
     for kind in (DistributedLearner, CapturedDistributedLearner):
         settings = {"optimizer": optimizer, "learning_rate": 0.01, "adam_eps": 1e-6, "norm_adv": norm_adv}
         trainer = make_trainer(tmp_path, update_epochs=1.25, **settings)
-        learner, keywords = trainer._learner, {"ranks": OtherRank()}
-        if kind is CapturedDistributedLearner:
-            captures.append(capture := FakeCapture())
-            keywords["capture"] = capture
+        learner, ranks = trainer._learner, OtherRank()
         parts = trainer.rollout, learner.gradients, learner.optimizer, trainer._generator, trainer.phases
-        trainer._learner = kind(*parts, **keywords)
+        trainer._learner = kind(*parts, ranks)
+        if kind is CapturedDistributedLearner:
+            trainer._learner.capture = FakeCapture()
+            captures.append(trainer._learner.capture)
         for _ in range(5):
             trainer.evaluate(), trainer.train()
         found.append([*trainer.policy.parameters(), torch.tensor(list(trainer.report.losses.values()))])
-        assert keywords["ranks"].sums == 5 * 5
+        assert ranks.sums == 5 * 5
     for one, other in zip(*found, strict=True):
         torch.testing.assert_close(one, other, atol=1e-4, rtol=1e-3)
     # Past three calls of each part: the first draw and the last minibatch of an iteration, and the minibatches between.
