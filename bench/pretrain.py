@@ -89,7 +89,7 @@ RECIPES = {
     "puffer_stochastic": Recipe(0.83, ways=("sampled",)),  # the likeliest action is what it tests against
     "puffer_target": Recipe(0.45),
     "puffer_template": Recipe(0.98),  # drawn actions, that is: of the likeliest all are right
-    "puffer_tetris": Recipe(18),
+    "puffer_tetris": Recipe(80),
     "puffer_tower_climb": Recipe(0.95),
     "puffer_trash_pickup": Recipe(0.98),
 }

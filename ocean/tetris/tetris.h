@@ -6,17 +6,18 @@
 // steps. A move or a turn there begins them anew, up to 15 times before it comes to lie deeper. Hold swaps the piece
 // for the held one, once for each that locks.
 //
-// Observation uint8[393], each 0 or 1: the field's locked cells row by row from the top, and one of each: kind 7
+// Observation uint8[409], each 0 or 1: the field's locked cells row by row from the top, and one of each: kind 7
 // (I O T S Z J L), rotation 4, column of its box 11 (-2 first), rows left to fall 22; of the place where a hard drop
-// would take it the row of the lowest cell 24, the lines that would be full 5 and the gaps 8 (7 or more the last),
-// which are the empty cells below it down to the next locked ones; steps on the ground 5, level 15, held kind 7 (none
-// while nothing is held), whether it may be held 1; by how many rows each column is higher than the one before, 9 x 7
-// (-3 or less first, 3 or more last); and the next three kinds 3 x 7.
+// would take it the row of the lowest cell 24, the lines that would be full 5, the gaps 8 (7 or more the last),
+// which are the empty cells below it down to the next locked ones, and how much rougher the field would be 16 (fives
+// from -25 or less to 45 or more); steps on the ground 5, level 15, held kind 7 (none while nothing is held), whether
+// it may be held 1; by how many rows each column is higher than the one before, 9 x 7 (-3 or less first, 3 or more
+// last); and the next three kinds 3 x 7.
 //
 // Action: 0 nothing, 1 left, 2 right, 3 turn clockwise, 4 soft drop (a row), 5 hard drop, 6 hold; anything else
 // nothing. Reward: 0.1, 0.3, 0.5, 1 for one to four lines at once, 0.001 for each row of a soft drop, 0.002 of a hard
 // one; where it is shaped, for each piece that locks 0.05, 0.002 for each row that it lies below the tenth or its
-// negative above, and -0.0015 times how much rougher the field is than before. Roughness is 3 for each edge between a
+// negative above, and -0.004 times how much rougher the field is than before. Roughness is 3 for each edge between a
 // locked and an empty cell along a row beyond two, 9 along a column beyond one, 8 for an empty cell below a locked one;
 // and for an open cell between two locked ones 3, 6 if one like it is above it, 9 if two are. Terminal when a piece
 // locks above the field whole or a new one has no room; truncation after 10,000 steps. score is the lines, perf their
@@ -33,6 +34,7 @@ enum { TETRIS_I, TETRIS_O, TETRIS_T, TETRIS_S, TETRIS_Z, TETRIS_J, TETRIS_L, TET
 enum { TETRIS_WIDTH = 10, TETRIS_HEIGHT = 20, TETRIS_CEILING = 24, TETRIS_CELLS = TETRIS_WIDTH * TETRIS_HEIGHT };
 enum { TETRIS_NEXT = 3, TETRIS_ROTATIONS = 4, TETRIS_MIN_COLUMN = -2, TETRIS_MAX_COLUMN = 8, TETRIS_MAX_FALL = 21 };
 enum { TETRIS_MAX_LINES = 4, TETRIS_MAX_GAPS = 7, TETRIS_MAX_STEP = 3, TETRIS_STEPS = 2 * TETRIS_MAX_STEP + 1 };
+enum { TETRIS_ROUGHER = 16, TETRIS_ROUGHER_WIDTH = 5, TETRIS_LEAST_ROUGHER = -25 };
 enum { TETRIS_LOCK_STEPS = 5, TETRIS_LOCK_MOVES = 15, TETRIS_MAX_STEPS = 10000 };
 enum {
     TETRIS_MAX_LEVEL = 15,
@@ -50,7 +52,8 @@ enum {
     TETRIS_LANDING = TETRIS_FALL + TETRIS_MAX_FALL + 1,
     TETRIS_LINES = TETRIS_LANDING + TETRIS_CEILING,
     TETRIS_GAPS = TETRIS_LINES + TETRIS_MAX_LINES + 1,
-    TETRIS_GROUND = TETRIS_GAPS + TETRIS_MAX_GAPS + 1,
+    TETRIS_LANDING_ROUGHER = TETRIS_GAPS + TETRIS_MAX_GAPS + 1,
+    TETRIS_GROUND = TETRIS_LANDING_ROUGHER + TETRIS_ROUGHER,
     TETRIS_LEVEL = TETRIS_GROUND + TETRIS_LOCK_STEPS,
     TETRIS_HELD = TETRIS_LEVEL + TETRIS_MAX_LEVEL,
     TETRIS_MAY_HOLD = TETRIS_HELD + TETRIS_KINDS,
@@ -126,22 +129,23 @@ PUFFER_TABLE float TETRIS_REWARDS[TETRIS_MAX_LINES + 1] = {0.0f, 0.1f, 0.3f, 0.5
 // What makes a field hard to fill, by how much, and the reward of one unit less of it, where shaped. The weights are
 // those of Pierre Dellacherie's player (Fahey 2003, "Tetris AI").
 enum { TETRIS_ROW_EDGES = 3, TETRIS_COLUMN_EDGES = 9, TETRIS_COVERED = 8, TETRIS_WELLS = 3 };
-#define TETRIS_PIECE_REWARD (0.05f)  // where shaped: for a piece that locks, so that waiting does not pay
-#define TETRIS_LOW_REWARD (0.002f)   // for each row that it lies below the middle of the field
-#define TETRIS_ROUGHNESS_REWARD (-0.0015f)
+#define TETRIS_PIECE_REWARD (0.05f)        // where shaped: for a piece that locks, so that waiting does not pay
+#define TETRIS_LOW_REWARD (0.002f)         // for each row that it lies below the middle of the field
+#define TETRIS_ROUGHNESS_REWARD (-0.004f)  // so much that a step more for a better place pays
 
 typedef struct {
-    uint8_t* observations;        // [393]  these six are borrowed from the caller
+    uint8_t* observations;        // [409]  these six are borrowed from the caller
     const void* actions;          // int32_t[1]
     float* rewards;               // [1]
     uint8_t* terminals;           // [1]
     uint8_t* truncations;         // [1]
-    uint8_t* final_observations;  // [393] or NULL
+    uint8_t* final_observations;  // [409] or NULL
     Rng rng;
     uint16_t rows[TETRIS_ROWS];          // of locked cells, the floor's solid ones first
     int8_t kind, rotation, column, row;  // of the piece
     int8_t landing_row;                  // where a hard drop would take it
     int8_t landing_lines, landing_gaps;  // full lines and gaps that there would be
+    int8_t landing_rougher;              // how much rougher the field would be, as shown
     int8_t deepest_row;                  // that it has come to
     int8_t held;                         // kind, or TETRIS_NONE
     bool may_hold;
@@ -172,6 +176,47 @@ PUFFER_FN int tetris_level(const Tetris* env) {
     return level < TETRIS_MAX_LEVEL ? level : TETRIS_MAX_LEVEL;
 }
 
+// ---------------------------------------------------------------------------------------------------------- the field
+
+PUFFER_FN int8_t tetris_shown_step(int step) {
+    if (step > TETRIS_MAX_STEP) return TETRIS_MAX_STEP;
+    return (int8_t)(step > -TETRIS_MAX_STEP ? step : -TETRIS_MAX_STEP);
+}
+
+typedef struct {
+    int roughness;
+    int8_t steps[TETRIS_WIDTH - 1];
+} TetrisSurvey;
+
+// Finds the steps from column to column of a field's rows up to a height, and how hard it is to fill: edges between
+// locked and empty cells along its rows and its columns, empty cells below locked ones, and open cells between two
+// locked ones, those deeper in a well up to three times.
+PUFFER_FN TetrisSurvey tetris_survey(const uint16_t* rows, int height) {
+    int8_t heights[TETRIS_WIDTH] = {0};
+    uint32_t above = TETRIS_EMPTY_ROW, covered = TETRIS_EMPTY_ROW, well = 0, deep_well = 0;
+    int row_edges = 0, column_edges = 0, gaps = 0, wells = 0;
+    for (int row = height - 1; row >= 0; row--) {
+        uint32_t cells = rows[row], open = ~(cells | covered) & cells << 1 & cells >> 1;
+        uint32_t highest = cells & ~covered;
+        deep_well &= open;
+        if (open != 0) wells += bits_count(open) + bits_count(open & well) + bits_count(deep_well);
+        deep_well = open & well;
+        well = open;
+        row_edges += bits_count((cells ^ cells >> 1) & TETRIS_SEAMS) - 2;  // of an empty row there are two
+        column_edges += bits_count(cells ^ above);
+        for (; highest != 0; highest &= highest - 1) heights[bits_lowest(highest) - TETRIS_WALL] = (int8_t)(row + 1);
+        covered |= cells;
+        gaps += bits_count(covered & ~cells);
+        above = cells;
+    }
+    column_edges += bits_count(TETRIS_FULL_ROW ^ above) - TETRIS_WIDTH;  // of an empty field there are ten
+    TetrisSurvey survey;
+    survey.roughness = TETRIS_ROW_EDGES * row_edges + TETRIS_COLUMN_EDGES * column_edges + TETRIS_COVERED * gaps +
+                       TETRIS_WELLS * wells;
+    for (int i = 0; i < TETRIS_WIDTH - 1; i++) survey.steps[i] = tetris_shown_step(heights[i + 1] - heights[i]);
+    return survey;
+}
+
 // ----------------------------------------------------------------------------------------------------------- the piece
 
 PUFFER_FN const TetrisShape* tetris_shape(const Tetris* env) { return &TETRIS_SHAPES[env->kind][env->rotation]; }
@@ -194,6 +239,28 @@ PUFFER_FN int tetris_landing_row(const Tetris* env) {
     return row;
 }
 
+// How much rougher a hard drop would leave the field, in the steps in which it is shown.
+PUFFER_FN int8_t tetris_landing_rougher(const Tetris* env) {
+    const TetrisShape* shape = tetris_shape(env);
+    uint16_t rows[TETRIS_ROWS];
+    uint64_t piece;
+    memcpy(rows, env->rows, sizeof(rows));
+    memcpy(&piece, &rows[env->landing_row + TETRIS_SOLID_ROWS], sizeof(piece));
+    piece |= tetris_mask(shape, env->column);
+    memcpy(&rows[env->landing_row + TETRIS_SOLID_ROWS], &piece, sizeof(piece));
+    int top = env->landing_row + shape->top + 1, height = top > env->height ? top : env->height;
+    if (env->landing_lines > 0) {
+        int to = TETRIS_SOLID_ROWS;
+        for (int from = TETRIS_SOLID_ROWS; from < height + TETRIS_SOLID_ROWS; from++) {
+            if (rows[from] != TETRIS_FULL_ROW) rows[to++] = rows[from];
+        }
+        height = to - TETRIS_SOLID_ROWS;
+    }
+    int rougher = tetris_survey(rows + TETRIS_SOLID_ROWS, height).roughness - env->roughness - TETRIS_LEAST_ROUGHER;
+    rougher = rougher > 0 ? rougher / TETRIS_ROUGHER_WIDTH : 0;
+    return (int8_t)(rougher < TETRIS_ROUGHER ? rougher : TETRIS_ROUGHER - 1);
+}
+
 // Finds where a hard drop would take the piece, and what it would do there.
 PUFFER_FN void tetris_look_down(Tetris* env) {
     const TetrisShape* shape = tetris_shape(env);
@@ -211,6 +278,7 @@ PUFFER_FN void tetris_look_down(Tetris* env) {
     }
     env->landing_lines = (int8_t)lines;
     env->landing_gaps = (int8_t)gaps;
+    env->landing_rougher = tetris_landing_rougher(env);
 }
 
 // Puts the piece elsewhere if there is room, and says whether there was.
@@ -270,6 +338,7 @@ PUFFER_FN void tetris_mark_piece(const Tetris* env, uint8_t value) {
     env->observations[TETRIS_LANDING + env->landing_row + tetris_shape(env)->bottom] = value;
     env->observations[TETRIS_LINES + env->landing_lines] = value;
     env->observations[TETRIS_GAPS + gaps] = value;
+    env->observations[TETRIS_LANDING_ROUGHER + env->landing_rougher] = value;
     env->observations[TETRIS_GROUND + env->ground_steps] = value;
 }
 
@@ -288,11 +357,6 @@ PUFFER_FN void tetris_write_rows(const Tetris* env, int from, int to) {
         int bits = env->rows[row + TETRIS_SOLID_ROWS] >> TETRIS_WALL;
         for (int column = 0; column < TETRIS_WIDTH; column++) cells[column] = (uint8_t)(bits >> column & 1);
     }
-}
-
-PUFFER_FN int8_t tetris_shown_step(int step) {
-    if (step > TETRIS_MAX_STEP) return TETRIS_MAX_STEP;
-    return (int8_t)(step > -TETRIS_MAX_STEP ? step : -TETRIS_MAX_STEP);
 }
 
 // Shows by how many rows a column is higher than the one before.
@@ -350,45 +414,10 @@ PUFFER_FN void tetris_hold(Tetris* env) {
 
 // -------------------------------------------------------------------------------------------------------- lines, ends
 
-typedef struct {
-    int roughness;
-    int8_t steps[TETRIS_WIDTH - 1];
-} TetrisSurvey;
-
-// Finds the steps from column to column and how hard the field is to fill: edges between locked and empty cells along
-// its rows and its columns, empty cells below locked ones, and open cells between two locked ones, those deeper in a
-// well up to three times.
-PUFFER_FN TetrisSurvey tetris_survey(const Tetris* env) {
-    const uint16_t* rows = env->rows + TETRIS_SOLID_ROWS;
-    int8_t heights[TETRIS_WIDTH] = {0};
-    uint32_t above = TETRIS_EMPTY_ROW, covered = TETRIS_EMPTY_ROW, well = 0, deep_well = 0;
-    int row_edges = 0, column_edges = 0, gaps = 0, wells = 0;
-    for (int row = env->height - 1; row >= 0; row--) {
-        uint32_t cells = rows[row], open = ~(cells | covered) & cells << 1 & cells >> 1;
-        uint32_t highest = cells & ~covered;
-        deep_well &= open;
-        if (open != 0) wells += bits_count(open) + bits_count(open & well) + bits_count(deep_well);
-        deep_well = open & well;
-        well = open;
-        row_edges += bits_count((cells ^ cells >> 1) & TETRIS_SEAMS) - 2;  // of an empty row there are two
-        column_edges += bits_count(cells ^ above);
-        for (; highest != 0; highest &= highest - 1) heights[bits_lowest(highest) - TETRIS_WALL] = (int8_t)(row + 1);
-        covered |= cells;
-        gaps += bits_count(covered & ~cells);
-        above = cells;
-    }
-    column_edges += bits_count(TETRIS_FULL_ROW ^ above) - TETRIS_WIDTH;  // of an empty field there are ten
-    TetrisSurvey survey;
-    survey.roughness = TETRIS_ROW_EDGES * row_edges + TETRIS_COLUMN_EDGES * column_edges + TETRIS_COVERED * gaps +
-                       TETRIS_WELLS * wells;
-    for (int i = 0; i < TETRIS_WIDTH - 1; i++) survey.steps[i] = tetris_shown_step(heights[i + 1] - heights[i]);
-    return survey;
-}
-
 // Looks at the field that the piece has left; returns the reward for it.
 PUFFER_FN float tetris_judge(Tetris* env) {
     int before = env->roughness, lowest = env->row + tetris_shape(env)->bottom;
-    TetrisSurvey survey = tetris_survey(env);
+    TetrisSurvey survey = tetris_survey(env->rows + TETRIS_SOLID_ROWS, env->height);
     env->roughness = (int16_t)survey.roughness;
     for (int i = 0; i < TETRIS_WIDTH - 1; i++) tetris_show_step(env, i, survey.steps[i]);
     return TETRIS_PIECE_REWARD + TETRIS_LOW_REWARD * (float)(TETRIS_HEIGHT / 2 - lowest) +
@@ -551,11 +580,11 @@ PUFFER_FN bool tetris_accepts_landing(const Tetris* saved) {
     Tetris seen = *saved;
     tetris_look_down(&seen);
     return saved->landing_row == seen.landing_row && saved->landing_lines == seen.landing_lines &&
-           saved->landing_gaps == seen.landing_gaps;
+           saved->landing_gaps == seen.landing_gaps && saved->landing_rougher == seen.landing_rougher;
 }
 
 PUFFER_FN bool tetris_accepts_survey(const Tetris* saved) {
-    TetrisSurvey survey = tetris_survey(saved);
+    TetrisSurvey survey = tetris_survey(saved->rows + TETRIS_SOLID_ROWS, saved->height);
     for (int i = 0; i < TETRIS_WIDTH - 1; i++) {
         if (saved->steps_shown[i] != survey.steps[i]) return false;
     }

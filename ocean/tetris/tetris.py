@@ -23,6 +23,6 @@ class Tetris(OceanEnv):
     keys = Keys({"left": 1, "right": 2, "up": 3, "down": 4, "space": 5, "c": 6}, idle=0)
 
     def __init__(self, num_envs: int = 1024, level: int = 1, shaped: bool = True, **kwargs):
-        self.single_observation_space = gymnasium.spaces.Box(0, 1, (393,), np.uint8)
+        self.single_observation_space = gymnasium.spaces.Box(0, 1, (409,), np.uint8)
         self.single_action_space = gymnasium.spaces.Discrete(7)
         super().__init__(num_envs, {"level": level, "shaped": shaped}, **kwargs)

@@ -84,7 +84,7 @@ class Reference:
         self.begin(observation)
 
     def begin(self, observation):
-        self.locked, self.lines, self.steps = set(), 0, 0
+        self.locked, self.roughness, self.lines, self.steps = set(), 0, 0, 0
         self.held, self.may_hold = None, True
         self.queue = [KINDS[int(np.argmax(row))] for row in observation[-21:].reshape(3, 7)]
         self.spawn(KINDS[int(np.argmax(observation[200:207]))])
@@ -148,20 +148,29 @@ class Reference:
                 found.add((x, y))
         return len(found)
 
+    def without_full_rows(self, cells):
+        full = self.full_rows(cells)
+        return {(x, y - sum(row < y for row in full)) for x, y in cells if y not in full}
+
+    def rougher(self, piece):
+        """By how much the field would be rougher if a piece lay there, in the steps that are shown."""
+        left = self.without_full_rows(self.locked | piece.cells())
+        return min(15, max(0, (roughness(left) - self.roughness + 25) // 5))
+
     def lock(self, observation):
         """Returns the reward for lines and, where it is shaped, for the field that is left."""
-        cells, before = self.piece.cells(), roughness(self.locked)
+        cells, before = self.piece.cells(), self.roughness
         self.locked |= cells
         if all(y >= 20 for _, y in cells):
             self.is_over = True
             return 0.0
         full = self.full_rows(self.locked)
-        kept = {(x, y) for x, y in self.locked if y not in full}
-        self.locked = {(x, y - sum(row < y for row in full)) for x, y in kept}
+        self.locked = self.without_full_rows(self.locked)
+        self.roughness = roughness(self.locked)
         self.lines += len(full)
         self.may_hold = True
         self.spawn(self.take_next(observation))
-        neatness = 0.05 + 0.002 * (10 - min(y for _, y in cells)) - 0.0015 * (roughness(self.locked) - before)
+        neatness = 0.05 + 0.002 * (10 - min(y for _, y in cells)) - 0.004 * (self.roughness - before)
         return LINE_REWARDS[len(full)] + (neatness if self.shaped else 0.0)
 
     def step(self, action, observation):
@@ -197,7 +206,7 @@ class Reference:
         parts += [one_of(4, self.piece.state), one_of(11, self.piece.box_column() + 2)]
         parts += [one_of(22, min(21, self.piece.y - landing.y)), one_of(24, min(y for _, y in landing.cells()))]
         parts += [one_of(5, len(self.full_rows(self.locked | landing.cells()))), one_of(8, min(7, self.gaps(landing)))]
-        parts += [one_of(5, self.ground_steps)]
+        parts += [one_of(16, self.rougher(landing)), one_of(5, self.ground_steps)]
         parts += [one_of(15, self.level - 1), one_of(7, -1 if self.held is None else KINDS.index(self.held))]
         steps = [one_of(7, step + 3) for step in surface(self.locked)]
         queue = [one_of(7, KINDS.index(kind)) for kind in self.queue]
