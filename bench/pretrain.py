@@ -75,6 +75,7 @@ RECIPES = {
     "puffer_maze": Recipe(0.9),
     "puffer_memory": Recipe(0.98),
     "puffer_multiagent": Recipe(0.98),
+    "puffer_othello": Recipe(0.8),
     "puffer_overcooked": Recipe(230),
     "puffer_pacman": Recipe(0.8),
     "puffer_password": Recipe(0.98),
@@ -92,6 +93,7 @@ RECIPES = {
     "puffer_tetris": Recipe(80),
     "puffer_tower_climb": Recipe(0.95),
     "puffer_trash_pickup": Recipe(0.98),
+    "puffer_tron": Recipe(0.6, train={"total_timesteps": 100_000_000}),
 }
 
 
