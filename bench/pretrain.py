@@ -69,7 +69,7 @@ RECIPES = {
     "puffer_drone": Recipe(0.97),
     "puffer_enduro": Recipe(3_600, seed=42),
     "puffer_freeway": Recipe(18),
-    "puffer_g2048": Recipe(18_000, train={"total_timesteps": 400_000_000, "minibatch_size": 16_384, "ent_coef": 0.005}),
+    "puffer_g2048": Recipe(25_000, train={"total_timesteps": 300_000_000, "minibatch_size": 16_384, "ent_coef": 0.005}),
     "puffer_go": Recipe(0.95),
     "puffer_hex": Recipe(0.95),
     "puffer_maze": Recipe(0.9),
