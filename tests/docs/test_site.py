@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import re
 import subprocess
 import sys
@@ -133,6 +134,8 @@ def unreached(site: Path, pages: dict[Path, Page]) -> list[str]:
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
+    if "PUFFER_SITE" in os.environ:  # one that was built just now
+        return ROOT / os.environ["PUFFER_SITE"]
     if MISSING:
         pytest.skip(f"the site needs {', '.join(MISSING)}: pip install -e '.[docs]'")
     output = tmp_path_factory.mktemp("site")
