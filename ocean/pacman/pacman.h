@@ -24,7 +24,7 @@
 // it hunts, 1 if it is frightened outside; then the time left of the fright, 1 while the ghosts scatter, the share of
 // the dots that is left.
 // Action: 0 up, 1 left, 2 down, 3 right. Where that way is closed, as with anything else, Pac-Man keeps his heading.
-// Reward: 0.1 for a dot or a pill, a 2000th of the points of a ghost or fruit, -1 for being caught, 1 for the last dot.
+// Reward: 0.1 for a dot or a pill, a 2000th of the points of a ghost or fruit, -5 for being caught, 5 for the last dot.
 // Terminal: caught, or all dots eaten. Truncation: after 10,000 steps.
 // Score is the points, perf the share of the dots that were eaten.
 #pragma once
@@ -59,7 +59,7 @@ enum { PACMAN_OBSERVATION_SIZE = PACMAN_CLOCK + PACMAN_CLOCK_SIZE };
 
 #define PACMAN_DOT_REWARD (0.1f)
 #define PACMAN_POINT_REWARD (0.0005f)  // of ghosts and fruit
-#define PACMAN_END_REWARD (1.0f)       // for the last dot; minus that for being caught
+#define PACMAN_END_REWARD (5.0f)       // for the last dot; minus that for being caught
 
 PUFFER_TABLE int16_t PACMAN_PHASE_STEPS[PACMAN_PHASES] = {53, 151, 53, 151, 38, 151, 38, 0};  // even ones scatter
 PUFFER_TABLE int8_t PACMAN_CORNER_ROWS[PACMAN_GHOSTS] = {-3, -3, 31, 31};

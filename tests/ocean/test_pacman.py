@@ -165,7 +165,7 @@ def test_every_step_of_whole_games_agrees_with_the_reference(seed):
         reward, terminal, truncation = step(env, action)
         assert (terminal, truncation) == (reference.is_over, False)
         if terminal:
-            assert reward == pytest.approx(-1 if reference.dots else 1, abs=1.0)
+            assert reward == pytest.approx(-5 if reference.dots else 5, abs=1.0)
             (statistics,) = env.episode_statistics()
             assert statistics["score"] == reference.score
             assert statistics["perf"] == pytest.approx(1 - len(reference.dots) / DOTS)
@@ -370,7 +370,7 @@ def test_being_caught_ends_the_episode_once():
     env = started()
     finals = env.keep_final_observations()
     arrange(env, (17, 12), ghosts={BLINKY: {"tile": (17, 11), "heading": RIGHT}})
-    assert step(env, LEFT) == (-1.0, True, False)
+    assert step(env, LEFT) == (-5.0, True, False)
     assert finals[0, GHOSTS + 4] == 1.0  # Blinky is where Pac-Man is
     assert step(env, LEFT)[1:] == (False, False)
 
@@ -424,7 +424,7 @@ def test_a_fruit_lies_below_the_house_after_seventy_dots():
 def test_the_last_dot_wins():
     env = started()
     arrange(env, (29, 12), **dots_but(1, (29, 11)))
-    assert step(env, LEFT) == (1.1, True, False)
+    assert step(env, LEFT) == (pytest.approx(5.1), True, False)
     (statistics,) = env.episode_statistics()
     assert statistics["perf"] == 1.0 and statistics["score"] == 10.0
     assert np.all(env.observations[0, :DOTS] == 1.0)  # the next maze is full
