@@ -22,11 +22,6 @@ KERNEL_FN void ppo_log_softmax(float* logits, int64_t size) {
     for (int64_t i = 0; i < size; i++) logits[i] -= logsum;
 }
 
-// Leaves the choices that a mask allows, which has a byte for every logit; the others get probability 0.
-KERNEL_FN void ppo_forbid(const uint8_t* mask, int64_t size, float* logits) {
-    for (int64_t i = 0; i < size; i++) logits[i] = mask[i] ? logits[i] : -INFINITY;
-}
-
 // Inverse transform: the number of cumulative probabilities that lie at or below a number uniform in [0, 1). Their last
 // is rounded, seldom 1: a number below that last one never leads past the last possible choice.
 KERNEL_FN int32_t ppo_sample(const float* logprobs, int64_t size, float uniform) {

@@ -109,20 +109,97 @@ KERNEL_FN void clear_padding(const Network& network, const NetworkScratch& scrat
     }
 }
 
-// ---------------------------------------------------------------------------------------------------------- acting
+// --------------------------------------------------------------------------------------------------------- choices
 
-// Returns the log-probability.
-KERNEL_FN float choose(const Network& network, const float* uniforms, float* logits, int32_t* actions) {
-    float logprob = 0.0f;
+// What a mask allows of the choices of a part, brought together at its front: what it forbids, most moves of chess, say,
+// then costs nothing. Without a mask all are allowed and stay where they are.
+struct Part {
+    const uint8_t* mask;  // [size] or NULL
+    int64_t size;
+    float* logits;  // [size]
+
+    KERNEL_METHOD bool are_eight_forbidden(int64_t first) const {
+        uint64_t eight;
+        memcpy(&eight, mask + first, sizeof(eight));
+        return eight == 0;
+    }
+
+    // How many are allowed among the first ones.
+    KERNEL_METHOD int64_t count(int64_t end) const {
+        int64_t allowed = 0;
+        if (mask == nullptr) return end;
+        for (int64_t i = 0; i < end; i++) allowed += mask[i] != 0;
+        return allowed;
+    }
+
+    // A row of which nothing is allowed has been refused when it acted; here it reads nothing beyond itself.
+    KERNEL_METHOD int64_t at_least_one(int64_t allowed) const { return allowed > 0 ? allowed : 1; }
+
+    KERNEL_METHOD int64_t choice(int64_t index) const {
+        int64_t i = 0;
+        if (mask == nullptr) return index;
+        for (; i < size - 1; i++) {
+            if (mask[i] && index-- == 0) break;
+        }
+        return i;
+    }
+
+    // Brings the allowed logits to the front, in their order; returns how many.
+    KERNEL_METHOD int64_t gather() const {
+        int64_t allowed = 0;
+        if (mask == nullptr) return size;
+        for (int64_t i = 0; i < size;) {
+            if (i + 8 <= size && are_eight_forbidden(i)) {
+                i += 8;
+                continue;
+            }
+            logits[allowed] = logits[i];
+            allowed += mask[i++] != 0;
+        }
+        return allowed;
+    }
+
+    // Brings so many numbers back to where their logits were, and zeros to what is forbidden.
+    KERNEL_METHOD void scatter(int64_t allowed) const {
+        if (mask == nullptr) return;
+        for (int64_t i = size; i > 0;) {
+            if (i >= 8 && are_eight_forbidden(i - 8)) {
+                for (int64_t j = i - 8; j < i; j++) logits[j] = 0.0f;
+                i -= 8;
+                continue;
+            }
+            i--;
+            logits[i] = mask[i] ? logits[--allowed] : 0.0f;
+        }
+    }
+};
+
+// Calls `call` with the number and what is in it for every part of a decision.
+template <class Call>
+KERNEL_FN void visit_parts(const Network& network, const uint8_t* mask, float* logits, const Call& call) {
     for (int64_t part = 0; part < network.num_parts; part++) {
         int64_t size = network.part_sizes[part];
-        ppo_log_softmax(logits, size);
-        actions[part] = ppo_sample(logits, size, uniforms[part]);
-        logprob += logits[actions[part]];
+        call(part, Part{mask, size, logits});
+        mask = mask == nullptr ? nullptr : mask + size;
         logits += size;
     }
-    return logprob;
 }
+
+// ---------------------------------------------------------------------------------------------------------- acting
+
+struct Choose {
+    const float* uniforms;
+    int32_t* actions;
+    float* logprob;  // added to; NaN where nothing is allowed
+
+    KERNEL_METHOD void operator()(int64_t index, const Part& part) const {
+        int64_t allowed = part.gather();
+        ppo_log_softmax(part.logits, allowed);
+        int32_t chosen = ppo_sample(part.logits, allowed, uniforms[index]);
+        actions[index] = allowed == 0 ? 0 : (int32_t)part.choice(chosen);
+        *logprob += allowed == 0 ? NAN : part.logits[chosen];
+    }
+};
 
 KERNEL_FN float sample_numbers(const Network& network, const float* noise, const float* means, float* actions) {
     PpoNormal normal = network_normal(network);
@@ -135,11 +212,14 @@ KERNEL_FN void decide_row(const Act& call, int64_t row, NetworkOutput output) {
     call.values[row * call.value_stride] = *output.value;
     if (call.noise == nullptr) return;
     const float* noise = call.noise + row * network.num_parts;
-    int64_t place = row * call.action_stride, choices = network.decision_numbers;
-    if (call.masks != nullptr) ppo_forbid(call.masks + row * choices, choices, output.decision);
-    float logprob = network.log_std == nullptr
-                        ? choose(network, noise, output.decision, (int32_t*)call.actions + place)
-                        : sample_numbers(network, noise, output.decision, (float*)call.actions + place);
+    const uint8_t* mask = call.masks == nullptr ? nullptr : call.masks + row * network.decision_numbers;
+    int64_t place = row * call.action_stride;
+    float logprob = 0.0f;
+    if (network.log_std == nullptr) {
+        visit_parts(network, mask, output.decision, Choose{noise, (int32_t*)call.actions + place, &logprob});
+    } else {
+        logprob = sample_numbers(network, noise, output.decision, (float*)call.actions + place);
+    }
     call.logprobs[row * call.logprob_stride] = logprob;
     if (logprob != logprob) __atomic_store_n(call.has_nan, 1, __ATOMIC_RELAXED);  // any thread may
 }
@@ -196,6 +276,32 @@ KERNEL_FN void read_segment(const Learn& call, int64_t index, int64_t sequence, 
     }
 }
 
+// Of the actions that were taken. One that a mask forbids counts as the next that it allows.
+struct EvaluateChoice {
+    const int32_t* actions;
+    PpoDecision* decision;  // added to
+
+    KERNEL_METHOD void operator()(int64_t index, const Part& part) const {
+        int32_t chosen = (int32_t)part.count(ppo_action(actions[index], part.size));
+        int64_t allowed = part.at_least_one(part.gather());
+        PpoDecision found = ppo_evaluate_choices(&allowed, 1, &chosen, part.logits);
+        decision->logprob += found.logprob;
+        decision->entropy += found.entropy;
+    }
+};
+
+struct DifferentiateChoice {
+    const int32_t* actions;
+    PpoDecision gradient;
+
+    KERNEL_METHOD void operator()(int64_t index, const Part& part) const {
+        int32_t chosen = (int32_t)part.count(ppo_action(actions[index], part.size));
+        int64_t allowed = part.at_least_one(part.count(part.size));
+        ppo_differentiate_choices(&allowed, 1, &chosen, gradient, part.logits);
+        part.scatter(allowed);
+    }
+};
+
 // Replaces the output by the gradient of the loss.
 KERNEL_FN void differentiate_loss(const Learn& call, int64_t row, NetworkOutput output, float* grad_log_std,
                                   double* metrics) {
@@ -204,11 +310,13 @@ KERNEL_FN void differentiate_loss(const Learn& call, int64_t row, NetworkOutput 
     const int32_t* choices = (const int32_t*)call.actions + row * network.num_parts;
     const float* numbers = (const float*)call.actions + row * network.num_parts;
     PpoNormal normal = network_normal(network);
-    int64_t size = network.decision_numbers;
-    if (call.masks != nullptr) ppo_forbid(call.masks + row * size, size, output.decision);
-    PpoDecision decision = are_choices
-                               ? ppo_evaluate_choices(network.part_sizes, network.num_parts, choices, output.decision)
-                               : ppo_evaluate_normal(normal, numbers, output.decision);
+    const uint8_t* mask = call.masks == nullptr ? nullptr : call.masks + row * network.decision_numbers;
+    PpoDecision decision = {0.0f, 0.0f};
+    if (are_choices) {
+        visit_parts(network, mask, output.decision, EvaluateChoice{choices, &decision});
+    } else {
+        decision = ppo_evaluate_normal(normal, numbers, output.decision);
+    }
     float share = 1.0f / (float)(call.count * call.steps);
     PpoStep step = {};
     step.logprob = decision.logprob;
@@ -224,7 +332,7 @@ KERNEL_FN void differentiate_loss(const Learn& call, int64_t row, NetworkOutput 
     call.values[row] = step.value;
     *output.value = gradient.value;
     if (are_choices) {
-        ppo_differentiate_choices(network.part_sizes, network.num_parts, choices, gradient.decision, output.decision);
+        visit_parts(network, mask, output.decision, DifferentiateChoice{choices, gradient.decision});
     } else {
         ppo_differentiate_normal(normal, numbers, gradient.decision, output.decision, grad_log_std);
     }

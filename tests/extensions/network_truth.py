@@ -38,6 +38,7 @@ CASES = {
     "no_recurrence": {"inputs": 5, "width": 32, "encoder": 2, "activation": "gelu"},
     "deep": {"inputs": 16, "width": 48, "encoder": 3, "recurrent": 3, "activation": "relu"},
     "multi_discrete": {"inputs": 7, "width": 16, "encoder": 2, "parts": (3, 1, 20), "activation": "gelu"},
+    "many_choices": {"inputs": 9, "width": 48, "recurrent": 1, "parts": (131, 9)},
     "no_bias": {"inputs": 33, "width": 80, "recurrent": 1, "has_bias": False},
     "numbers": {"inputs": 9, "width": 32, "numbers": 5, "activation": "relu"},
     "recurrent_numbers": {"inputs": 3, "width": 16, "recurrent": 2, "numbers": 1},
@@ -323,8 +324,8 @@ def random_minibatch(layers, segments, count, steps, has_weights=True):
 
 
 def random_masks(parts, *rows):
-    """Masks that allow about half of all choices, and in each part one at least."""
-    masks = torch.rand(*rows, sum(parts)) < 0.5
+    """Masks that allow hardly any choice in some rows and nearly all in others, and in each part one at least."""
+    masks = torch.rand(*rows, sum(parts)) < torch.rand(*rows, 1)
     for part in masks.split(parts, -1):
         part.scatter_(-1, torch.randint(0, part.shape[-1], (*rows, 1)), True)
     return masks

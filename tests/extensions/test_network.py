@@ -25,7 +25,7 @@ from network_truth import (
     random_observations,
 )
 
-from pufferlib.errors import APIUsageError
+from pufferlib.errors import APIUsageError, DivergedError
 from pufferlib.extensions import Convolution, Linear, MinGRU, Network, network, network_layers
 from pufferlib.extensions.network_layers import Activation, Add, Pool, State
 
@@ -74,6 +74,19 @@ def test_a_step_with_masks_draws_what_they_allow_with_the_probabilities_of_that(
     decision, _, _ = truth.forward(observations[:, None], states, torch.zeros(rows, 1, dtype=torch.bool))
     expected, _ = truth.evaluate(decision, actions[:, None], masks[:, None])
     torch.testing.assert_close(logprobs.double(), expected[:, 0], rtol=1e-5, atol=2e-5)
+
+
+def test_a_row_of_which_nothing_is_allowed_is_not_drawn_from():
+    layers = random_layers(**CASES["many_choices"])
+    rows, states = 3, [torch.zeros(3, size) for size in layers.state_sizes()]
+    results = torch.full((rows, 2), 7, dtype=torch.int32), torch.empty(rows), torch.empty(rows)
+    masks = torch.ones(rows, sum(layers.parts), dtype=torch.bool)
+    masks[1, :131] = False
+    with pytest.raises(DivergedError):
+        Network(layers).act(
+            random_observations(layers, rows, 1)[:, 0], states, torch.rand(rows, 2), *results, masks=masks
+        )
+    assert results[0][1, 0] == 0
 
 
 def test_masks_must_be_for_choices_and_have_a_column_for_each():
