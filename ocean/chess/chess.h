@@ -6,26 +6,31 @@
 //
 // Each side sees the board from its own side, the rank of its king first, files from a to h; actions are numbered the
 // same way, so that black's moves are those of white upside down.
-// Observation uint8[66]. 64 squares: 0 empty, then pawn, knight, bishop, rook, queen, king: 1 to 6 the agent's, 7 to 12
-// the other's; 13 and 14 are a rook of the agent's and of the other's that may still castle, 15 is an empty square on
-// which a pawn may be taken en passant. Then the turns without a capture or a move of a pawn, in tens, and whether the
-// position has been there before.
+// Observation uint8[130]. 64 squares: 0 empty, then pawn, knight, bishop, rook, queen, king: 1 to 6 the agent's, 7 to
+// 12 the other's; 13 and 14 are a rook of the agent's and of the other's that may still castle, 15 is an empty square
+// on which a pawn may be taken en passant. Once more 64: what attacks each square, whoever stands there, three times
+// the least of the other's pieces (0 none, 1 a pawn, 2 a knight or a bishop, 3 a rook, 4 a queen or the king) and one
+// for each of the agent's pieces, at most two. Then the turns without a capture or a move of a pawn, in tens, and
+// whether the position has been there before.
 // Action: a move, 0 to 1857: of the 1,792 pairs of squares that a queen or a knight may go between, from the lowest
 // square to the highest and for each of them to the lowest first; a pawn that reaches the last rank becomes a queen.
 // Then 22 pairs for the other promotions, by the pawn's file and then where it goes to, each as a knight, a bishop, a
 // rook. No number stands for what no piece could do on any board, which makes a policy's last layer as small as it can
 // be. The king castles by its own two steps. Masks allow the legal moves. Another action stands for one of them: those
 // of the other promotions for as many legal moves in turn, as a person's keys do, and all others for the next number
-// that is legal, the lowest after the highest. Reward: +1 for a win, -1 for a loss, 0 for a draw, each terminal, and 0
-// for all other steps. Score is 1 for a win, 0 for a draw, -1 for a loss; perf is 1, 0.5 and 0.
+// that is legal, the lowest after the highest.
+// Reward: +1 for a win, -1 for a loss, `draw_reward` for a draw, each terminal, and in every step `piece_reward` for
+// each pawn's worth that the agent's pieces have gained over the other's, as the bot counts them. Score is 1 for a win,
+// 0 for a draw, -1 for a loss; perf is 1, 0.5, 0.
 //
 // The bot looks `bot_depth` turns ahead, to what pieces are worth and how far they stand to the middle; at 0 it moves
-// by chance, at 1 it takes what it can. `bot_random` percent of its moves are drawn by chance.
+// by chance, at 1 it takes what it can; at 5 one of 0, 1 and 2 is drawn for each game. `bot_random` percent of its
+// moves are drawn by chance.
 #pragma once
 
 #include "puffer_bits.h"
 
-enum { CHESS_SQUARES = 64, CHESS_OBSERVATION = 66, CHESS_NUM_ACTIONS = 1858, CHESS_PROMOTIONS = 1792 };
+enum { CHESS_SQUARES = 64, CHESS_OBSERVATION = 130, CHESS_NUM_ACTIONS = 1858, CHESS_PROMOTIONS = 1792 };
 enum { CHESS_PAWN, CHESS_KNIGHT, CHESS_BISHOP, CHESS_ROOK, CHESS_QUEEN, CHESS_KING, CHESS_KINDS };
 enum { CHESS_OTHERS = CHESS_KINDS, CHESS_CASTLING_ROOK = 13, CHESS_PASSED = 15 };  // in an observation
 enum {
@@ -33,7 +38,7 @@ enum {
     CHESS_QUEENSIDE = 2,
     CHESS_BOTH_SIDES = 3
 };  // rights to castle; the other's two bits higher
-enum { CHESS_QUIET_TURNS = 100, CHESS_MAX_MOVES = 218, CHESS_MAX_DEPTH = 4 };
+enum { CHESS_QUIET_TURNS = 100, CHESS_MAX_MOVES = 218, CHESS_MAX_DEPTH = 4, CHESS_DRAWN_DEPTH = 5 };
 enum { CHESS_VALUE_WON = 100000 };
 
 // Sets of squares are the bits of a number, 8 * rank + file.
@@ -172,6 +177,45 @@ PUFFER_FN uint64_t chess_danger(const ChessBoard* board) {
     for (uint64_t left = other & board->slanted; left; left &= left - 1)
         danger |= chess_slanted(bits_lowest(left), occupied);
     return danger;
+}
+
+// What attacks each square: the other's pieces by kind, and so many of the own at least.
+typedef struct {
+    uint64_t pawns, pieces, rooks, queens, one, two;
+} ChessAttacks;
+
+PUFFER_FN void chess_count_attack(ChessAttacks* attacks, uint64_t squares) {
+    attacks->two |= attacks->one & squares;
+    attacks->one |= squares;
+}
+
+PUFFER_FN ChessAttacks chess_attacks(const ChessBoard* board) {
+    uint64_t occupied = board->own | board->other, queens = board->straight & board->slanted, own = board->own;
+    uint64_t others = board->other, left_pawns = (own & board->pawns) << 7, right_pawns = (own & board->pawns) << 9;
+    ChessAttacks attacks;
+    memset(&attacks, 0, sizeof(attacks));
+    attacks.pawns = chess_other_pawn_attacks(others & board->pawns);
+    attacks.pieces = chess_knight_jumps(others & chess_knights(board));
+    attacks.queens = chess_king_steps(others & board->kings);
+    chess_count_attack(&attacks, left_pawns & ~CHESS_H_FILE);
+    chess_count_attack(&attacks, right_pawns & ~CHESS_A_FILE);
+    chess_count_attack(&attacks, chess_king_steps(own & board->kings));
+    for (uint64_t left = own & chess_knights(board); left; left &= left - 1)
+        chess_count_attack(&attacks, chess_knight_jumps(left & (0 - left)));
+    for (uint64_t left = board->straight | board->slanted; left; left &= left - 1) {
+        uint64_t piece = left & (0 - left), seen = 0;
+        if (piece & board->straight) seen |= chess_straight(bits_lowest(left), occupied);
+        if (piece & board->slanted) seen |= chess_slanted(bits_lowest(left), occupied);
+        if (piece & own) {
+            chess_count_attack(&attacks, seen);
+        } else {
+            uint64_t* kind = piece & queens            ? &attacks.queens
+                             : piece & board->straight ? &attacks.rooks
+                                                       : &attacks.pieces;
+            *kind |= seen;
+        }
+    }
+    return attacks;
 }
 
 // What guards the own king: the squares where a check can be met, and the pieces that may move along their line alone.
@@ -423,7 +467,7 @@ PUFFER_FN bool search_settles(const SearchPosition* board, int depth, SearchMove
 // ---------------------------------------------------------------------------------------------------- the environment
 
 typedef struct {
-    uint8_t* observations;        // [66] an agent; these eight are borrowed from the caller
+    uint8_t* observations;        // [130] an agent; these eight are borrowed from the caller
     const void* actions;          // int32_t[1] an agent
     float* rewards;               // [1] an agent
     uint8_t* terminals;           // [1] an agent
@@ -438,9 +482,13 @@ typedef struct {
     bool has_bot;
     int first;  // the seat that is white
     int num_turns, num_steps;
-    int bot_depth;   // turns that it looks ahead, 0 to 4
-    int bot_random;  // percent of its moves
-    Log log;         // summed at episode end, cleared by the reader
+    int value;         // of the board as seat 0 sees it, where pieces are rewarded
+    float returns[2];  // of the rewards beside those for the end
+    int bot_depth;     // turns that it looks ahead in this game, 0 to 4
+    bool draws_depth;  // for each game
+    int bot_random;    // percent of its moves
+    float draw_reward, piece_reward;
+    Log log;  // summed at episode end, cleared by the reader
 } Chess;
 
 typedef Chess TurnsEnv;
@@ -449,6 +497,7 @@ PUFFER_FN PufferLayout c_layout(const Chess* env) {
     return puffer_masked_layout(env->has_bot ? 1 : 2, CHESS_OBSERVATION, PUFFER_UINT8, 1, CHESS_NUM_ACTIONS);
 }
 
+#define TURNS_HAS_REWARDS
 #include "puffer_turns.h"
 
 PUFFER_FN uint64_t chess_hash(const ChessBoard* board) {
@@ -472,6 +521,9 @@ PUFFER_FN void turns_begin(Chess* env) {
     env->board = chess_opening();
     env->quiet_turns = 0;
     env->hashes[0] = chess_hash(&env->board);
+    if (env->draws_depth && env->has_bot) env->bot_depth = rng_below(&env->rng, 3);
+    env->value = 0;
+    env->returns[0] = env->returns[1] = 0.0f;
 }
 
 PUFFER_FN void chess_move(Chess* env, ChessMove move) {
@@ -550,6 +602,26 @@ PUFFER_FN TurnsResult turns_result(const Chess* env) {
     return is_drawn ? TURNS_DRAWN : TURNS_UNDECIDED;
 }
 
+// As seat 0 sees it.
+PUFFER_FN int chess_seat_value(const Chess* env) {
+    int value = chess_value(&env->board);
+    return turns_seat(env) == 0 ? value : -value;
+}
+
+PUFFER_FN void turns_reward(Chess* env, TurnsResult result) {
+    float drawn = result == TURNS_DRAWN ? env->draw_reward : 0.0f, gained = 0.0f;
+    if (env->piece_reward != 0.0f) {
+        int value = chess_seat_value(env);
+        gained = 0.01f * env->piece_reward * (float)(value - env->value);
+        env->value = value;
+    }
+    for (int seat = 0; seat < turns_seats(env); seat++) {
+        float reward = drawn + (seat ? -gained : gained);
+        env->rewards[seat] += reward;
+        env->returns[seat] += reward;
+    }
+}
+
 PUFFER_FN void chess_write_squares(uint8_t* row, uint64_t squares, int kind) {
     for (; squares; squares &= squares - 1) row[bits_lowest(squares)] = (uint8_t)kind;
 }
@@ -570,15 +642,27 @@ PUFFER_FN uint64_t chess_castling_rooks(int rights) {
     return (rights & CHESS_KINGSIDE ? 0x80ull : 0) | (rights & CHESS_QUEENSIDE ? 0x01ull : 0);
 }
 
+PUFFER_FN void chess_write_attacks(const ChessBoard* board, uint8_t* row) {
+    ChessAttacks attacks = chess_attacks(board);
+    uint64_t rooks = attacks.rooks & ~(attacks.pawns | attacks.pieces), pieces = attacks.pieces & ~attacks.pawns;
+    uint64_t queens = attacks.queens & ~(attacks.pawns | attacks.pieces | attacks.rooks);
+    for (int square = 0; square < CHESS_SQUARES; square++) {
+        int least = (int)(attacks.pawns >> square & 1) + 2 * (int)(pieces >> square & 1) +
+                    3 * (int)(rooks >> square & 1) + 4 * (int)(queens >> square & 1);
+        row[square] = (uint8_t)(3 * least + (int)(attacks.one >> square & 1) + (int)(attacks.two >> square & 1));
+    }
+}
+
 PUFFER_FN void chess_write_observation(const Chess* env, const ChessBoard* board, uint8_t* row) {
-    memset(row, 0, CHESS_OBSERVATION);
+    memset(row, 0, CHESS_SQUARES);
     chess_write_side(board, board->own, 1, row);
     chess_write_side(board, board->other, 1 + CHESS_OTHERS, row);
     chess_write_squares(row, chess_castling_rooks(board->castling), CHESS_CASTLING_ROOK);
     chess_write_squares(row, chess_castling_rooks(board->castling >> 2) << 56, CHESS_CASTLING_ROOK + 1);
     if (board->passed) row[board->passed] = CHESS_PASSED;
-    row[CHESS_SQUARES] = (uint8_t)(env->quiet_turns / 10);
-    row[CHESS_SQUARES + 1] = chess_repetitions(env) > 0;
+    chess_write_attacks(board, row + CHESS_SQUARES);
+    row[2 * CHESS_SQUARES] = (uint8_t)(env->quiet_turns / 10);
+    row[2 * CHESS_SQUARES + 1] = chess_repetitions(env) > 0;
 }
 
 PUFFER_FN void chess_write_moves(const ChessBoard* board, uint8_t* row) {
@@ -627,7 +711,10 @@ PUFFER_FN bool chess_board_is_sound(const ChessBoard* board) {
 }
 
 PUFFER_FN bool c_accepts(const Chess* env, const Chess* saved) {
-    return saved->bot_depth == env->bot_depth && saved->bot_random == env->bot_random &&
-           turns_are_sound(env, saved, PUFFER_MAX_STEPS) && is_within(saved->quiet_turns, 0, CHESS_QUIET_TURNS - 1) &&
-           chess_board_is_sound(&saved->board);
+    bool is_depth = saved->draws_depth ? is_within(saved->bot_depth, 0, 2) : saved->bot_depth == env->bot_depth;
+    return is_bool(&saved->draws_depth) && saved->draws_depth == env->draws_depth && is_depth &&
+           saved->bot_random == env->bot_random && saved->draw_reward == env->draw_reward &&
+           saved->piece_reward == env->piece_reward && turns_are_sound(env, saved, PUFFER_MAX_STEPS) &&
+           is_within(saved->value, -CHESS_VALUE_WON, CHESS_VALUE_WON) &&
+           is_within(saved->quiet_turns, 0, CHESS_QUIET_TURNS - 1) && chess_board_is_sound(&saved->board);
 }

@@ -10,6 +10,9 @@
 //
 // Below the include the game defines the functions that are declared here.
 //
+// A game that rewards more than the end defines TURNS_HAS_REWARDS, `float returns[2];` in its struct, which turns_begin
+// clears, and turns_reward, which adds to both arrays what the seats get for a step.
+//
 // Who begins is drawn for each game. A game that ends gives both their rewards, 1, 0 or -1, and both terminals in the
 // same step; perf is 1, 0.5 or 0 for each of them.
 #pragma once
@@ -23,6 +26,10 @@ PUFFER_FN void turns_play(TurnsEnv* env, int action);                  // a lega
 PUFFER_FN void turns_answer(TurnsEnv* env);                            // the move of the bot, which is to move
 PUFFER_FN TurnsResult turns_result(const TurnsEnv* env);               // of who has just moved
 PUFFER_FN void turns_write(TurnsEnv* env, int seat, bool is_to_move);  // an agent's observation and action mask
+
+#ifdef TURNS_HAS_REWARDS
+PUFFER_FN void turns_reward(TurnsEnv* env, TurnsResult result);  // once a step; the result is that of who moved last
+#endif
 
 PUFFER_FN int turns_seats(const TurnsEnv* env) { return env->has_bot ? 1 : 2; }
 
@@ -54,11 +61,14 @@ PUFFER_FN void turns_finish(TurnsEnv* env, TurnsResult result) {
     int last = !turns_seat(env);
     for (int seat = 0; seat < layout.num_agents; seat++) {
         float reward = (float)(seat == last ? (int)result : -(int)result);
-        env->rewards[seat] = reward;
+        env->rewards[seat] += reward;
         env->terminals[seat] = 1;
         env->log.perf += 0.5f * (reward + 1.0f);
         env->log.score += reward;
         env->log.episode_return += reward;
+#ifdef TURNS_HAS_REWARDS
+        env->log.episode_return += env->returns[seat];
+#endif
         env->log.episode_length += (float)env->num_steps;
         env->log.n += 1.0f;
     }
@@ -81,6 +91,9 @@ PUFFER_FN void c_step(TurnsEnv* env) {
         env->num_turns++;
         result = turns_result(env);
     }
+#ifdef TURNS_HAS_REWARDS
+    turns_reward(env, result);
+#endif
     if (result == TURNS_UNDECIDED) {
         turns_write_all(env, false);
     } else {

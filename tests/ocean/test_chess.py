@@ -139,19 +139,23 @@ class PythonChess:
         return 0 if is_drawn or self.inner.is_insufficient_material() else None
 
     def board(self, player):
-        shown, turn = np.zeros(66, np.uint8), 56 * player
+        shown, turn = np.zeros(130, np.uint8), 56 * player
         for square, piece in self.inner.piece_map().items():
             shown[square ^ turn] = piece.piece_type + 6 * (piece.color == bool(player))
         for square in self.chess.SquareSet(self.inner.clean_castling_rights()):
             shown[square ^ turn] = 13 + (self.inner.color_at(square) == bool(player))
         if self.inner.has_legal_en_passant():
             shown[self.inner.ep_square ^ turn] = 15
-        shown[64:] = self.inner.halfmove_clock // 10, self.seen[self.key] > 1
+        for square in range(64):
+            kinds = [self.inner.piece_type_at(each) for each in self.inner.attackers(bool(player), square)]
+            least = min(([0, 1, 2, 2, 3, 4, 4][kind] for kind in kinds), default=0)
+            shown[64 + (square ^ turn)] = 3 * least + min(len(self.inner.attackers(not player, square)), 2)
+        shown[128:] = self.inner.halfmove_clock // 10, self.seen[self.key] > 1
         return shown
 
 
 def make_two(num_envs):
-    return Chess(num_envs, opponent="self")
+    return Chess(num_envs, opponent="self", draw_reward=0.0, piece_reward=0.0)
 
 
 def test_random_games_are_those_of_python_chess():
@@ -168,9 +172,10 @@ def test_thousands_of_random_games_are_those_of_python_chess(games):
     assert moves > 200 * games and min(outcomes) > games // 20
 
 
-def play(*texts, opponent="self"):
+def play(*texts, draw_reward=0.0, piece_reward=0.0):
     """Plays moves such as e2e4, as white sees them; returns the environment and the last rewards of white and black."""
-    env = Chess(1, opponent=opponent)
+    settings = {"draw_reward": draw_reward, "piece_reward": piece_reward}
+    env = Chess(1, opponent="self", report_interval=10**9, **settings)
     env.reset(0)
     first = int(env.masks.argmax())
     finals = env.keep_final_observations()
@@ -219,9 +224,22 @@ def test_the_shortest_stalemate_is_a_draw():
 def test_a_position_that_comes_for_the_third_time_is_a_draw():
     circle = ["g1f3", "g8f6", "f3g1", "f6g8"]
     env, *_ = play(*circle, *circle[:3])
-    assert not env.terminals.any() and env.observations[:, 65].all(), "all positions of the second circle were there"
+    assert not env.terminals.any() and env.observations[:, 129].all(), "all positions of the second circle were there"
     env, _, rewards = play(*circle, *circle)
     assert rewards == [0.0, 0.0] and env.terminals.all()
+
+
+def test_draws_and_pieces_are_rewarded_where_that_is_asked_for():
+    circle = ["g1f3", "g8f6", "f3g1", "f6g8"]
+    _, _, rewards = play("g1f3", piece_reward=0.5)
+    assert rewards == pytest.approx([0.08, -0.08])  # a knight in the middle: 16 hundredths of a pawn
+    _, _, rewards = play("e2e4", "d7d5", "e4d5", piece_reward=0.5)
+    assert rewards == pytest.approx([0.64, -0.64])  # a pawn in the heart of the board: 100 and 28 of them
+    env, _, rewards = play(*circle, *circle, draw_reward=-0.5, piece_reward=0.5)
+    assert rewards == pytest.approx([-0.42, -0.58])  # black's knight went home
+    (statistics,) = env.episode_statistics()
+    assert (statistics["score"], statistics["perf"]) == (0.0, 0.5)
+    assert statistics["episode_return"] == pytest.approx(-0.5)  # what was gained was lost again
 
 
 def test_a_right_that_is_lost_makes_another_position():
@@ -304,14 +322,14 @@ def masked_actions(env, generator):
 
 def test_a_stronger_bot_wins_more_against_chance():
     scores = []
-    for depth in (0, 1):
+    for depth in (0, 5, 1):  # 5 is 0, 1 or 2, another one for each game
         env = Chess(64, bot_depth=depth, bot_random=0, report_interval=10**9)
         env.reset(0)
         generator = np.random.default_rng(depth)
         for _ in range(250):
             env.step(masked_actions(env, generator))
         scores.append(env.episode_statistics()[0]["perf"])
-    assert 0.4 < scores[0] < 0.6 and scores[1] < 0.15
+    assert 0.4 < scores[0] < 0.6 and 0.1 < scores[1] < 0.35 and scores[2] < 0.1
 
 
 def test_colours_are_drawn_by_chance():
@@ -326,4 +344,4 @@ def test_rollout_is_the_golden_one():
     env.reset(42)
     rows = np.arange(32)
     observed = [env.step((rows * 37 + i * i) % NUM_MOVES)[0].copy() for i in range(256)]
-    assert checksum(observed) == 2199129861  # printed by the lines above; changes when rules or random streams do
+    assert checksum(observed) == 4091584456  # printed by the lines above; changes when rules or random streams do
