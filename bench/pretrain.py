@@ -65,7 +65,7 @@ RECIPES = {
     "puffer_breakout": Recipe(860, config=_SWEPT / "breakout.ini"),
     "puffer_cartpole": Recipe(0.999),
     "puffer_checkers": Recipe(0.85),
-    "puffer_chess": Recipe(0.75, train={"total_timesteps": 120_000_000}),
+    "puffer_chess": Recipe(0.6, train={"total_timesteps": 100_000_000}),
     "puffer_connect4": Recipe(0.87),
     "puffer_drone": Recipe(0.97),
     "puffer_enduro": Recipe(3_600, seed=42),
