@@ -14,6 +14,6 @@ static int my_init(Env* env, PyObject* args, PyObject* kwargs) {
     env->draws_depth = env->bot_depth == CHESS_DRAWN_DEPTH;
     if (env->draws_depth) env->bot_depth = 0;
     if (kwarg_int(kwargs, "bot_random", 0, 100, &env->bot_random) < 0) return -1;
-    if (kwarg_float(kwargs, "draw_reward", -1.0, 1.0, &env->draw_reward) < 0) return -1;
+    if (kwarg_float(kwargs, "draw_penalty", 0.0, 1.0, &env->draw_penalty) < 0) return -1;
     return kwarg_float(kwargs, "piece_reward", 0.0, 1.0, &env->piece_reward);
 }

@@ -19,7 +19,7 @@
 // be. The king castles by its own two steps. Masks allow the legal moves. Another action stands for one of them: those
 // of the other promotions for as many legal moves in turn, as a person's keys do, and all others for the next number
 // that is legal, the lowest after the highest.
-// Reward: +1 for a win, -1 for a loss, `draw_reward` for a draw, each terminal, and in every step `piece_reward` for
+// Reward: +1 for a win, -1 for a loss, -`draw_penalty` for a draw, each terminal, and in every step `piece_reward` for
 // each pawn's worth that the agent's pieces have gained over the other's, as the bot counts them. Score is 1 for a win,
 // 0 for a draw, -1 for a loss; perf is 1, 0.5, 0.
 //
@@ -487,7 +487,7 @@ typedef struct {
     int bot_depth;     // turns that it looks ahead in this game, 0 to 4
     bool draws_depth;  // for each game
     int bot_random;    // percent of its moves
-    float draw_reward, piece_reward;
+    float draw_penalty, piece_reward;
     Log log;  // summed at episode end, cleared by the reader
 } Chess;
 
@@ -609,7 +609,7 @@ PUFFER_FN int chess_seat_value(const Chess* env) {
 }
 
 PUFFER_FN void turns_reward(Chess* env, TurnsResult result) {
-    float drawn = result == TURNS_DRAWN ? env->draw_reward : 0.0f, gained = 0.0f;
+    float drawn = result == TURNS_DRAWN ? -env->draw_penalty : 0.0f, gained = 0.0f;
     if (env->piece_reward != 0.0f) {
         int value = chess_seat_value(env);
         gained = 0.01f * env->piece_reward * (float)(value - env->value);
@@ -711,9 +711,9 @@ PUFFER_FN bool chess_board_is_sound(const ChessBoard* board) {
 }
 
 PUFFER_FN bool c_accepts(const Chess* env, const Chess* saved) {
-    bool is_depth = saved->draws_depth ? is_within(saved->bot_depth, 0, 2) : saved->bot_depth == env->bot_depth;
-    return is_bool(&saved->draws_depth) && saved->draws_depth == env->draws_depth && is_depth &&
-           saved->bot_random == env->bot_random && saved->draw_reward == env->draw_reward &&
+    if (!is_bool(&saved->draws_depth) || saved->draws_depth != env->draws_depth) return false;
+    bool is_depth = env->draws_depth ? is_within(saved->bot_depth, 0, 2) : saved->bot_depth == env->bot_depth;
+    return is_depth && saved->bot_random == env->bot_random && saved->draw_penalty == env->draw_penalty &&
            saved->piece_reward == env->piece_reward && turns_are_sound(env, saved, PUFFER_MAX_STEPS) &&
            is_within(saved->value, -CHESS_VALUE_WON, CHESS_VALUE_WON) &&
            is_within(saved->quiet_turns, 0, CHESS_QUIET_TURNS - 1) && chess_board_is_sound(&saved->board);

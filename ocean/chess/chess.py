@@ -22,7 +22,7 @@ class Chess(OceanEnv):
         opponent: `bot`, which answers within the step, or `self`: two agents who take turns.
         bot_depth: turns that the bot looks ahead, 0 to 4; at 0 it moves by chance, and 5 draws 0, 1 or 2 for each game.
         bot_random: percent of its moves that are drawn by chance nonetheless, 0 to 100.
-        draw_reward: for a draw, -1 to 1; where losses are dear, players that cannot win yet learn to draw.
+        draw_penalty: what a draw costs, 0 to 1; where it costs nothing, players that cannot win yet learn to draw.
         piece_reward: for each pawn's worth of pieces gained over the other's, 0 to 1.
     """
 
@@ -38,7 +38,7 @@ class Chess(OceanEnv):
         opponent: str = "bot",
         bot_depth: int = 5,
         bot_random: int = 10,
-        draw_reward: float = -0.7,
+        draw_penalty: float = 0.7,
         piece_reward: float = 0.02,
         **kwargs,
     ):
@@ -46,5 +46,5 @@ class Chess(OceanEnv):
         self.single_action_space = gymnasium.spaces.Discrete(1858)
         self.agents_per_env = agents_against(opponent)
         arguments = {"bot_depth": bot_depth, "bot_random": bot_random, "agents": self.agents_per_env}
-        arguments |= {"draw_reward": draw_reward, "piece_reward": piece_reward}
+        arguments |= {"draw_penalty": draw_penalty, "piece_reward": piece_reward}
         super().__init__(num_envs, arguments, **kwargs)

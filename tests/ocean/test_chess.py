@@ -155,7 +155,7 @@ class PythonChess:
 
 
 def make_two(num_envs):
-    return Chess(num_envs, opponent="self", draw_reward=0.0, piece_reward=0.0)
+    return Chess(num_envs, opponent="self", draw_penalty=0.0, piece_reward=0.0)
 
 
 def test_random_games_are_those_of_python_chess():
@@ -172,9 +172,9 @@ def test_thousands_of_random_games_are_those_of_python_chess(games):
     assert moves > 200 * games and min(outcomes) > games // 20
 
 
-def play(*texts, draw_reward=0.0, piece_reward=0.0):
+def play(*texts, draw_penalty=0.0, piece_reward=0.0):
     """Plays moves such as e2e4, as white sees them; returns the environment and the last rewards of white and black."""
-    settings = {"draw_reward": draw_reward, "piece_reward": piece_reward}
+    settings = {"draw_penalty": draw_penalty, "piece_reward": piece_reward}
     env = Chess(1, opponent="self", report_interval=10**9, **settings)
     env.reset(0)
     first = int(env.masks.argmax())
@@ -235,7 +235,7 @@ def test_draws_and_pieces_are_rewarded_where_that_is_asked_for():
     assert rewards == pytest.approx([0.08, -0.08])  # a knight in the middle: 16 hundredths of a pawn
     _, _, rewards = play("e2e4", "d7d5", "e4d5", piece_reward=0.5)
     assert rewards == pytest.approx([0.64, -0.64])  # a pawn in the heart of the board: 100 and 28 of them
-    env, _, rewards = play(*circle, *circle, draw_reward=-0.5, piece_reward=0.5)
+    env, _, rewards = play(*circle, *circle, draw_penalty=0.5, piece_reward=0.5)
     assert rewards == pytest.approx([-0.42, -0.58])  # black's knight went home
     (statistics,) = env.episode_statistics()
     assert (statistics["score"], statistics["perf"]) == (0.0, 0.5)
