@@ -111,8 +111,8 @@ KERNEL_FN void clear_padding(const Network& network, const NetworkScratch& scrat
 
 // --------------------------------------------------------------------------------------------------------- choices
 
-// What a mask allows of the choices of a part, brought together at its front: what it forbids, most moves of chess, say,
-// then costs nothing. Without a mask all are allowed and stay where they are.
+// What a mask allows of the choices of a part, brought together at its front: what it forbids, most moves of chess,
+// say, then costs nothing. Without a mask all are allowed and stay where they are.
 struct Part {
     const uint8_t* mask;  // [size] or NULL
     int64_t size;
