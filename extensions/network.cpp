@@ -135,6 +135,7 @@ struct Part {
     // A row of which nothing is allowed has been refused when it acted; here it reads nothing beyond itself.
     KERNEL_METHOD int64_t at_least_one(int64_t allowed) const { return allowed > 0 ? allowed : 1; }
 
+    // The choice that has so many allowed ones before it.
     KERNEL_METHOD int64_t choice(int64_t index) const {
         int64_t i = 0;
         if (mask == nullptr) return index;

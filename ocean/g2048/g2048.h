@@ -4,14 +4,14 @@
 // 2 up to 15 for a 32,768. Then, for each of the four moves, of the board as it would be before the tile appears, at
 // most 15: the empty cells and one more, 0 where the move would change nothing; the neighbours that are alike; a sixth
 // of the roughness, which sums how many exponents neighbouring tiles differ; half of the turns, which sum over rows and
-// columns the smaller of how far their exponents rise and how far they fall from tile to tile. Action: 0 up, 1 down, 2
-// left, 3 right; anything else moves nothing. A move slides all tiles as far as they go. Of tiles that then touch along
-// the move, two alike merge, those farthest along first, and none twice in a move. Then a 2, or one time in ten a 4,
-// appears in a random empty cell. A move that would change nothing is none: no tile appears. The game begins with two
-// tiles and is over when nothing can move. Reward: for each merge the exponent of the new tile over 16, and -1/16 for
-// an action that moves nothing. Terminal: nothing can move. Truncation: after 16,000 actions, or after 64 in a row that
-// moved nothing. Score: the values of all merged tiles, as players count it. perf: the largest tile over 2,048, at
-// most 1.
+// columns the smaller of how far their exponents rise and how far they fall from tile to tile.
+// Action: 0 up, 1 down, 2 left, 3 right; anything else moves nothing.
+// A move slides all tiles as far as they go. Of tiles that then touch along the move, two alike merge, those farthest
+// along first, and none twice in a move. Then a 2, or one time in ten a 4, appears in a random empty cell. A move that
+// would change nothing is none: no tile appears. The game begins with two tiles and is over when nothing can move.
+// Reward: for each merge the exponent of the new tile over 16, and -1/16 for an action that moves nothing.
+// Terminal: nothing can move. Truncation: after 16,000 actions, or after 64 in a row that moved nothing.
+// Score: the values of all merged tiles, as players count it. perf: the largest tile over 2,048, at most 1.
 #pragma once
 
 #include "puffer_env.h"
