@@ -77,7 +77,7 @@ class NetworkBatch:
     old_values: Tensor  # what values are clipped around
     advantages: Tensor  # normalised and weighted, ready for the loss
     returns: Tensor  # what values should be
-    weights: Tensor | None  # with mean 1 and 0 for steps that must not count; None counts all alike
+    weights: Tensor | None = None  # with mean 1 and 0 for steps that must not count; None counts all alike
     # `(count, T, choices)` bool, False for choices that were not allowed; None where all were
     masks: Tensor | None = None
 

@@ -14,7 +14,7 @@ from typing_extensions import override
 
 from pufferlib.config import ResolvedTrainConfig
 from pufferlib.extensions import Network, clip_gradients
-from pufferlib.extensions.network import NetworkBatch
+from pufferlib.extensions.network import Learned, NetworkBatch
 from pufferlib.fast.policy_watch import copy_structure, find_kept, is_altered
 from pufferlib.ppo.actor import Actor
 from pufferlib.ppo.advantages import Minibatch
@@ -182,27 +182,40 @@ class NetworkActor(Actor):
     @override
     def act(self, rows: slice, column: int) -> np.ndarray:
         rollout, segments = self.rollout, self._segments(rows)
-        entries = self._network.layers.states_of(state[rows] for state in self.states.values())
-        states = [entry.contiguous() for entry in entries]
-        stored = self._stored(rows, column)
+        stored, seen = self._stored(rows, column), self._seen.pop(rows.start, None)
         draw = torch.rand if self._network.action_dtype == torch.int32 else torch.randn
         noise = draw(len(stored), self._network.num_parts, generator=self._streams.ready(rows))
-        actions = rollout.actions[segments, column]
-        seen = self._seen.pop(rows.start, None)
-        self._network.act(
-            stored if seen is None else seen,
-            states,
-            noise,
-            actions=actions,
-            logprobs=rollout.logprobs[segments, column],
-            values=rollout.values[segments, column],
-            stored=None if seen is None else stored,
-            masks=self.action_masks(rows, column),
-        )
+        results = [each[segments, column] for each in (rollout.actions, rollout.logprobs, rollout.values)]
+        masks, present = self.action_masks(rows, column), rollout.masks[segments, column]
+        if self.states or present.all():
+            observations = stored if seen is None else seen
+            self._act(observations, rows, noise, results, masks, stored=None if seen is None else stored)
+        else:
+            # Without memory nothing is asked of absent agents, half of them in a game by turns; theirs are zeros.
+            if seen is not None:
+                stored.copy_(seen)
+            chosen = present.nonzero()[:, 0]
+            found = [result.new_empty(len(chosen), *result.shape[1:]) for result in results]
+            self._act(stored[chosen], rows, noise[chosen], found, None if masks is None else masks[chosen])
+            for result, part in zip(results, found, strict=True):
+                result.zero_()[chosen] = part
+        return results[0].numpy()
+
+    def _act(
+        self,
+        observations: Tensor,
+        rows: slice,
+        noise: Tensor,
+        results: list[Tensor],
+        masks: Tensor | None,
+        stored: Tensor | None = None,
+    ) -> None:
+        entries = self._network.layers.states_of(state[rows] for state in self.states.values())
+        states = [entry.contiguous() for entry in entries]
+        self._network.act(observations, states, noise, *results, stored=stored, masks=masks)
         for entry, state in zip(entries, states, strict=True):
             if state is not entry:  # but a part of an entry
                 entry.copy_(state)
-        return actions.numpy()
 
     @override
     def value(self, rows: slice | np.ndarray, observations: Tensor) -> Tensor:
@@ -226,6 +239,8 @@ class NetworkGradients(Gradients):
     def differentiate(self, minibatch: Minibatch) -> Tensor:
         # All of it at once, as the kernel works in small blocks anyway.
         self.clear()
+        if minibatch.weights is not None and not self._is_recurrent and minibatch.weights.any():
+            return self._differentiate_present(minibatch, minibatch.weights)
         rollout, rows = self.rollout, minibatch.rows
         states = [state.index_select(0, rows) for state in rollout.states.values()]
         inputs = NetworkBatch(
@@ -240,13 +255,40 @@ class NetworkGradients(Gradients):
             weights=minibatch.weights,
             masks=rollout.masks_of(rows),
         )
-        learned = self.network.learn(rollout.observations, inputs, **self.coefficients)
-        for parameter, gradient in zip(self.network.parameters, learned.gradients, strict=True):
-            parameter.grad = gradient
+        learned = self._learn(rollout.observations, inputs)
         if self._refreshes:
             rollout.ratios[rows, :-1] = learned.ratios
             rollout.values[rows, :-1] = learned.values
         return learned.metrics
+
+    def _differentiate_present(self, minibatch: Minibatch, weights: Tensor) -> Tensor:
+        # Without memory every step is a segment of its own, and those that weigh nothing are left out.
+        rollout, places = self.rollout, weights.nonzero(as_tuple=True)
+        numbers = minibatch.old_values, minibatch.advantages, minibatch.returns, minibatch.resets
+        old_values, advantages, returns, resets = (each[places].unsqueeze(1) for each in numbers)
+        segments, steps = minibatch.rows[places[0]], places[1]
+        inputs = NetworkBatch(
+            segments=steps * rollout.segments + segments,
+            actions=rollout.actions[segments, steps],
+            resets=resets,
+            states=[],
+            old_logprobs=rollout.logprobs[segments, steps].unsqueeze(1),
+            old_values=old_values,
+            advantages=advantages,
+            returns=returns,
+            masks=None if rollout.action_masks is None else rollout.action_masks[segments, steps],
+        )
+        learned = self._learn(rollout.by_column.flatten(0, 1).unsqueeze(1), inputs)
+        if self._refreshes:
+            rollout.ratios[segments, steps] = learned.ratios[:, 0]
+            rollout.values[segments, steps] = learned.values[:, 0]
+        return learned.metrics
+
+    def _learn(self, observations: Tensor, inputs: NetworkBatch) -> Learned:
+        learned = self.network.learn(observations, inputs, **self.coefficients)
+        for parameter, gradient in zip(self.network.parameters, learned.gradients, strict=True):
+            parameter.grad = gradient
+        return learned
 
     @override
     def clip(self, limit: float) -> None:

@@ -29,6 +29,7 @@ class DriftEnv(PufferEnv):
     def step(self, actions):
         assert actions.dtype == np.float32 and actions.shape == (6, 2)
         self.step_count += 1
+        actions = actions * self.masks[:, None]  # absent agents do nothing
         self.rewards[:] = 1.0 - np.square(actions - 0.3 * self.observations[:, :2]).mean(1)
         self.observations[:, :2] = 0.9 * self.observations[:, :2] + 0.1 * actions
         self.observations[:, 2] = 20.0 * np.sin(self.step_count + np.arange(6))

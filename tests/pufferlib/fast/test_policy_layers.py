@@ -33,7 +33,9 @@ def test_numbers_are_trained_by_the_kernel_as_by_torch(case):
             trainer.evaluate()
             metrics = trainer.train()
         change = flat(trainer.policy) - before
-        results.append((change, trainer.rollout.actions.clone(), trainer.rollout.values.clone(), metrics))
+        present = trainer.rollout.masks[:, :-1]  # what absent agents would do is not asked of the kernel
+        rollout = trainer.rollout.actions[present], trainer.rollout.values[:, :-1][present]
+        results.append((change, *rollout, metrics))
         trainer.release()
     plain, found = results
     assert plain[0].abs().max() > 0.05
@@ -79,7 +81,7 @@ SMALL = {"filters": [20, 8], "sizes": [3, 2], "strides": [2, 1], "hidden_size": 
     [
         ("puffer_squared", {**SMALL, "one_hot": True, "image_shape": [11, 11]}),
         ("puffer_squared", {**SMALL, "image_shape": [11, 11]}),
-        ("puffer_connect4", {**SMALL, "image_shape": [6, 7], "strides": [1, 1]}),
+        ("puffer_pacman", {**SMALL, "image_shape": [15, 20]}),
     ],
     ids=["categories", "bytes", "floats"],
 )
@@ -91,7 +93,7 @@ def test_boards_are_trained_by_the_kernel_as_by_torch(name, policy, rnn_name, tm
         args["rnn_name"] = rnn_name
         args["rnn"] = {"input_size": 32, "hidden_size": 32} if rnn_name else {}
         args["train"].update(device="cpu", fused=fused, data_dir=str(tmp_path), batch_size=2048, minibatch_size=1024)
-        args["train"].update(learning_rate=0.01)
+        args["train"].update(learning_rate=0.01, bptt_horizon=32)
         args["env"]["num_envs"] = 64
         torch.manual_seed(0)
         vecenv = pufferl.load_env(name, args)
@@ -113,6 +115,29 @@ def test_boards_are_trained_by_the_kernel_as_by_torch(name, policy, rnn_name, tm
 
 def flat(policy):
     return torch.cat([parameter.detach().flatten() for parameter in policy.parameters()])
+
+
+@pytest.mark.parametrize("shuffle", ["segments", "steps"])
+def test_without_memory_the_kernel_computes_no_absent_agent(shuffle):
+    trainer = make_trainer(CASES["absent agents"][0], {"has_absent_agents": True}, shuffle=shuffle, prio_alpha=0.0)
+    network, acted, learned = trainer._learner.gradients.network, [], []
+    act, learn = network.act, network.learn
+    network.act = lambda *arguments, **keywords: acted.append(len(arguments[0])) or act(*arguments, **keywords)
+    network.learn = lambda *arguments, **keywords: (
+        learned.append(len(arguments[1].segments)) or learn(*arguments, **keywords)
+    )
+    steps = trainer.global_step
+    trainer.evaluate()
+    rollout = trainer.rollout
+    present = rollout.masks[:, :-1]
+    assert sum(acted) == present.sum() == trainer.global_step - steps < present.numel()
+    for written in (rollout.actions, rollout.logprobs, rollout.values[:, :-1]):
+        assert (written[~present] == 0).all() and (written[present] != 0).any()
+    trainer.train()
+    count = int(trainer._learner._advantages.learned.sum())
+    assert len(learned) == 6 and max(learned) < 48  # steps of a minibatch
+    assert shuffle == "segments" or sum(learned) == 3 * count  # passes
+    trainer.release()
 
 
 def test_final_observations_are_valued_by_the_kernel():
