@@ -1,6 +1,7 @@
 // connect4.h - Connect Four: drop discs into seven columns of six cells; four of your own in a line win.
 //
-// Observation float[42], row by row from the bottom: 1 the agent's disc, -1 the other's, 0 empty.
+// Observation uint8[42], a kind for each cell, row by row from the bottom: 1 the agent's disc, 2 the other's; empty 0, or
+// 3 where a disc of the agent would make four, 4 where one of the other would, 5 where either would.
 // Action: the column, 0 to 6 from the left. Masks allow those with room; a column that is full, or a number that is
 // none, loses.
 // Reward: +1 for a win, -1 for a loss, 0 for a draw, each terminal, and 0 for all other steps.
@@ -22,6 +23,7 @@
 enum { CONNECT4_COLUMNS = 7, CONNECT4_ROWS = 6, CONNECT4_CELLS = 42, CONNECT4_STRIDE = 7, CONNECT4_NUM_DIRECTIONS = 4 };
 enum { CONNECT4_MAX_DEPTH = 8, CONNECT4_WON = 1000 };
 enum { CONNECT4_AGENT, CONNECT4_BOT };  // or the first agent and the second
+enum { CONNECT4_OWN_DISC = 1, CONNECT4_OTHER_DISC, CONNECT4_OWN_FOUR, CONNECT4_OTHER_FOUR, CONNECT4_EITHER_FOUR };
 
 #define CONNECT4_BOTTOM (0x40810204081ull)          // the lowest cell of every column
 #define CONNECT4_BOARD (CONNECT4_BOTTOM * 0x3Full)  // all cells
@@ -119,14 +121,14 @@ PUFFER_FN bool search_settles(const SearchPosition* board, int depth, SearchMove
 // ---------------------------------------------------------------------------------------------------- the environment
 
 typedef struct {
-    float* observations;        // [42] an agent  these eight are borrowed from the caller
+    uint8_t* observations;      // [42] an agent  these eight are borrowed from the caller
     const void* actions;        // int32_t[1] an agent
     float* rewards;             // [1] an agent
     uint8_t* terminals;         // [1] an agent
     uint8_t* truncations;       // [1] an agent, never set
     uint8_t* action_masks;      // [7] an agent
     uint8_t* masks;             // [1] an agent
-    float* final_observations;  // [42] an agent, or NULL
+    uint8_t* final_observations;  // [42] an agent, or NULL
     Rng rng;
     uint64_t discs[2];  // of the agent, of the bot or the second agent
     int agents;         // 1 against the bot, 2 by turns
@@ -137,15 +139,30 @@ typedef struct {
 } Connect4;
 
 PUFFER_FN PufferLayout c_layout(const Connect4* env) {
-    return puffer_masked_layout(env->agents, CONNECT4_CELLS, PUFFER_FLOAT32, 1, CONNECT4_COLUMNS);
+    return puffer_masked_layout(env->agents, CONNECT4_CELLS, PUFFER_UINT8, 1, CONNECT4_COLUMNS);
 }
 
-PUFFER_FN void connect4_drop(Connect4* env, int player, uint64_t cell) {
-    int bit = bits_lowest(cell), column = bit / CONNECT4_STRIDE, row = bit % CONNECT4_STRIDE;
-    env->discs[player] |= cell;
+PUFFER_FN void connect4_drop(Connect4* env, int player, uint64_t cell) { env->discs[player] |= cell; }
+
+PUFFER_FN void connect4_mark(uint8_t* observation, uint64_t cells, uint8_t kind) {
+    for (; cells; cells &= cells - 1) {
+        int bit = bits_lowest(cells), column = bit / CONNECT4_STRIDE, row = bit % CONNECT4_STRIDE;
+        observation[row * CONNECT4_COLUMNS + column] = kind;
+    }
+}
+
+PUFFER_FN void connect4_write_observations(Connect4* env) {
+    uint64_t empty = CONNECT4_BOARD & ~(env->discs[CONNECT4_AGENT] | env->discs[CONNECT4_BOT]);
+    memset(env->observations, 0, (size_t)env->agents * CONNECT4_CELLS);
     for (int agent = 0; agent < env->agents; agent++) {
-        float* observation = env->observations + agent * CONNECT4_CELLS;
-        observation[row * CONNECT4_COLUMNS + column] = player == agent ? 1.0f : -1.0f;
+        uint8_t* observation = env->observations + agent * CONNECT4_CELLS;
+        uint64_t own = empty & connect4_completing(env->discs[agent]);
+        uint64_t other = empty & connect4_completing(env->discs[!agent]);
+        connect4_mark(observation, env->discs[agent], CONNECT4_OWN_DISC);
+        connect4_mark(observation, env->discs[!agent], CONNECT4_OTHER_DISC);
+        connect4_mark(observation, own & ~other, CONNECT4_OWN_FOUR);
+        connect4_mark(observation, other & ~own, CONNECT4_OTHER_FOUR);
+        connect4_mark(observation, own & other, CONNECT4_EITHER_FOUR);
     }
 }
 
@@ -180,10 +197,10 @@ PUFFER_FN void connect4_write_masks(Connect4* env) {
 
 PUFFER_FN void c_reset(Connect4* env) {
     env->discs[CONNECT4_AGENT] = env->discs[CONNECT4_BOT] = 0;
-    memset(env->observations, 0, (size_t)env->agents * CONNECT4_CELLS * sizeof(float));
     bool is_second = rng_below(&env->rng, 2);
     env->mover = is_second && env->agents == 2 ? CONNECT4_BOT : CONNECT4_AGENT;
     if (is_second && env->agents == 1) connect4_answer(env);
+    connect4_write_observations(env);
     connect4_write_masks(env);
 }
 
@@ -199,7 +216,8 @@ PUFFER_FN void connect4_finish_episode(Connect4* env, float outcome, int num_ste
         env->log.episode_length += (float)num_steps;
         env->log.n += 1.0f;
     }
-    keep_final(env->final_observations, env->observations, (size_t)env->agents * CONNECT4_CELLS * sizeof(float));
+    connect4_write_observations(env);
+    keep_final(env->final_observations, env->observations, (size_t)env->agents * CONNECT4_CELLS);
     c_reset(env);
 }
 
@@ -243,6 +261,7 @@ PUFFER_FN void c_step(Connect4* env) {
     if (is_over) {
         connect4_finish_episode(env, outcome, num_steps);
     } else {
+        connect4_write_observations(env);
         connect4_write_masks(env);
     }
 }

@@ -27,7 +27,7 @@ class Connect4(OceanEnv):
     keys = Keys(dict(zip(("one", "two", "three", "four", "five", "six", "seven"), range(7), strict=True)), waits=True)
 
     def __init__(self, num_envs: int = 1024, bot_depth: int = 4, bot_random: int = 10, opponent: str = "bot", **kwargs):
-        self.single_observation_space = gymnasium.spaces.Box(-1, 1, (42,), np.float32)
+        self.single_observation_space = gymnasium.spaces.Box(0, 5, (42,), np.uint8)
         self.single_action_space = gymnasium.spaces.Discrete(7)
         self.agents_per_env = agents_against(opponent)
         arguments = {"bot_depth": bot_depth, "bot_random": bot_random, "agents": self.agents_per_env}

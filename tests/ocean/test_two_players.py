@@ -66,8 +66,8 @@ def test_another_opponent_is_refused(game):
 def test_both_see_the_discs_as_their_own_and_the_others():
     env = Connect4(num_envs=4, opponent="self")
     for before, actions, (observations, *_) in play(env, 100):
-        assert np.array_equal(observations[0::2], -observations[1::2])
-        columns = (observations.reshape(8, 6, 7) == 0).any(1)
+        assert np.array_equal(observations[0::2], np.array([0, 2, 1, 4, 3, 5])[observations[1::2]])
+        columns = ~np.isin(observations.reshape(8, 6, 7), (1, 2)).all(1)
         assert np.array_equal(env.action_masks, columns)
         assert before.sum() == 4 and actions.max() < 7
     env.close()
