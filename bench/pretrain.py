@@ -66,7 +66,7 @@ RECIPES = {
     "puffer_cartpole": Recipe(0.999),
     "puffer_checkers": Recipe(0.85),
     "puffer_chess": Recipe(0.6, train={"total_timesteps": 100_000_000}),
-    "puffer_connect4": Recipe(0.87),
+    "puffer_connect4": Recipe(0.98),
     "puffer_drone": Recipe(0.97),
     "puffer_enduro": Recipe(3_600, seed=42),
     "puffer_freeway": Recipe(18),

@@ -246,7 +246,7 @@ class Convolutional(_Encoding):
     """Convolutions of square filters, each with a ReLU, and a linear layer: over images, boards and windows on a grid.
 
     The defaults are the network of Mnih et al. 2015 ("Nature CNN") for frames of games. A board wants small filters:
-    `filters = [64, 64]`, `sizes = [3, 3]`, `strides = [1, 1]` and `image_shape = [6, 7]` see connect4.
+    `filters = [64, 64]`, `sizes = [3, 3]`, `strides = [1, 1]`, `image_shape = [6, 7]` and `one_hot` see connect4.
 
     Images are `(channels, height, width)` or `(height, width)`, which is one channel; with `channels_last` they are
     `(height, width, channels)`. Integers are in 0..255 and are brought to 0..1, unless `one_hot` makes planes of their

@@ -1,7 +1,9 @@
 // connect4.h - Connect Four: drop discs into seven columns of six cells; four of your own in a line win.
 //
-// Observation uint8[42], a kind for each cell, row by row from the bottom: 1 the agent's disc, 2 the other's; empty 0, or
-// 3 where a disc of the agent would make four, 4 where one of the other would, 5 where either would.
+// Observation uint8[42], a kind for each cell, row by row from the bottom:
+//     1 the agent's disc, 2 the other's
+//     0 empty, or 3 where a disc of the agent would make four, 4 where one of the other would, 5 where either would
+//
 // Action: the column, 0 to 6 from the left. Masks allow those with room; a column that is full, or a number that is
 // none, loses.
 // Reward: +1 for a win, -1 for a loss, 0 for a draw, each terminal, and 0 for all other steps.
@@ -121,13 +123,13 @@ PUFFER_FN bool search_settles(const SearchPosition* board, int depth, SearchMove
 // ---------------------------------------------------------------------------------------------------- the environment
 
 typedef struct {
-    uint8_t* observations;      // [42] an agent  these eight are borrowed from the caller
-    const void* actions;        // int32_t[1] an agent
-    float* rewards;             // [1] an agent
-    uint8_t* terminals;         // [1] an agent
-    uint8_t* truncations;       // [1] an agent, never set
-    uint8_t* action_masks;      // [7] an agent
-    uint8_t* masks;             // [1] an agent
+    uint8_t* observations;        // [42] an agent  these eight are borrowed from the caller
+    const void* actions;          // int32_t[1] an agent
+    float* rewards;               // [1] an agent
+    uint8_t* terminals;           // [1] an agent
+    uint8_t* truncations;         // [1] an agent, never set
+    uint8_t* action_masks;        // [7] an agent
+    uint8_t* masks;               // [1] an agent
     uint8_t* final_observations;  // [42] an agent, or NULL
     Rng rng;
     uint64_t discs[2];  // of the agent, of the bot or the second agent

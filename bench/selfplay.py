@@ -1,0 +1,73 @@
+"""How well a policy plays that only met itself, or a pool of what it was: trains games from several seeds, then plays.
+
+    python bench/selfplay.py puffer_connect4 --minutes 3 -- --train.ent-coef 0.15 --train.total-timesteps 120_000_000
+    python bench/selfplay.py puffer_connect4 --minutes 3 -- --train.ent-coef 0.15 --selfplay.pool-size 4
+
+What follows `--` are settings as `puffer train` takes them, over those of the game's ini; `opponent` is `self`. The
+clock starts before the first step and stops when the minutes or the steps of the schedule are over. Then the policy
+plays 1,000 games against the game's bot, by the likeliest actions and by drawn ones, and 1,000 against the agent that
+comes with the package, by drawn ones, half of them from each side.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+
+import torch
+from seeds import Rows, make_trainer, measure, parse
+
+from pufferlib import evaluate
+from pufferlib.config import load_config
+from pufferlib.families import catalog
+from pufferlib.play.agent import load_agent
+from pufferlib.play.matches import play_match
+
+GAMES = 1_000
+SEED = 1_000_003  # of the games
+
+
+def train(env_name: str, args: dict, minutes: float) -> tuple[torch.nn.Module, float, int]:
+    """Trains until the schedule or the minutes are over; the policy, the seconds and the steps of the policy."""
+    trainer = make_trainer(env_name, args)
+    begin = time.perf_counter()
+    try:
+        while trainer.epoch < trainer.total_epochs and time.perf_counter() - begin < 60 * minutes:
+            trainer.evaluate()
+            trainer.train()
+        return trainer.policy.cpu(), time.perf_counter() - begin, trainer.global_step
+    finally:
+        trainer.release()
+
+
+def play(env_name: str, policy: torch.nn.Module) -> Rows:
+    """What the policy scores: 1 for a game won, 0.5 for one drawn."""
+    found = [
+        (f"against the bot, {way}", evaluate(policy, env_name, GAMES, is_drawn, SEED)["perf"].mean, "perf")
+        for way, is_drawn in (("likeliest", False), ("drawn", True))
+    ]
+    entry = catalog.find(env_name)
+    points = play_match(policy, load_agent(env_name).policy, entry, {}, GAMES, SEED)
+    return [*found, ("against the agent of the package, drawn", sum(points) / len(points), "points a game")]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("games", nargs="+")
+    parser.add_argument("--minutes", type=float, default=3.0)
+    options, settings = parse(parser)
+
+    def run(env_name: str, seed: int, folder: str) -> Rows:
+        args = load_config(env_name, argv=[*settings, "--env.opponent", "self"])
+        args["train"].update(seed=seed, data_dir=folder)
+        policy, seconds, steps = train(env_name, args, options.minutes)
+        found = [("time", seconds, "s"), ("throughput", steps / seconds, "steps/s"), *play(env_name, policy)]
+        members = args["selfplay"]["pool_size"]
+        case = f"{env_name}, seed {seed}, by {f'a pool of {members}' if members else 'self-play'}"
+        return [(f"{case}: {name}", value, unit) for name, value, unit in found]
+
+    measure("selfplay", options.games, options.seeds, run)
+
+
+if __name__ == "__main__":
+    main()
