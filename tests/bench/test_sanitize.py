@@ -11,12 +11,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from checked_headers import shared_marks
 
 BENCH = Path(__file__).parents[2] / "bench"
 ENVIRONMENTS = "squared", "multiagent", "template"  # one with several agents; tests use the last
 
 pytestmark = [
-    pytest.mark.slow,
+    *shared_marks(),
     pytest.mark.skipif(sys.platform != "linux", reason="runtimes are preloaded as Linux does"),
     pytest.mark.skipif(shutil.which("gcc") is None, reason="needs GCC"),
 ]

@@ -12,6 +12,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 from advantage_inputs import PLAIN, random_segments, truth
+from checked_headers import shared_marks
 from network_truth import (
     CASES,
     assert_learns_like_the_truth,
@@ -43,6 +44,12 @@ needs_compiler = pytest.mark.skipif(shutil.which("c++") is None, reason="needs a
 needs_nvcc = pytest.mark.skipif(shutil.which("nvcc") is None, reason="needs nvcc")
 
 
+def builds_the_kernels(test):
+    for mark in shared_marks():
+        test = mark(test)
+    return test
+
+
 def compile_shared(target, sources, *options, compiler="c++"):
     command = [compiler, "-std=c++17", "-O2", "-fPIC", "-shared", "-Wall", "-Wextra", "-Werror", *options]
     command.append('-DKERNEL_DECLARATIONS="of a test"')
@@ -63,7 +70,7 @@ def portable(tmp_path_factory):
     return build
 
 
-@pytest.mark.slow
+@builds_the_kernels
 @needs_compiler
 def test_a_portable_build_computes_the_same(portable, monkeypatch):
     monkeypatch.setattr(cpu_library, "library", lambda: cpu_library.declare(portable("-DKERNEL_BASELINE")))
@@ -75,7 +82,7 @@ def test_a_portable_build_computes_the_same(portable, monkeypatch):
         torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.slow
+@builds_the_kernels
 @needs_compiler
 @pytest.mark.parametrize("options", INSTRUCTION_SETS, ids=str)
 def test_every_instruction_set_learns_the_same(options, portable, monkeypatch):
@@ -92,7 +99,7 @@ def test_every_instruction_set_learns_the_same(options, portable, monkeypatch):
     torch.testing.assert_close(orthogonalize(matrices).double(), expected, rtol=1e-5, atol=2e-5)
 
 
-@pytest.mark.slow
+@builds_the_kernels
 @needs_compiler
 @pytest.mark.skipif(not network.has_bfloat16(), reason="needs a processor with AVX512-BF16")
 def test_products_of_bfloat16_need_no_tiles(portable, monkeypatch):
@@ -103,7 +110,7 @@ def test_products_of_bfloat16_need_no_tiles(portable, monkeypatch):
         assert_rounds_little(layers, random_observations(layers, 150, 13), random_minibatch(layers, 150, 150, 13))
 
 
-@pytest.mark.slow
+@builds_the_kernels
 @pytest.mark.skipif(shutil.which("clang++") is None, reason="needs clang++")
 def test_clang_compiles_the_kernels_without_a_warning(tmp_path, monkeypatch):
     """In short functions, which compiles in a tenth of the time; what they compute is the same."""

@@ -1,11 +1,12 @@
-"""Which headers were under the sanitizers as they are: `python tests/ocean/checked_headers.py` notes all of them.
+"""Which sources were under the sanitizers as they are: `python tests/ocean/checked_headers.py` notes all of them.
 
 Sanitizers, compilers for GPUs and the tests of the shared binding see, on every run of the slow tests, the environments
 of STANDING and those whose headers changed since they were noted. The others are marked `weekly`, and run where these
 tests are chosen: by `make test-weekly` and by the workflow of that name. Run that first, then note the headers. What
 the quick tests ask of every environment they ask of the same ones and of those of QUICK. The rules of a game that is
-none of STANDING and did not change are tested by the slow tests (conftest.py). With the variable
-PUFFER_ALL_ENVIRONMENTS, which bench/sanitize.py sets, no environment is left to another day.
+none of STANDING and did not change are tested by the slow tests (conftest.py). What builds the kernels anew, or
+everything under the sanitizers, is weekly likewise while the C of `extensions/`, `vector/` and `ocean/include/` is what
+was noted. With the variable PUFFER_ALL_ENVIRONMENTS, which bench/sanitize.py sets, nothing is left to another day.
 """
 
 from __future__ import annotations
@@ -52,6 +53,28 @@ def fingerprint(name: str) -> str:
     return hashed.hexdigest()
 
 
+ROOT = Path(__file__).parents[2]
+SHARED = "extensions, vector, ocean/include"  # all that is compiled but environments
+COMPILED = (".c", ".cpp", ".h", ".pyx")
+
+
+def shared_fingerprint() -> str:
+    """The hash of the C, C++ and Cython that no environment has for itself."""
+    folders = (ROOT / folder for folder in SHARED.split(", "))
+    paths = sorted(path for folder in folders for path in folder.rglob("*") if path.suffix in COMPILED)
+    hashed = hashlib.sha256()
+    for path in paths:
+        if path.name != "_native.c":  # which Cython writes
+            hashed.update(path.read_bytes())
+    return hashed.hexdigest()
+
+
+def shared_marks() -> tuple[pytest.MarkDecorator, ...]:
+    """The marks of slow tests that compile nothing but what no environment has for itself."""
+    is_noted = json.loads(FILE.read_text()).get(SHARED) == shared_fingerprint()
+    return (pytest.mark.slow, *(WEEKLY if is_noted and "PUFFER_ALL_ENVIRONMENTS" not in os.environ else ()))
+
+
 def compiled_names() -> list[str]:
     return [name for name in ocean.names() if (ocean.config_path(name).parent / "binding.c").exists()]
 
@@ -77,4 +100,5 @@ def quick_params(cases: Iterable) -> list:
 
 
 if __name__ == "__main__":
-    FILE.write_text(json.dumps({name: fingerprint(name) for name in compiled_names()}, indent=4) + "\n")
+    noted = {SHARED: shared_fingerprint(), **{name: fingerprint(name) for name in compiled_names()}}
+    FILE.write_text(json.dumps(noted, indent=4) + "\n")
