@@ -259,7 +259,8 @@ class PuffeRL:
                 for name in selfplay.member_list
             },
             make_actor=partial(self._backend.make_opponent, self.vecenv),
-            generator=torch.Generator(self.device).manual_seed(mix_seed(self.config.seed, _POOL_SEED)),
+            generator=torch.Generator(self.device).manual_seed(mix_seed(self.ranks.seed(self.config.seed), _POOL_SEED)),
+            ranks=self.ranks,
         )
 
     # ------------------------------------------------------------------------------------------------ the iterations

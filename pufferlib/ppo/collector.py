@@ -166,6 +166,8 @@ class Collector:
                 array[0, group] = array[-1, source]
             self._collect_group()
             source = group
+        if self.pool is not None:
+            self.pool.end_rollout()
         self.actor.finish()
         require_finite(self.rollout.values, self.rollout.logprobs)
         if self._nonfinite_filter is not None:

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from pufferlib.config import SelfplayConfig
+from pufferlib.distributed import Ranks
 from pufferlib.errors import APIUsageError
 from pufferlib.ppo.actor import Actor
 from pufferlib.seeding import Streams
@@ -62,7 +63,7 @@ class Pool:
     A game is one environment of several agents. When it begins, it is drawn whether the policy plays against itself or
     against a member of the pool, which then has half of the seats, drawn too. What opponents do is not learned from:
     their agents are absent in the rollout. A game is over once each of its agents has ended; its result is by the
-    returns of both sides.
+    returns of both sides. Several processes have the same members and results: those of all processes' games.
 
     Attributes:
         members: the agents that stay, then the earlier policies, oldest first.
@@ -81,6 +82,7 @@ class Pool:
         fixed: Mapping[str, nn.Module],  # the agents that stay, by name
         make_actor: Callable[[nn.Module, torch.Generator], Actor],
         generator: torch.Generator,  # draws opponents and their actions, and nothing else draws from it
+        ranks: Ranks | None = None,  # of all that learn together; None for this process alone
     ):
         if agents_per_game < 2:
             raise APIUsageError(
@@ -88,10 +90,12 @@ class Pool:
                 "pass opponent='self' where the environment has it, as puffer_connect4"
             )
         self._config, self._snapshot_steps, self._seats = config, snapshot_steps, agents_per_game
+        self._ranks = ranks or Ranks()
         self._make_actor, self.generator, self._streams = make_actor, generator, Streams(generator, num_agents)
         self.members: list[_Member] = []
         self.num_fixed, self.capacity = len(fixed), len(fixed) + config.pool_size
         self.points, self.games, self.elos = np.zeros((3, self.capacity))
+        self._before = np.zeros((2, self.capacity))  # points and games when the rollout began
         self.next_snapshot = 0
         self._recent = np.zeros(2)  # points and games against the pool since the last snapshot
         self._returns = np.zeros(num_agents)
@@ -123,9 +127,19 @@ class Pool:
         self.points *= _FORGETTING
         self.games *= _FORGETTING
         self._chances = self.probabilities()
+        self._before = np.stack([self.points, self.games])
         self._streams.begin()
         for member in self.members:
             member.actor.start_rollout(0)
+
+    def end_rollout(self) -> None:
+        """Adds what the games of the other processes found; no agent acts meanwhile."""
+        if self._ranks.world_size == 1:
+            return
+        own = np.stack([self.points, self.games]) - self._before
+        found = self._ranks.gather_numbers(torch.from_numpy(own).flatten()).sum(0).view(2, -1).numpy()
+        self.points[:], self.games[:] = self._before + found  # the same sums in all processes, to the last bit
+        self._recent += (found - own).sum(1)
 
     def receive(
         self,
@@ -263,18 +277,25 @@ class Pool:
         `policy` is of the class and sizes of the earlier ones; `seen` is what every batch acts on next, by its first
         agent.
         """
-        self.close()
-        del self.members[self.num_fixed :]
-        for name, weights in zip(state["names"], state["weights"], strict=True):
-            self._add(name, copy.deepcopy(policy))
-            self.members[-1].policy.load_state_dict(weights)
+        self.load_members(state, policy)
         for member, states in zip(self.members, state["states"], strict=True):
             for key, kept in member.states.items():
                 kept.copy_(states[key])
         for name in ARRAYS:
             getattr(self, name)[...] = state[name].numpy()
-        self.next_snapshot, self._seen = state["next_snapshot"], dict(seen)
+        self._seen = dict(seen)
         self.generator.set_state(state["generator"])
+
+    def load_members(self, state: Mapping[str, Any], policy: nn.Module) -> None:
+        """Restores the earlier policies and the results against all members; the running games go on."""
+        self.close()
+        del self.members[self.num_fixed :]
+        for name, weights in zip(state["names"], state["weights"], strict=True):
+            self._add(name, copy.deepcopy(policy))
+            self.members[-1].policy.load_state_dict(weights)
+        for name in ("points", "games", "elos", "_recent"):
+            getattr(self, name)[...] = state[name].numpy()
+        self.next_snapshot = state["next_snapshot"]
 
 
 _SCALE = 400.0 / np.log(10.0)  # points of rating for odds of e

@@ -199,11 +199,6 @@ def _resolve(
         raise APIUsageError(f"loss must be a function such as pufferlib.ppo.losses.ppo_loss, got {kind_of(loss)}")
     given, ranks = TrainConfig.from_dict(settings), distributed.connect()
     selfplay = SelfplayConfig.from_dict(settings.get("selfplay") or {})
-    if selfplay.has_pool and ranks.world_size > 1:
-        raise ConfigError(
-            f"[selfplay] needs a single process, got {ranks.world_size}, whose pools would differ; start one, or leave "
-            "out pool_size and pool_members"
-        )
     device = resolve_device(given.device)
     if device.type == "cuda":
         torch.backends.cudnn.deterministic = given.torch_deterministic

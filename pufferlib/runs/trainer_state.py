@@ -209,7 +209,9 @@ def load_trainer_state(
                 "use the settings of the run, or another checkpoint"
             ) from error
     collector = parts.collector
-    if own is not None and collector.pool is not None:
+    if own is None and collector.pool is not None:
+        collector.pool.load_members(state["ranks"][0]["pool"], parts.policy)
+    elif collector.pool is not None:
         arrays = (collector.actor.last_observations, collector.actor.last_action_masks)
         last = Seen(*(None if array is None else array.cpu().numpy() for array in arrays))
         seen = {rows.start: last.of(rows) for rows in collector.batches.held}

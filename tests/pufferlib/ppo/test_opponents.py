@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import ranks
 import torch
 from rivals_game import Rounds, SmallRounds
 from torch import nn
 
 from pufferlib import NoLogger, PuffeRL
+from pufferlib.distributed import Ranks
 from pufferlib.errors import APIUsageError, CheckpointError, ConfigError
 from pufferlib.models import Default, MinGRUWrapper
 
@@ -274,11 +275,54 @@ def test_a_pool_needs_games_of_several_agents_in_one_process(monkeypatch):
         make_trainer(pool_choice="worst")
 
 
-def test_several_processes_are_refused(monkeypatch):
-    monkeypatch.setattr("pufferlib.distributed.connect", lambda: SimpleNamespace(world_size=2))
-    env = Rounds()
-    with pytest.raises(ConfigError, match="needs a single process, got 2, .* leave out pool_size"):
-        PuffeRL({"selfplay": {"pool_size": 2}}, env, Default(env))
+class TwoRanks(Ranks):
+    """A process whose twin found two points in three games against every member in each rollout."""
+
+    def gather_numbers(self, numbers):
+        return torch.stack(
+            [numbers, torch.tensor([2.0, 3.0], dtype=numbers.dtype).repeat_interleave(len(numbers) // 2)]
+        )
+
+
+def test_results_are_those_of_the_games_of_all_processes():
+    trainer = make_trainer()
+    iterate(trainer, 2)
+    pool, before = trainer.pool, trainer.pool.games.copy()
+    trainer.evaluate()
+    alone, recent = pool.games - 0.95 * before, pool._recent.copy()
+    pool._ranks = TwoRanks(0, 2)
+    pool.points[0] += 0.5  # of this process
+    pool.end_rollout()
+    assert pool.games - 0.95 * before == pytest.approx(alone + 3.0)
+    assert pool._recent - recent == pytest.approx([2.0 * pool.capacity, 3.0 * pool.capacity])
+    assert (pool.points <= pool.games).all()
+    trainer.close()
+
+
+def play_in_a_process():
+    trainer = make_trainer(snapshot_steps=40, batch_size=256)
+    iterate(trainer, 6)
+    trainer.save_checkpoint()
+    pool, folder = trainer.pool, str(trainer.run_folder)
+    weights = [tensor.sum().item() for member in pool.members for tensor in member.policy.parameters()]
+    found = [member.name for member in pool.members], weights, *(part.tolist() for part in (pool.points, pool.games))
+    generator = pool.generator.get_state().tolist()
+    trainer.close()
+    return found, generator, folder
+
+
+@pytest.mark.slow
+def test_several_processes_share_a_pool():
+    first, second = ranks.call(play_in_a_process)
+    assert first[0] == second[0] and first[1] != second[1]
+    names, weights, points, games = first[0]
+    alone = make_trainer(snapshot_steps=40)
+    alone.load_checkpoint(first[2])
+    assert [member.name for member in alone.pool.members] == names
+    assert weights == [tensor.sum().item() for member in alone.pool.members for tensor in member.policy.parameters()]
+    assert (alone.pool.points.tolist(), alone.pool.games.tolist()) == (points, games) and sum(games) > 20
+    iterate(alone, 2)
+    alone.close()
 
 
 def connect4_trainer():
