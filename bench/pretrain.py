@@ -78,7 +78,7 @@ RECIPES = {
     "puffer_multiagent": Recipe(0.98),
     "puffer_othello": Recipe(0.8),
     "puffer_overcooked": Recipe(230),
-    "puffer_pacman": Recipe(0.94, train={"total_timesteps": 150_000_000, "precision": "float32"}),
+    "puffer_pacman": Recipe(0.95, train={"total_timesteps": 300_000_000, "precision": "float32"}),
     "puffer_password": Recipe(0.98),
     "puffer_pendulum": Recipe(0.91),
     "puffer_poker": Recipe(0.4),
