@@ -71,7 +71,7 @@ RECIPES = {
     "puffer_enduro": Recipe(3_600, seed=42),
     "puffer_freeway": Recipe(18),
     "puffer_g2048": Recipe(25_000, train={"total_timesteps": 300_000_000, "minibatch_size": 16_384, "ent_coef": 0.005}),
-    "puffer_go": Recipe(0.95),
+    "puffer_go": Recipe(0.95, train={"total_timesteps": 200_000_000}),
     "puffer_hex": Recipe(0.95),
     "puffer_maze": Recipe(0.9),
     "puffer_memory": Recipe(0.98),
