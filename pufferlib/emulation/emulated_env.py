@@ -189,5 +189,4 @@ class EmulatedEnv(LibraryEnv):
 
     @override
     def render(self) -> Any:
-        """Renders the environment in the mode that it was made with."""
         return self.env.render()
