@@ -62,12 +62,7 @@ class ThreadedGradients(Gradients):
     def differentiate(self, minibatch: Minibatch) -> Tensor:
         if self._are_rows_apart is None:
             self._are_rows_apart = not is_altered(self.policy) and self._computes_rows_apart(minibatch[:_FEW_ROWS])
-        if not self._are_rows_apart:
-            with torch_threads(self._num_threads):
-                return super().differentiate(minibatch)
-        self.clear()
-        parts = minibatch.split(self.config.max_minibatch_size // self.rollout.horizon)
-        return sum(self._differentiate_part(part, len(minibatch)) for part in parts)
+        return super().differentiate(minibatch)
 
     def _computes_rows_apart(self, minibatch: Minibatch) -> bool | None:
         # By a copy of the policy; what this writes into the rollout is written again. None where no row counts.
@@ -93,7 +88,12 @@ class ThreadedGradients(Gradients):
             (loss.total * len(part)).backward()
         return torch.cat([each.grad.flatten() for each in gradients.parameters if each.grad is not None])
 
+    @override
     def _differentiate_part(self, part: Minibatch, num_rows: int) -> Tensor:
+        if not self._are_rows_apart:
+            with torch_threads(self._num_threads):
+                return super()._differentiate_part(part, num_rows)
+
         def differentiate_chunk(rows: slice) -> tuple[Tensor, tuple[Tensor | None, ...]]:
             chunk = part[rows]
             loss = self.loss(*self.evaluate(chunk), **self.coefficients)
