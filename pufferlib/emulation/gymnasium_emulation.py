@@ -205,8 +205,7 @@ class GymnasiumVectorPufferEnv(LibraryEnv):
     @override
     def _clear_step(self) -> None:
         self._drop_running()
-        self.rewards[:] = 0
-        self.terminals[:] = self.truncations[:] = False
+        super()._clear_step()
 
     @override
     def _start_episode(self, seed: int | None, options: dict[str, Any] | None) -> None:

@@ -125,12 +125,6 @@ class PettingZooPufferEnv(EmulatedEnv):
         return self.observations, self.rewards, self.terminals, self.truncations, all_infos
 
     @override
-    def _clear_step(self) -> None:
-        self.rewards[:] = 0.0
-        self.terminals[:] = False
-        self.truncations[:] = False
-
-    @override
     def _start_episode(self, seed: int | None, options: dict[str, Any] | None) -> None:
         observations, _ = self.env.reset(seed=library_seed(seed), options=options)
         self._reports.clear()
