@@ -147,9 +147,9 @@ class LibraryEnv(PufferEnv):
     def _connect(self) -> None:
         """Readies what writes into the arrays."""
 
-    @abc.abstractmethod
-    def _clear_step(self) -> None:
-        """Clears what the last step left in the arrays beside observations."""
+    def _clear_step(self) -> None:  # of what it left in the arrays beside observations
+        self.rewards[:] = 0.0
+        self.terminals[:] = self.truncations[:] = False
 
     @abc.abstractmethod
     def _start_episode(self, seed: int | None, options: dict[str, Any] | None) -> None:
@@ -189,5 +189,4 @@ class EmulatedEnv(LibraryEnv):
 
     @override
     def render(self) -> Any:
-        """Renders the environment in the mode that it was made with."""
         return self.env.render()

@@ -86,7 +86,6 @@ class GymnasiumPufferEnv(EmulatedEnv):
 
     @override
     def step(self, actions: np.ndarray) -> StepResult:
-        """Steps the environment with `actions[0]`, a row of `single_action_space`; see the class for the infos."""
         if actions is not self.actions:
             actions = fitting_actions(actions, self.actions)
         result = self.env.step(self._to_action(actions))
@@ -206,8 +205,7 @@ class GymnasiumVectorPufferEnv(LibraryEnv):
     @override
     def _clear_step(self) -> None:
         self._drop_running()
-        self.rewards[:] = 0
-        self.terminals[:] = self.truncations[:] = False
+        super()._clear_step()
 
     @override
     def _start_episode(self, seed: int | None, options: dict[str, Any] | None) -> None:
@@ -275,7 +273,6 @@ class GymnasiumVectorPufferEnv(LibraryEnv):
 
     @override
     def render(self) -> np.ndarray | None:
-        """The frame of the first environment, None where there is none."""
         frames = self.env.render()
         return frames[0] if frames else None
 

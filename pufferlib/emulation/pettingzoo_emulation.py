@@ -90,7 +90,6 @@ class PettingZooPufferEnv(EmulatedEnv):
 
     @override
     def step(self, actions: np.ndarray) -> StepResult:
-        """Steps all agents that are there, each with its row of `actions`; see the class for what comes back."""
         if actions is not self.actions:
             actions = fitting_actions(actions, self.actions)
         chosen = {agent: self._splits[row](actions[row]) for agent, row in self._live.items()}
@@ -114,21 +113,16 @@ class PettingZooPufferEnv(EmulatedEnv):
             self.truncations[row] = truncated
             self._reports.append(plain_numbers(infos.get(agent, {})))
             if truncated and not terminated and agent in observations:
-                self._writers[row](self._without_mask(row, observations[agent]))
+                self._write(row, observations[agent])
                 final_observations.append(final_observation(self.observations, row))
         if remaining:
             self._observe(remaining, observations)
             return self.observations, self.rewards, self.terminals, self.truncations, final_observations
-        numbers = _means(self._reports)
+        names = dict.fromkeys(name for report in self._reports for name in report)
+        numbers = {name: statistics.fmean(each[name] for each in self._reports if name in each) for name in names}
         self._restart()
         all_infos = [*final_observations, numbers] if numbers else final_observations
         return self.observations, self.rewards, self.terminals, self.truncations, all_infos
-
-    @override
-    def _clear_step(self) -> None:
-        self.rewards[:] = 0.0
-        self.terminals[:] = False
-        self.truncations[:] = False
 
     @override
     def _start_episode(self, seed: int | None, options: dict[str, Any] | None) -> None:
@@ -150,15 +144,12 @@ class PettingZooPufferEnv(EmulatedEnv):
         for agent, row in self._live.items():
             if agent not in observations:
                 raise APIUsageError(f"a PettingZoo environment must observe for all its agents, got none for {agent!r}")
-            self._writers[row](self._without_mask(row, observations[agent]))
+            self._write(row, observations[agent])
             if self._has_mask[row]:
                 self._write_mask(row, observations[agent][ACTION_MASK])
 
-    def _without_mask(self, row: int, observation: Any) -> object:
-        if not self._has_mask[row]:
-            return observation
-        rest = {key: part for key, part in observation.items() if key != ACTION_MASK}
-        return next(iter(rest.values())) if len(rest) == 1 else rest
+    def _write(self, row: int, observation: Any) -> None:
+        self._writers[row](_without_mask(observation) if self._has_mask[row] else observation)
 
     def _write_mask(self, row: int, mask: ArrayLike) -> None:
         # The rows may have more parts and more choices than the agent's own action: it may do nothing in those.
@@ -175,11 +166,14 @@ def _has_mask(space: gymnasium.Space) -> bool:
     return isinstance(space, Dict) and ACTION_MASK in space.spaces and len(space.spaces) > 1
 
 
-def _space_without_mask(space: gymnasium.Space) -> gymnasium.Space:  # what is left alone where that is one part
-    if not _has_mask(space):
-        return space
-    rest = {key: part for key, part in space.spaces.items() if key != ACTION_MASK}
-    return next(iter(rest.values())) if len(rest) == 1 else Dict(rest)
+def _without_mask(parts: Mapping[str, Any]) -> Any:  # what is left alone where that is one part
+    rest = {key: part for key, part in parts.items() if key != ACTION_MASK}
+    return next(iter(rest.values())) if len(rest) == 1 else rest
+
+
+def _space_without_mask(space: gymnasium.Space) -> gymnasium.Space:
+    rest = _without_mask(space.spaces) if _has_mask(space) else space
+    return Dict(rest) if isinstance(rest, dict) else rest
 
 
 def _parallel(env: object) -> Any:
@@ -199,11 +193,6 @@ def _parallel(env: object) -> Any:
             f"an environment whose agents take turns must be parallelizable, got {env}, whose metadata does not say so"
         )
     return aec_to_parallel(env)
-
-
-def _means(reports: list[dict[str, float]]) -> dict[str, float]:
-    names = dict.fromkeys(name for report in reports for name in report)
-    return {name: statistics.fmean(report[name] for report in reports if name in report) for name in names}
 
 
 def _flat_writer(space: gymnasium.Space, row: np.ndarray) -> Callable[[Any], None]:

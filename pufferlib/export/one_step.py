@@ -54,15 +54,12 @@ class OneStep(nn.Module):
         self._choices = num_choices(env.single_action_space) if has_masks else 0
         _check_weights(self.policy)
         try:
-            logits = self._first_logits()
-        except Exception as error:  # of any class: the policy's own code runs
+            logits = self._first_logits(type(policy).__qualname__)
+        except ExportError:
             if not any(each.is_floating_point() and each.dtype != torch.float32 for each in self.policy.parameters()):
-                raise _call_error(policy, error) from error
+                raise
             _check_weights(self.policy.float())  # what float64 holds may be too large
-            try:
-                logits = self._first_logits()
-            except Exception as second:
-                raise _call_error(policy, second) from second
+            logits = self._first_logits(type(policy).__qualname__)
         self.state_names = tuple(initial_state(self.policy, 1, _CPU))
         self.input_names = ("observations", *self.state_names, *["action_masks"] * has_masks)
         self.output_names = (*_named_tensors(logits), "value", *(f"next_{name}" for name in self.state_names))
@@ -90,8 +87,14 @@ class OneStep(nn.Module):
         return (drawn,) if self._choices else ()
 
     @torch.no_grad()
-    def _first_logits(self) -> Logits:
-        logits, _ = self._forward(self.random_observations(2, 0), initial_state(self.policy, 2, _CPU))
+    def _first_logits(self, name: str) -> Logits:
+        try:
+            logits, _ = self._forward(self.random_observations(2, 0), initial_state(self.policy, 2, _CPU))
+        except Exception as error:  # of any class: the policy's own code runs
+            raise ExportError(
+                f"the policy {name} must act on observations drawn from its space, and fails "
+                f"({type(error).__name__}: {first_sentence(error)}); look at its forward"
+            ) from error
         return logits
 
 
@@ -140,13 +143,6 @@ def _check_weights(policy: nn.Module) -> None:
         broken = broken or "its running mean and variance of observations are not finite"
     if broken is not None:
         raise ExportError(f"the policy must have finite weights to be exported, but {broken}; take an earlier model")
-
-
-def _call_error(policy: nn.Module, error: Exception) -> ExportError:
-    return ExportError(
-        f"the policy {type(policy).__qualname__} must act on observations drawn from its space, and fails "
-        f"({type(error).__name__}: {first_sentence(error)}); look at its forward"
-    )
 
 
 def space_text(space: Space) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Any
 
 import numpy as np
 import torch
@@ -21,33 +20,6 @@ from pufferlib.ppo.advantages import Minibatch
 from pufferlib.ppo.learner import Gradients, Loss
 from pufferlib.ppo.losses import ppo_loss
 from pufferlib.ppo.rollout import Rollout
-
-
-class ThreadedChunks:
-    """Runs one function over chunks of some rows at the same time, each on one torch thread.
-
-    Of a `count` of 1 the only chunk runs in the calling thread, with all of torch's threads.
-    """
-
-    def __init__(self, count: int):
-        self.count = count
-        self._pool = None
-        if count > 1:  # of one thread each for torch's operations
-            self._pool = ThreadPoolExecutor(count, "chunk", initializer=torch.set_num_threads, initargs=(1,))
-
-    def run(self, function: Callable[[slice], Any], rows: int) -> list[Any]:
-        """Calls `function(chunk)` for consecutive slices of `range(rows)`; returns the results in order."""
-        if self._pool is None:
-            return [function(slice(0, rows))]
-        bounds = np.linspace(0, rows, min(self.count, rows) + 1).astype(int).tolist()
-        chunks = [slice(begin, end) for begin, end in zip(bounds, bounds[1:], strict=False)]
-        futures = [self._pool.submit(function, chunk) for chunk in chunks]
-        return [future.result() for future in futures]
-
-    def close(self) -> None:
-        """Ends the threads; it may be called again."""
-        if self._pool is not None:
-            self._pool.shutdown()
 
 
 @contextmanager
@@ -82,20 +54,15 @@ class ThreadedGradients(Gradients):
     ):
         super().__init__(policy, rollout, config, autocast, loss)
         self._num_threads = torch.get_num_threads()
-        most = max(1, self.config.minibatch_steps // _MIN_CHUNK_STEPS)
-        self._chunks = ThreadedChunks(min(self._num_threads, most))
+        self._num_chunks = min(self._num_threads, max(1, self.config.minibatch_steps // _MIN_CHUNK_STEPS))
+        self._pool = ThreadPoolExecutor(self._num_chunks, "chunk", initializer=torch.set_num_threads, initargs=(1,))
         self._are_rows_apart: bool | None = None
 
     @override
     def differentiate(self, minibatch: Minibatch) -> Tensor:
         if self._are_rows_apart is None:
             self._are_rows_apart = not is_altered(self.policy) and self._computes_rows_apart(minibatch[:_FEW_ROWS])
-        if not self._are_rows_apart:
-            with torch_threads(self._num_threads):
-                return super().differentiate(minibatch)
-        self.clear()
-        parts = minibatch.split(self.config.max_minibatch_size // self.rollout.horizon)
-        return sum(self._differentiate_part(part, len(minibatch)) for part in parts)
+        return super().differentiate(minibatch)
 
     def _computes_rows_apart(self, minibatch: Minibatch) -> bool | None:
         # By a copy of the policy; what this writes into the rollout is written again. None where no row counts.
@@ -121,7 +88,12 @@ class ThreadedGradients(Gradients):
             (loss.total * len(part)).backward()
         return torch.cat([each.grad.flatten() for each in gradients.parameters if each.grad is not None])
 
+    @override
     def _differentiate_part(self, part: Minibatch, num_rows: int) -> Tensor:
+        if not self._are_rows_apart:
+            with torch_threads(self._num_threads):
+                return super()._differentiate_part(part, num_rows)
+
         def differentiate_chunk(rows: slice) -> tuple[Tensor, tuple[Tensor | None, ...]]:
             chunk = part[rows]
             loss = self.loss(*self.evaluate(chunk), **self.coefficients)
@@ -129,7 +101,10 @@ class ThreadedGradients(Gradients):
             metrics = self.keep(loss, chunk.rows) * fraction
             return metrics, torch.autograd.grad(loss.total * fraction, self.parameters, allow_unused=True)
 
-        metrics, gradients = zip(*self._chunks.run(differentiate_chunk, len(part)), strict=True)
+        bounds = np.linspace(0, len(part), min(self._num_chunks, len(part)) + 1).astype(int).tolist()
+        chunks = [slice(begin, end) for begin, end in zip(bounds, bounds[1:], strict=False)]
+        run = self._pool.map if self._num_chunks > 1 else map  # a single chunk stays in this thread
+        metrics, gradients = zip(*run(differentiate_chunk, chunks), strict=True)
         for parameter, *parts in zip(self.parameters, *gradients, strict=True):
             for gradient in parts:
                 if gradient is not None:
@@ -142,7 +117,7 @@ class ThreadedGradients(Gradients):
 
     @override
     def close(self) -> None:
-        self._chunks.close()
+        self._pool.shutdown()
 
 
 class NetworkActor(Actor):

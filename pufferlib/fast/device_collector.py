@@ -79,7 +79,7 @@ class RolloutKernel:
         # The launch for the environments of one PufferEnv.
         device, rows, noise = rollout.values.device, part.rows, self._noise
         blocks = Blocks.deal(part.agents_per_env, step.observations, self._network, shared_memory(device))
-        program = play_program(part.binding, self._network.macros() | blocks.macros(part.finals is not None))
+        program = play_program(part.binding, **self._network.macros(), **blocks.macros(part.finals is not None))
         reserve_shared(program, KERNEL, device, blocks.shared_bytes, BLOCKS_PER_SM)
         states = [state[rows].data_ptr() for state in step.states.values()]
         arguments = (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
 
@@ -32,22 +32,13 @@ def device_program(binding: ModuleType) -> Program:
     return Program(folder.name, device_code(folder).encode(), headers_of(folder) | STANDARD_HEADERS, EXACT)
 
 
-def play_program(binding: ModuleType, macros: Mapping[str, str]) -> Program:
-    """The kernel that plays the environments of a compiled module with a policy; the macros are of puffer_play.h."""
-    return _play_program(binding, tuple(macros.items()))
-
-
 @functools.cache  # trainers alike share what is loaded for it
-def _play_program(binding: ModuleType, macros: tuple[tuple[str, str], ...]) -> Program:
+def play_program(binding: ModuleType, **macros: str) -> Program:
+    """The kernel that plays the environments of a compiled module with a policy; the macros are of puffer_play.h."""
     folder = Path(binding.__file__).parent
-    headers = read_headers(FOLDER) | headers_of(folder) | STANDARD_HEADERS
-    return Program(f"{folder.name}-play", play_code(folder, dict(macros)).encode(), headers, EXACT)
-
-
-def play_code(folder: Path, macros: Mapping[str, str]) -> str:
-    """The CUDA code of the environment in a folder, and of a policy; see `play_program`."""
     defined = "".join(f"#define {name} {value}\n" for name, value in macros.items())
-    return device_code(folder, f"{defined}{PLAY}")
+    headers = read_headers(FOLDER) | headers_of(folder) | STANDARD_HEADERS
+    return Program(f"{folder.name}-play", device_code(folder, f"{defined}{PLAY}").encode(), headers, EXACT)
 
 
 def device_code(folder: Path, kernels: str = DEVICE) -> str:

@@ -51,13 +51,8 @@ class DeviceGradients(Gradients):
         return gathered.unflatten(0, places.shape)
 
     @override
-    def differentiate(self, minibatch: Minibatch) -> Tensor:
-        self.clear()
-        parts = minibatch.split(self.config.max_minibatch_size // self.rollout.horizon)
-        return functools.reduce(torch.add, [self._differentiate(part, len(part) / len(minibatch)) for part in parts])
-
-    def _differentiate(self, part: Minibatch, share: float) -> Tensor:
-        logits, values = self.outputs(part)
+    def _differentiate_part(self, part: Minibatch, num_rows: int) -> Tensor:
+        (logits, values), share = self.outputs(part), len(part) / num_rows
         decision = (logits,) if isinstance(logits, Tensor | Normal) else logits
         are_choices = all(isinstance(each, Tensor) for each in decision)
         if not are_choices and (len(decision) > 1 or any(decision[0].stddev.stride()[:-1])):

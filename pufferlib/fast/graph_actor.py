@@ -49,7 +49,7 @@ class GraphActor(Actor):
         self.is_offloaded = self.last_observations.device != self._device
         self._capture = capture
         self._pinned = PinnedArrays(self._device)
-        self._actor_streams: dict[tuple[int, int], ActorStream] = {}
+        self._actor_streams: dict[tuple[int, int], _ActorStream] = {}
 
     @override
     def start_rollout(self, offset: int) -> None:
@@ -167,13 +167,13 @@ class GraphActor(Actor):
     def _input(self, rows: slice, column: int) -> Tensor:
         return self._inputs[rows]
 
-    def _stream_for(self, rows: slice) -> ActorStream:
+    def _stream_for(self, rows: slice) -> _ActorStream:
         key = rows.start, rows.stop
         if key not in self._actor_streams:
             step = BatchStep(rows, self._inputs, self.states, self.rollout, not self.is_offloaded)
             step.start_rollout(self._offset)
             generator = self._streams.of(rows)
-            self._actor_streams[key] = ActorStream(step, self._choose, generator, self._capture)
+            self._actor_streams[key] = _ActorStream(step, self._choose, generator, self._capture)
         return self._actor_streams[key]
 
     def _choose(
@@ -185,16 +185,10 @@ class GraphActor(Actor):
         return actions, logprobs, values
 
 
-class ActorStream:
-    """The CUDA stream of one batch, and the pinned memory that is copied on it."""
+class _ActorStream:
+    # The CUDA stream of one batch, and the pinned memory that is copied on it.
 
-    def __init__(
-        self,
-        step: BatchStep,
-        choose: ChooseActions,
-        generator: torch.Generator,
-        capture: Capture | None,
-    ):
+    def __init__(self, step: BatchStep, choose: ChooseActions, generator: torch.Generator, capture: Capture | None):
         is_cuda = step.actions.is_cuda
         self.step = step
         self.stream = torch.cuda.Stream(step.actions.device) if is_cuda else None
@@ -204,18 +198,15 @@ class ActorStream:
         self._event = torch.cuda.Event() if is_cuda else None
         self.wait()
 
-    def wait(self) -> None:
-        """Makes this stream wait for the calling stream."""
+    def wait(self) -> None:  # for the calling stream
         if self.stream is not None:
             self.stream.wait_stream(torch.cuda.current_stream(self.stream.device))
 
-    def join(self) -> None:
-        """Makes the calling stream wait for this stream."""
+    def join(self) -> None:  # the calling stream waits
         if self.stream is not None:
             torch.cuda.current_stream(self.stream.device).wait_stream(self.stream)
 
     def wait_for_actions(self) -> None:
-        """Blocks until everything on this stream is done."""
         if self._event is not None:
             self._event.record(self.stream)
             self._event.synchronize()

@@ -61,23 +61,20 @@ class KernelAdam(Adam):
         return batch
 
 
-def fit_to_graphs(optimizer: Optimizer, device: torch.device | None) -> None:
-    """Lets the steps of `muon` or `adam` be captured as a CUDA graph, or undoes it.
+def fit_to_graphs(optimizer: Optimizer, device: torch.device) -> None:
+    """Lets the steps of `muon` or `adam` be captured as a CUDA graph.
 
-    The learning rate becomes a tensor on the device, and Adam counts its steps there; None makes plain numbers again.
-    Loading a state replaces both, so call this after it.
+    The learning rate becomes a tensor on the device, and Adam counts its steps there. Loading a state replaces both, so
+    call this after it.
     """
     for group in optimizer.param_groups:
-        rate = float(group["lr"])
-        group["lr"] = rate if device is None else torch.tensor(rate, device=device)
+        group["lr"] = torch.tensor(float(group["lr"]), device=device)
         if "capturable" in group:
-            is_on_gpu = device is not None and device.type != "cpu"
-            group["capturable"] = is_on_gpu
-            group["fused"] = True if is_on_gpu else None  # one kernel for all parameters
-    if device is not None:
-        for state in optimizer.state.values():
-            if "step" in state:
-                state["step"] = state["step"].to(device)
+            group["capturable"] = device.type != "cpu"
+            group["fused"] = True if device.type != "cpu" else None  # one kernel for all parameters
+    for state in optimizer.state.values():
+        if "step" in state:
+            state["step"] = state["step"].to(device)
 
 
 def take_over(optimizer: Optimizer, earlier: Optimizer) -> None:

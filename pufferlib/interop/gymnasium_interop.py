@@ -31,6 +31,8 @@ class OceanGymnasiumEnv(ShownEnv, gymnasium.Env):
 
     Where the environment has action masks, infos have `action_mask`, int8 as `Discrete.sample` takes it, but for those
     of an end, and there is a method `action_masks()` for Stable-Baselines3's contributions, which returns bools.
+
+    Arguments are those of `make_gymnasium`; `max_episode_steps` truncates episodes.
     """
 
     metadata: ClassVar[dict[str, Any]] = {"render_modes": ["rgb_array", "human"]}
@@ -42,10 +44,6 @@ class OceanGymnasiumEnv(ShownEnv, gymnasium.Env):
         max_episode_steps: int | None = None,
         **env_kwargs: object,
     ):
-        """Makes the environment; arguments are those of `make_gymnasium`.
-
-        Episodes are truncated after `max_episode_steps`; None leaves that to the environment.
-        """
         self._open(name, 1, render_mode, env_kwargs, max_episode_steps)
         self.observation_space = self.ocean.single_observation_space
         self.action_space = self.ocean.single_action_space
@@ -53,10 +51,7 @@ class OceanGymnasiumEnv(ShownEnv, gymnasium.Env):
         self._is_over = True  # no step is allowed
         self._has_begun = False  # C began the next episode when the last one ended
         if self.ocean.has_action_masks:  # by its presence other libraries know that it has masks
-            self.action_masks = self._action_masks
-
-    def _action_masks(self) -> np.ndarray:
-        return self.ocean.action_masks[0].copy()
+            self.action_masks = lambda: self.ocean.action_masks[0].copy()
 
     @override
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict]:
@@ -97,7 +92,8 @@ class OceanVectorEnv(OceanInside, VectorEnv):
     a final observation. With `AutoresetMode.NEXT_STEP` the reward of the step that begins an episode is 0, and
     observations are copies in any case.
 
-    `ocean.episode_statistics()` has the statistics of episodes that ended.
+    `ocean.episode_statistics()` has the statistics of episodes that ended, but of those that `max_episode_steps` cut.
+    Arguments are those of `make_gymnasium_vec`; the `autoreset_mode` may be given by its value.
     """
 
     metadata: ClassVar[dict[str, Any]] = {
@@ -115,11 +111,6 @@ class OceanVectorEnv(OceanInside, VectorEnv):
         max_episode_steps: int | None = None,
         **env_kwargs: object,
     ):
-        """Makes the environments; arguments are those of `make_gymnasium_vec`.
-
-        The `autoreset_mode` is SAME_STEP or NEXT_STEP, or its value. Episodes are truncated after `max_episode_steps`,
-        and are none of `ocean.episode_statistics()` then; None leaves that to the environments.
-        """
         self.closed = True  # as long as there is nothing to close
         known = (AutoresetMode.SAME_STEP, AutoresetMode.NEXT_STEP)
         mode = next((each for each in known if autoreset_mode in (each, each.value)), None)
@@ -225,9 +216,8 @@ class OceanVectorEnv(OceanInside, VectorEnv):
 
     def _final_infos(self, ended: np.ndarray) -> dict[str, Any]:
         final = np.full(self.num_envs, None, object)
-        indices = np.flatnonzero(ended)
-        for index, row in zip(indices.tolist(), self._final[indices], strict=True):
-            final[index] = row
+        for index in np.flatnonzero(ended).tolist():
+            final[index] = self._final[index].copy()
         return {"final_obs": final, "_final_obs": ended, "final_info": {}, "_final_info": ended.copy()}
 
     def _mask_infos(self) -> dict[str, Any]:

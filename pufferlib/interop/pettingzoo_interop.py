@@ -30,7 +30,6 @@ class OceanParallelEnv(ShownEnv, ParallelEnv):
     metadata: ClassVar[dict[str, Any]] = {"render_modes": ["rgb_array", "human"]}
 
     def __init__(self, name: str | type[OceanEnv], render_mode: str | None = None, **env_kwargs: object):
-        """Makes the environment; see OceanGymnasiumEnv for the arguments."""
         self._open(name, 1, render_mode, env_kwargs, is_of_one_agent=False)
         self.metadata["name"] = type(self.ocean).__name__.lower()
         self.possible_agents = [f"agent_{row}" for row in range(self.ocean.num_agents)]

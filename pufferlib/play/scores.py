@@ -31,7 +31,7 @@ from pufferlib.ocean.environment import OceanEnv
 from pufferlib.play.player import Episodes, Player, eval_mode
 from pufferlib.policy import device_of
 from pufferlib.runs.checkpoint import keep_best
-from pufferlib.runs.checks import check_acting
+from pufferlib.runs.checks import check_acting, whole_number
 from pufferlib.runs.loaders import load_policy
 from pufferlib.runs.making import env_arguments, is_to_be_made, is_vector
 from pufferlib.seeding import mix_seed
@@ -126,8 +126,7 @@ def evaluate(
         DivergedError: if a weight of the policy is infinite or NaN.
         UnknownEnvironmentError: if there is no environment of that name.
     """
-    if not isinstance(episodes, (int, np.integer)) or episodes < 1:
-        raise APIUsageError(f"episodes must be an integer of at least 1, got {episodes!r}")
+    episodes = whole_number("episodes", episodes)
     module = _module(policy)
     env = getattr(policy, "env", None) if env is None else env
     if env is None:
@@ -138,9 +137,9 @@ def evaluate(
             )
         env = _ConfiguredEnv(catalog.find_recorded(settings["env_name"]), settings["env"])
     with ExitStack() as undo:
-        vecenv = vector_to_play(env, int(episodes), seed, undo)
+        vecenv = vector_to_play(env, episodes, seed, undo)
         player = player_of(module, vecenv, seed if sample else None, undo)
-        return play_to_the_end(player, episodes_per_agent(int(episodes), vecenv), max_steps, seed).scores()
+        return play_to_the_end(player, episodes_per_agent(episodes, vecenv), max_steps, seed).scores()
 
 
 def _module(policy: object) -> nn.Module:

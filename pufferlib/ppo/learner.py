@@ -73,12 +73,14 @@ class Gradients:
         returned, `(len(metric_names),)` float32, add up to the means over the whole.
         """
         self.clear()
-        metrics = 0.0
-        for part in minibatch.split(self.config.max_minibatch_size // self.rollout.horizon):
-            loss = self.loss(*self.evaluate(part), **self.coefficients)
-            share = len(part) / len(minibatch)
-            metrics += self.keep(loss, part.rows) * share
-            (loss.total * share).backward()
+        parts = minibatch.split(self.config.max_minibatch_size // self.rollout.horizon)
+        first, *others = [self._differentiate_part(part, len(minibatch)) for part in parts]
+        return sum(others, first)
+
+    def _differentiate_part(self, part: Minibatch, num_rows: int) -> Tensor:
+        loss, share = self.loss(*self.evaluate(part), **self.coefficients), len(part) / num_rows
+        metrics = self.keep(loss, part.rows) * share
+        (loss.total * share).backward()
         return metrics
 
     def clear(self) -> None:

@@ -26,6 +26,7 @@ from pufferlib.play.scores import (
     prepare_player,
     vector_to_play,
 )
+from pufferlib.runs.checks import whole_number
 from pufferlib.runs.making import is_vector
 from pufferlib.runs.stopping import StopRequest
 from pufferlib.vector import Vector
@@ -68,9 +69,7 @@ def record(
         MissingExtraError: for an mp4, if the extra `video` is not installed.
         StorageError: if the video cannot be written.
     """
-    for name, value in (("episodes", episodes), ("max_steps", max_steps)):
-        if not isinstance(value, (int, np.integer)) or value < 1:
-            raise APIUsageError(f"{name} must be an integer of at least 1, got {value!r}")
+    episodes, max_steps = whole_number("episodes", episodes), whole_number("max_steps", max_steps)
     require_video(Path(path))
     if is_vector(env) and configured_env(env) is None:
         env = env.driver_env
@@ -82,8 +81,8 @@ def record(
     with ExitStack() as undo:
         vecenv = vector_to_play(env, 1, seed, undo, array_settings)
         player = player_of(policy, vecenv, seed if sample else None, undo)
-        quotas = np.full(vecenv.num_agents, int(episodes))
-        play = WatchedPlay(player, quotas, int(max_steps), seed, side_by_side=1)
+        quotas = np.full(vecenv.num_agents, episodes)
+        play = WatchedPlay(player, quotas, max_steps, seed, side_by_side=1)
         Show(play, EvalOptions(video=str(path)), in_window=False).run()
     return Path(path)
 

@@ -35,16 +35,13 @@ KEPT = 5  # scores, all of which are shown
 
 
 class HighScores:
-    """The best scores of one environment with one choice of settings, the best first.
+    """The best scores of one environment with one choice of settings that are no defaults, the best first.
 
-    An environment has one file for all its settings. Each call reads it, as another window may write it too.
+    An environment has one file for all its settings, in `folder`; None is `high_scores` in the user's data folder of
+    pufferlib. Each call reads it, as another window may write it too.
     """
 
     def __init__(self, env_name: str, settings: Mapping[str, Any], folder: Path | None = None):
-        """Touches no file, which lies in `folder`; None is `high_scores` in the user's data folder of pufferlib.
-
-        The settings are those that are not the defaults; games with others are not compared.
-        """
         folder = platformdirs.user_data_path("pufferlib", appauthor=False) / "high_scores" if folder is None else folder
         self.path = folder / f"{slug(env_name)}.json"
         self._settings = json.dumps(dict(settings), default=str, sort_keys=True)

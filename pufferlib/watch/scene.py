@@ -58,19 +58,17 @@ def array_settings(entry: Entry) -> Mapping[str, Any]:
 
 
 class ArrayScene:
-    """Shows what an environment's `render` returns, enlarged by whole numbers where it is small.
+    """Shows what the `render` of an environment that was reset returns, enlarged by whole numbers where it is small.
 
     The environment is asked once for each step. At the end of an episode it is asked before it begins the next, so that
     the end is seen. What was loaded for a screen that is closed is loaded again for the next.
 
     Attributes: as those of an environment in C, see `pufferlib.ocean.rendering.Drawing`.
+
+    Raises APIUsageError if it draws none: one of Gymnasium or PettingZoo is made with `render_mode="rgb_array"`.
     """
 
     def __init__(self, env: PufferEnv):
-        """Looks at an environment that was reset and whose `render` returns a frame, `(height, width, 3)` uint8.
-
-        Raises APIUsageError if it draws none: one of Gymnasium or PettingZoo is made with `render_mode="rgb_array"`.
-        """
         self.title = environment_name(env)
         self._env = env
         if isinstance(env, EmulatedEnv):

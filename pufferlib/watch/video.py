@@ -105,7 +105,10 @@ class _GifEncoder:
         if box is None:
             return
         self._write_pending(begin)
-        self._pending = _in_256_colours(image.crop(box)), box[:2]
+        part = image.crop(box)
+        # Median cut keeps up to 256 colours exactly, and takes seconds where there are many.
+        method = Image.Quantize.FASTOCTREE if part.getcolors(MANY) is None else Image.Quantize.MEDIANCUT
+        self._pending = part.quantize(256, method=method, dither=Image.Dither.NONE), box[:2]
         self._shown, self._begin = image, begin
 
     def close(self) -> None:
@@ -131,12 +134,6 @@ class _GifEncoder:
         self._pending = None
 
 
-def _in_256_colours(part: Image.Image) -> Image.Image:
-    # Median cut keeps up to 256 colours exactly, and takes seconds where there are many.
-    method = Image.Quantize.FASTOCTREE if part.getcolors(MANY) is None else Image.Quantize.MEDIANCUT
-    return part.quantize(256, method=method, dither=Image.Dither.NONE)
-
-
 SUFFIXES = (".mp4", ".gif")
 
 
@@ -145,14 +142,12 @@ class VideoWriter:
 
     Frames go to a hidden file beside the one that is asked for, which takes its name in the end: that one, or an older
     of its name, is whole at any time. An exception, such as Ctrl-C, leaves a video of what was recorded until then.
+
+    It is in H.264 where the path ends in `.mp4`, and in `.gif` of 256 colours, where at most 50 frames a second are
+    shown and others left out. The folder must exist. Raises what `require_video` does.
     """
 
     def __init__(self, path: Path, size: tuple[int, int], fps: float):
-        """Begins a video; it raises what `require_video` raises.
-
-        It is in H.264 where the path ends in `.mp4`, and in `.gif` of 256 colours, where at most 50 frames a second are
-        shown and others left out. The folder must exist.
-        """
         require_video(path)
         self.path, self.size = path, size  # width and height of the frames, in pixels
         self.fps = Fraction(fps).limit_denominator(10_000)  # exact for 60 / 7 and 30,000 / 1,001

@@ -124,7 +124,7 @@ def complete_program(name):
         return device_program(env_class.binding)
     network = DeviceNetwork(layers, rounds=True)
     blocks = Blocks.deal(env_class.agents_per_env, observations, network, SHARED_BYTES)
-    return play_program(env_class.binding, network.macros() | blocks.macros(env_class.has_truncations))
+    return play_program(env_class.binding, **network.macros(), **blocks.macros(env_class.has_truncations))
 
 
 @pytest.mark.slow

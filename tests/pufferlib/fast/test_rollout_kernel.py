@@ -14,7 +14,7 @@ from torch import nn
 
 from pufferlib import ocean, vector
 from pufferlib.errors import DivergedError, PufferWarning
-from pufferlib.fast import device_envs
+from pufferlib.fast import device_collector
 from pufferlib.fast.device_collector import Blocks, DeviceCollector
 from pufferlib.fast.device_envs import PLAY, play_program
 from pufferlib.fast.device_network import DeviceNetwork, can_be_in_a_rollout
@@ -169,7 +169,7 @@ def test_a_divergence_is_found(device_emulator):  # noqa: F811
 def test_a_missing_barrier_is_noticed(device_emulator, monkeypatch):  # noqa: F811
     without = "#undef __syncthreads\n#define __syncthreads() ((void)0)\n" + PLAY
     monkeypatch.setattr("pufferlib.fast.device_envs.PLAY", without)
-    monkeypatch.setattr(device_envs, "_play_program", device_envs._play_program.__wrapped__)  # and is not kept
+    monkeypatch.setattr(device_collector, "play_program", play_program.__wrapped__)  # and is not kept
     here, there = (make("puffer_breakout", backend, backend == "Device", inside=21) for backend in BACKENDS)
     with pytest.raises((AssertionError, DivergedError), match="observations|actions|values"):
         assert_alike(collected(there, 1), collected(here, 1))
@@ -188,8 +188,8 @@ def test_what_does_not_fit_is_played_step_by_step(device_emulator, monkeypatch):
 
 def test_trainers_alike_share_their_program():
     env = ocean.env_class("puffer_breakout")()
-    assert play_program(env.binding, {"A": "1"}) is play_program(env.binding, {"A": "1"})
-    assert play_program(env.binding, {"A": "1"}) is not play_program(env.binding, {"A": "2"})
+    assert play_program(env.binding, A="1") is play_program(env.binding, A="1")
+    assert play_program(env.binding, A="1") is not play_program(env.binding, A="2")
     env.close()
 
 

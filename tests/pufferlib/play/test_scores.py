@@ -352,7 +352,7 @@ def test_a_policy_whose_weights_are_no_numbers_plays_nothing():
 def test_an_unknown_name_and_no_episodes_are_refused():
     with pytest.raises(UnknownEnvironmentError, match="puffer_squared"):
         evaluate(Biased(), "puffer_sqared")
-    with pytest.raises(APIUsageError, match="episodes must be an integer of at least 1, got 0"):
+    with pytest.raises(APIUsageError, match="episodes must be a whole number, 1 or more, got 0"):
         evaluate(Biased(), Races, 0)
 
 

@@ -85,7 +85,7 @@ def test_environments_of_gymnasium_draw_themselves():
     ("arguments", "message"),
     [
         (("puffer_squared", "squared.avi"), "squared.avi"),
-        (("puffer_squared", "squared.gif", 0), "episodes must be an integer of at least 1, got 0"),
+        (("puffer_squared", "squared.gif", 0), "episodes must be a whole number, 1 or more, got 0"),
         (("puffer_cartpole", "cartpole.gif"), "CartPole|observation|fit"),
         ((gymnasium.make("CartPole-v1"), "cartpole.gif"), "render_mode='rgb_array'|fit|observation"),
     ],
