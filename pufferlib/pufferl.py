@@ -725,6 +725,9 @@ class PuffeRL:
     def print_dashboard(self) -> None:
         """Shows the progress: a panel, every `dashboard_interval_seconds`, or without a terminal a line per log."""
         if self.ranks.is_first:
+            steps, planned = self.global_step, self.config.total_timesteps
+            with_absent = self.epoch * self.config.batch_size  # agents, whose steps the plan has and `global_step` not
+            self.report.total_steps = round(planned * steps / with_absent) if 0 < steps < with_absent else planned
             self.report.show(self.env_name, self._facts, self._counts())
 
     def _counts(self) -> Counts:

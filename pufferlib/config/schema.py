@@ -278,7 +278,9 @@ class TrainConfig(ConfigSection, section="train"):
     )
 
     total_timesteps: int = setting(
-        10_000_000, "Agent steps of all processes to train for, at least one batch.", "[1, inf)"
+        10_000_000,
+        "Agent steps of all processes to train for, those of absent agents counted, at least one batch.",
+        "[1, inf)",
     )
     num_iterations: int | None = setting(
         None, "Batches to train for, in place of total_timesteps when it is not None.", "[1, inf)"

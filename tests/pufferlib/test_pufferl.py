@@ -1,6 +1,7 @@
 import copy
 import json
 import math
+import re
 import subprocess
 import sys
 import time
@@ -466,6 +467,19 @@ def test_absent_agents_are_neither_counted_nor_trained_on():
         steps.append(weights(again.policy) - before)
     assert steps[0].abs().max() > 0
     torch.testing.assert_close(steps[0], steps[1], atol=1e-7, rtol=1e-5)
+
+
+@pytest.mark.parametrize("has_absent_agents", [False, True])
+def test_a_run_is_done_when_it_ends_where_agents_are_absent_too(has_absent_agents, capfd):
+    trainer = scripted_trainer(LinearPolicy(), has_absent_agents, total_timesteps=4 * 128, log_interval=1)
+    while trainer.epoch < trainer.total_epochs:
+        trainer.evaluate()
+        trainer.train()
+        trainer.print_dashboard()
+    lines = capfd.readouterr().out.splitlines()
+    assert (trainer.global_step < 4 * 128) == has_absent_agents
+    assert [re.search(r"(\d+)% done", line)[1] for line in lines] == ["25", "50", "75", "100"]
+    assert "remaining 0s" in lines[-1]
 
 
 def test_the_explained_variance_is_of_the_values_that_training_left():
