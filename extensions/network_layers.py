@@ -1,6 +1,6 @@
 """The layers of a policy, as the kernels compute them: a list, in which each reads what earlier ones give.
 
-A kind of layer is a class here and a header of the same name, which cpu_kernels.h and network.h list.
+A kind of layer is a class here and a struct of a header, as norm_layer.h; cpu_kernels.h and network.h list them.
 """
 
 from __future__ import annotations

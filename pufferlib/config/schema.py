@@ -273,8 +273,8 @@ class TrainConfig(ConfigSection, section="train"):
 
     fused: bool = setting(
         True,
-        "Run small policies by kernels: on a CPU all layers at once, on a GPU rollouts of C environments; False is "
-        "torch alone.",
+        "Run small policies by kernels: on a CPU all layers at once, on a GPU rollouts of C environments; with False "
+        "torch computes them.",
     )
 
     total_timesteps: int = setting(

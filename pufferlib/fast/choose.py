@@ -1,14 +1,21 @@
-"""Chooses how a trainer computes its policy, and says why: the one place where that is decided.
+"""Chooses how a trainer computes its policy, and says why.
 
     acting                       learning                                                   where
     Actor                        Gradients, Learner            plain torch, ppo/            anywhere
-    Actor                        ThreadedGradients              a thread for each chunk      CPU, unless compiled
+    Actor                        ThreadedGradients             a thread for each chunk      CPU, unless compiled, and
+                                                                                            by PPO's own loss
     NetworkActor                 NetworkGradients              one C kernel                 CPU, small policies
-    GraphActor                   CapturedLearner               CUDA graphs                  CUDA, unless compiled
+    GraphActor                   CapturedLearner               CUDA graphs                  CUDA, unless compiled or
+                                                                                            with action masks
+    the same                     DeviceGradients,              the draw and the loss by     CUDA, by PPO's own loss
+                                 DeviceMinibatches             kernels
     GraphActor, DeviceCollector  CapturedLearner               environments on the GPU, too Device vectors
     the same, by a RolloutKernel CapturedLearner               and acting in one kernel     small policies there
     any of them                  DistributedLearner            averaged gradients           several processes
     GraphActor                   CapturedDistributedLearner    graphs around each message   the same, on CUDA
+
+Advantages, the MinGRU scan and Muon find their kernels themselves (extensions/), and the Device vector is chosen where
+environments are made (runs/).
 
 Results are those of ppo/, as far as sums of floats in another order are the same; tests hold them together.
 """
@@ -156,7 +163,7 @@ class Backend:
         if self.network is not None:
             return NetworkGradients(self.network, self.policy, rollout, self.config)
         # Any other loss may keep something, or mix rows.
-        kind, is_known_loss = Gradients, self.loss is ppo_loss and not stale_files()
+        kind, is_known_loss = Gradients, self.loss is ppo_loss and not _changed_files()
         if is_known_loss and self.device.type == "cpu" and not self.config.compile:
             kind = ThreadedGradients
         elif is_known_loss and self.is_captured and not self.config.cpu_offload and has_kernels(self.device):
@@ -246,9 +253,14 @@ def _why_torch(config: ResolvedTrainConfig, device: torch.device, loss: Loss) ->
         return "[train] compile is True"
     if loss is not ppo_loss:
         return f"the loss is {getattr(loss, '__name__', type(loss).__name__)}, one of your own"
-    if stale_files():
-        return f"{' and '.join(stale_files())} changed, and the kernel did not follow"
+    if _changed_files():
+        return f"{' and '.join(_changed_files())} changed, and the kernel did not follow"
     return None
+
+
+def _changed_files() -> tuple[str, ...]:
+    # Those that a policy's kernel follows; the draw of minibatches is not among them.
+    return tuple(name for name in stale_files() if name != "ppo/advantages.py")
 
 
 def _find_or_trace(policy: nn.Module, rollout: Rollout) -> tuple[Layers | None, str | None]:

@@ -11,17 +11,21 @@ from torch.distributions import Normal
 from typing_extensions import override
 
 from pufferlib.extensions import ppo
+from pufferlib.fast.followed import stale_files
 from pufferlib.ppo.advantages import Minibatch, SegmentMinibatches
 from pufferlib.ppo.learner import Gradients
 
 
 class DeviceMinibatches(SegmentMinibatches):
-    """Draws as SegmentMinibatches does, by other random numbers; by three kernels where every agent was there."""
+    """Draws as SegmentMinibatches does, by other random numbers; by three kernels where every agent was there.
+
+    Where advantages.py or losses.py was edited, it draws by them.
+    """
 
     def draw_ready(self) -> Minibatch:
         """Draws the next minibatch, ready for the loss."""
         config, values = self._config, self._rollout.values
-        if self._advantages.learned is not None or not ppo.has_kernels(values.device):
+        if self._advantages.learned is not None or stale_files() or not ppo.has_kernels(values.device):
             return self.draw().ready_for_loss(config.norm_adv)
         beta = self._beta if self._is_uneven else None
         drawing = ppo.Drawing(config.minibatch_segments, config.prio_alpha, beta, config.norm_adv, self._generator)

@@ -1,8 +1,9 @@
-"""Tells whether the kernel for whole policies still computes what ppo/ says.
+"""Tells whether the kernels still compute what ppo/ says.
 
-extensions/ppo_row.h and decision_row.h are losses.py and sampling.py once more, in C++ and with derivatives by hand. An
-edit of one of the two files takes effect at once, by torch. A test fails until the kernel follows it, which
-`python -m pufferlib.fast.followed` records: it updates the hashes of both files.
+extensions/ppo_row.h and decision_row.h are losses.py and sampling.py once more, in C++ and CUDA and with derivatives by
+hand; extensions/ppo.cu draws minibatches as advantages.py does. An edit of one of these files takes effect at once, by
+torch. A test fails until the kernels follow it, which `python -m pufferlib.fast.followed` records: it updates the
+hashes.
 """
 
 from __future__ import annotations
@@ -14,16 +15,16 @@ import tokenize
 from collections.abc import Iterator
 from pathlib import Path
 
-from pufferlib.ppo import losses, sampling
+from pufferlib.ppo import advantages, losses, sampling
 
 HASHES = Path(__file__).with_name("followed.txt")
-_MODULES = (losses, sampling)
+_MODULES = (advantages, losses, sampling)
 _UNSEEN = (tokenize.COMMENT, tokenize.NL, tokenize.INDENT, tokenize.DEDENT)
 
 
 @functools.cache
 def stale_files() -> tuple[str, ...]:
-    """The files that changed since the kernel followed them, such as `ppo/losses.py`."""
+    """The files that changed since the kernels followed them, such as `ppo/losses.py`."""
     known = dict(line.split() for line in HASHES.read_text().splitlines())
     return tuple(name for name, found in hashes().items() if known.get(name) != found)
 

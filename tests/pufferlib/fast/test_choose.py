@@ -137,6 +137,11 @@ def test_an_edited_loss_runs_by_torch_until_the_kernel_follows(monkeypatch):
     assert chosen().reason == "ppo/losses.py changed, and the kernel did not follow"
 
 
+def test_an_edited_draw_leaves_the_kernel_of_the_policy(monkeypatch):
+    monkeypatch.setattr("pufferlib.fast.choose.stale_files", lambda: ("ppo/advantages.py",))
+    assert chosen().network is not None
+
+
 def test_gradients_of_torch_fit_where_the_observations_and_the_policy_are():
     gradients = chosen(fused=False).make_gradients(allocate())
     assert type(gradients) is ThreadedGradients

@@ -115,6 +115,13 @@ def make_minibatches(tmp_path, segments=16, minibatch_segments=5, **settings):
     return minibatches
 
 
+def test_an_edit_of_the_draw_takes_effect(tmp_path, kernels, monkeypatch):
+    minibatches = make_minibatches(tmp_path)
+    monkeypatch.setattr(device_update, "stale_files", lambda: ("ppo/advantages.py",))
+    monkeypatch.setattr("pufferlib.ppo.advantages.draw_segments", lambda *arguments: torch.arange(5))
+    assert minibatches.draw_ready().rows.tolist() == [0, 1, 2, 3, 4]
+
+
 @pytest.mark.parametrize("norm_adv", [True, False])
 @pytest.mark.parametrize("prio_alpha", [0.0, 0.8, 20.0])
 def test_a_minibatch_is_drawn_by_the_clocks_that_ring_first(prio_alpha, norm_adv, tmp_path, kernels):

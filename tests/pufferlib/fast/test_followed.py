@@ -5,12 +5,12 @@ import pytest
 from pufferlib.fast import followed
 
 
-def test_the_kernel_computes_what_losses_and_sampling_say():
+def test_the_kernels_compute_what_the_files_of_ppo_say():
     files = [f"pufferlib/{name}" for name in followed.stale_files()]
     assert not files, (
         f"{' and '.join(files)} changed, so that policies train by torch where a kernel was several times faster. Have "
-        "ppo_row.h, decision_row.h and network.cpp in extensions/ compute the same, with derivatives, and sign that by "
-        "`python -m pufferlib.fast.followed`. Leave it unsigned where training by torch is what you want."
+        "ppo_row.h, decision_row.h, network.cpp and ppo.cu in extensions/ compute the same, with derivatives, and sign "
+        "that by `python -m pufferlib.fast.followed`. Leave it unsigned where training by torch is what you want."
     )
 
 
