@@ -214,9 +214,12 @@ class NetworkGradients(Gradients):
     def differentiate(self, minibatch: Minibatch) -> Tensor:
         # All of it at once, as the kernel works in small blocks anyway.
         self.clear()
-        if minibatch.weights is not None and not self._is_recurrent and minibatch.weights.any():
-            return self._differentiate_present(minibatch, minibatch.weights)
         rollout, rows = self.rollout, minibatch.rows
+        if minibatch.weights is not None and not self._is_recurrent:
+            # A last own move of which nothing is known weighs nothing, and its new value counts for those before.
+            present = rollout.masks[rows, :-1] if self._refreshes else minibatch.weights > 0
+            if present.any():
+                return self._differentiate_present(minibatch, present)
         states = [state.index_select(0, rows) for state in rollout.states.values()]
         inputs = NetworkBatch(
             segments=rows,
@@ -236,9 +239,9 @@ class NetworkGradients(Gradients):
             rollout.values[rows, :-1] = learned.values
         return learned.metrics
 
-    def _differentiate_present(self, minibatch: Minibatch, weights: Tensor) -> Tensor:
-        # Without memory every step is a segment of its own, and those that weigh nothing are left out.
-        rollout, places = self.rollout, weights.nonzero(as_tuple=True)
+    def _differentiate_present(self, minibatch: Minibatch, present: Tensor) -> Tensor:
+        # Without memory every step is a segment of its own, and those of absent agents are left out.
+        rollout, places = self.rollout, present.nonzero(as_tuple=True)
         numbers = minibatch.old_values, minibatch.advantages, minibatch.returns, minibatch.resets
         old_values, advantages, returns, resets = (each[places].unsqueeze(1) for each in numbers)
         segments, steps = minibatch.rows[places[0]], places[1]
@@ -251,6 +254,7 @@ class NetworkGradients(Gradients):
             old_values=old_values,
             advantages=advantages,
             returns=returns,
+            weights=(minibatch.weights[places] * (len(segments) / minibatch.weights.numel())).unsqueeze(1),
             masks=None if rollout.action_masks is None else rollout.action_masks[segments, steps],
         )
         learned = self._learn(rollout.by_column.flatten(0, 1).unsqueeze(1), inputs)

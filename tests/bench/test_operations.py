@@ -19,7 +19,7 @@ LIMITS = {
     "puffer_cartpole": 36,
     "puffer_checkers": 90,
     "puffer_chess": 106,
-    "puffer_connect4": 53,
+    "puffer_connect4": 58,
     "puffer_drone": 62,
     "puffer_enduro": 54,
     "puffer_freeway": 53,

@@ -60,7 +60,7 @@ def test_operations_of_threads_that_share_a_minibatch_are_seen(in_tmp_path):
     torch.set_num_threads(2)
     try:
         trainer = PuffeRL("puffer_squared", fused=False, num_envs=64, batch_size=2048, log_interval=10**9, device="cpu")
-        assert trainer._learner.gradients._chunks.count == 2
+        assert trainer._learner.gradients._num_chunks == 2
         trainer.evaluate(), trainer.train()
         table = profiling.trace(trainer, Path("trace.json"))
         trainer.release()
