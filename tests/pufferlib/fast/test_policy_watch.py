@@ -410,7 +410,7 @@ CHANGED_CASES = {
 }
 
 
-@pytest.mark.quick("recurrent")
+@pytest.mark.quick("recurrent", "one encoder")
 @pytest.mark.parametrize("case", CHANGED_CASES)
 def test_after_changes_the_kernel_trains_as_torch_does(case):
     """Recurrent states, what was seen last and the optimizer's averages go along from one to the other and back."""
