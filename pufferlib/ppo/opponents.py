@@ -19,10 +19,9 @@ from pufferlib.seeding import Streams
 
 _FORGETTING = 0.95  # of the results so far, with each rollout: the policy is another one then
 _LEAST_GAMES = 100  # by which a win rate is known
-ARRAYS = (
-    *("points", "games", "elos", "opponents", "_recent", "_returns"),
-    *("_has_ended", "_starts", "_masks", "_players", "_is_counted"),
-)
+_RESULTS = ("points", "games", "elos", "_recent")
+_GAMES = ("opponents", "_returns", "_has_ended", "_starts", "_masks", "_players", "_is_counted")  # that are running
+ARRAYS = (*_RESULTS, *_GAMES)
 """Attributes of a pool that a checkpoint holds as they are."""
 
 
@@ -281,7 +280,7 @@ class Pool:
         for member, states in zip(self.members, state["states"], strict=True):
             for key, kept in member.states.items():
                 kept.copy_(states[key])
-        for name in ARRAYS:
+        for name in _GAMES:
             getattr(self, name)[...] = state[name].numpy()
         self._seen = dict(seen)
         self.generator.set_state(state["generator"])
@@ -293,7 +292,7 @@ class Pool:
         for name, weights in zip(state["names"], state["weights"], strict=True):
             self._add(name, copy.deepcopy(policy))
             self.members[-1].policy.load_state_dict(weights)
-        for name in ("points", "games", "elos", "_recent"):
+        for name in _RESULTS:
             getattr(self, name)[...] = state[name].numpy()
         self.next_snapshot = state["next_snapshot"]
 

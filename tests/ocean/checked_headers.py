@@ -24,6 +24,9 @@ import pytest
 from pufferlib import ocean
 
 FILE = Path(__file__).with_suffix(".json")
+ROOT = Path(__file__).parents[2]
+SHARED = "extensions, vector, ocean/include"  # all that is compiled but environments
+COMPILED = (".c", ".cpp", ".h", ".pyx")
 STANDING = ("puffer_breakout", "puffer_go", "puffer_snake", "puffer_target", "puffer_template")  # one of every kind
 QUICK = (*STANDING, "puffer_drone")  # and numbers as actions
 WEEKLY = (pytest.mark.weekly,)
@@ -44,35 +47,26 @@ def headers(path: Path) -> set[Path]:
     return found
 
 
-def fingerprint(name: str) -> str:
-    """The hash of what an environment's simulation is compiled from."""
+def sources(name: str) -> list[Path]:
+    """What an environment's simulation is compiled from; of SHARED the C, C++ and Cython of its folders."""
+    if name == SHARED:
+        paths = (path for folder in SHARED.split(", ") for path in (ROOT / folder).rglob("*"))
+        return sorted(path for path in paths if path.suffix in COMPILED and path.name != "_native.c")  # Cython's
     folder = ocean.config_path(name).parent
+    return sorted(headers(folder / f"{folder.name}.h"), key=lambda header: header.name)
+
+
+def fingerprint(name: str) -> str:
+    """The hash of the sources of an environment, or of SHARED."""
     hashed = hashlib.sha256()
-    for header in sorted(headers(folder / f"{folder.name}.h"), key=lambda header: header.name):
-        hashed.update(header.read_bytes())
-    return hashed.hexdigest()
-
-
-ROOT = Path(__file__).parents[2]
-SHARED = "extensions, vector, ocean/include"  # all that is compiled but environments
-COMPILED = (".c", ".cpp", ".h", ".pyx")
-
-
-def shared_fingerprint() -> str:
-    """The hash of the C, C++ and Cython that no environment has for itself."""
-    folders = (ROOT / folder for folder in SHARED.split(", "))
-    paths = sorted(path for folder in folders for path in folder.rglob("*") if path.suffix in COMPILED)
-    hashed = hashlib.sha256()
-    for path in paths:
-        if path.name != "_native.c":  # which Cython writes
-            hashed.update(path.read_bytes())
+    for path in sources(name):
+        hashed.update(path.read_bytes())
     return hashed.hexdigest()
 
 
 def shared_marks() -> tuple[pytest.MarkDecorator, ...]:
     """The marks of slow tests that compile nothing but what no environment has for itself."""
-    is_noted = json.loads(FILE.read_text()).get(SHARED) == shared_fingerprint()
-    return (pytest.mark.slow, *(WEEKLY if is_noted and "PUFFER_ALL_ENVIRONMENTS" not in os.environ else ()))
+    return (pytest.mark.slow, *(() if is_changed(SHARED) else WEEKLY))
 
 
 def compiled_names() -> list[str]:
@@ -81,7 +75,7 @@ def compiled_names() -> list[str]:
 
 @functools.cache
 def is_changed(name: str) -> bool:
-    """Whether an environment's headers are others than those that were noted, or all are to be taken for such."""
+    """Whether the sources of an environment, or of SHARED, are not those that were noted, or all count as changed."""
     return "PUFFER_ALL_ENVIRONMENTS" in os.environ or json.loads(FILE.read_text()).get(name) != fingerprint(name)
 
 
@@ -100,5 +94,5 @@ def quick_params(cases: Iterable) -> list:
 
 
 if __name__ == "__main__":
-    noted = {SHARED: shared_fingerprint(), **{name: fingerprint(name) for name in compiled_names()}}
+    noted = {name: fingerprint(name) for name in (SHARED, *compiled_names())}
     FILE.write_text(json.dumps(noted, indent=4) + "\n")
