@@ -60,7 +60,8 @@ class Score:
     episodes: int
 
     def __str__(self) -> str:
-        return f"{self.mean:.3f} +- {self.standard_error:.3f} (n = {self.episodes})"
+        spread = f" +- {self.standard_error:.3f}" if self.episodes > 1 else ""
+        return f"{self.mean:.3f}{spread} (n = {self.episodes})"
 
     @classmethod
     def of(cls, numbers: list[float]) -> Score:

@@ -57,9 +57,9 @@ class _Running:
 class Player:
     """Plays episodes with a policy, a fixed number with every agent, so that long ones count like short ones.
 
-    A report of a PufferEnv belongs to those of its episodes that end with the same step. Reports of batches of several
-    environments need an `agent_id`, see `vector.Native`, and are left out without one. `remaining`, `(num_agents,)`
-    int64, are the episodes that each agent still has to play.
+    A report of a PufferEnv belongs to those of its episodes that end with the same step; one that it makes every some
+    steps belongs to none. Reports of batches of several environments need an `agent_id`, see `vector.Native`, and are
+    left out without one. `remaining`, `(num_agents,)` int64, are the episodes that each agent still has to play.
     """
 
     def __init__(
@@ -82,6 +82,7 @@ class Player:
             self._action_masks = np.ones((agents, num_choices(vecenv.single_action_space)), bool)
         self._episode_starts = np.ones(agents, bool)  # with the last observation, so that recurrent state is reset
         self._has_owners = vecenv.agents_per_batch == vecenv.driver_env.num_agents
+        self._reports_every_step = getattr(vecenv.driver_env, "report_interval", 1) == 1
         self._tracker = EpisodeTracker(agents)
 
     def play(
@@ -194,7 +195,7 @@ class Player:
         agents, returns, lengths = self._tracker.take()
         counts = self.remaining[agents] > 0
         self.remaining[agents] -= counts
-        reports = self._reports(infos, agents, counts) if infos else ()
+        reports = self._reports(infos, agents, counts) if infos and self._reports_every_step else ()
         return Episodes(agents[counts], returns[counts], lengths[counts], reports)
 
     def _reports(self, infos: list[dict], agents: np.ndarray, counts: np.ndarray) -> list[dict]:

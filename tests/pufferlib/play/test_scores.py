@@ -272,6 +272,14 @@ def test_a_ready_puffer_env_is_many_environments():
     env.step(env.actions)
 
 
+def test_a_report_of_many_steps_belongs_to_none_of_their_episodes():
+    # Of 4 games in one PufferEnv, which reports every 3 steps: some report is of one game, when another one ends.
+    make = partial(ocean.env_class(SQUARED), num_envs=4, size=3, report_interval=3)
+    found = evaluate(untrained(make()), make, 50, sample=True)
+    assert found.keys() == {"episode_return", "episode_length"}
+    assert found["episode_return"].episodes == found["episode_length"].episodes == 50
+
+
 def test_a_vector_that_can_be_repeated_stays_as_it_is():
     with vector.make(Stroll, num_envs=2, backend="Serial") as vecenv:
         vecenv.async_reset(0)
@@ -365,3 +373,4 @@ def test_the_standard_error_is_that_of_the_mean():
     assert score == Score(4.75, statistics.stdev(numbers) / 2, 4)
     assert str(score) == "4.750 +- 1.887 (n = 4)"
     assert math.isnan(Score.of([3.0]).standard_error)
+    assert str(Score.of([3.0])) == "3.000 (n = 1)"
