@@ -359,7 +359,8 @@ class PuffeRL:
                 episodes = self.evaluate()
             if notes is not None and not hears_later:
                 seconds, share = time.perf_counter() - begin, self.phases.shares().get("environment", 0.0)
-                notes.on_rollout(self.rollout, self.vecenv, episodes, seconds, share)
+                for note in notes.of_rollout(self.rollout, self.vecenv, episodes, seconds, share):
+                    say(f"note: {note}")
             votes = self.ranks.start_total(stop.requested)  # counted meanwhile
             losses = self.train()
             is_enough = after_iteration(self.stats if hears_later else episodes, losses)

@@ -203,9 +203,9 @@ def _resolve(
     if device.type == "cuda":
         torch.backends.cudnn.deterministic = given.torch_deterministic
         torch.set_float32_matmul_precision("high")  # TF32: ten bits of fraction, several times the speed
-    ranks.require_same(
-        {**checks.facts_of_settings(given), **checks.facts_of_environments(vecenv), "the device": device.type}
-    )
+    spaces = {name: repr(getattr(vecenv, name)) for name in ("single_observation_space", "single_action_space")}
+    counted = {"the number of agents": f"{vecenv.num_agents:,}", "the device": device.type}
+    ranks.require_same({**checks.facts_of_settings(given), **counted, **spaces})
     config = resolve_sizes(given, vecenv.num_agents, device.type, ranks.world_size)
     if eval_env is None and making.is_to_be_made(given_env):
         eval_env = given_env
