@@ -30,7 +30,7 @@ from typing_extensions import overload
 from pufferlib import distributed
 from pufferlib.config import SelfplayConfig, load_config, require_sections
 from pufferlib.dashboard.output import say
-from pufferlib.dashboard.report import Counts, Report, prefixed
+from pufferlib.dashboard.report import Counts, Report
 from pufferlib.dashboard.score import Score, final_metrics, final_text
 from pufferlib.distributed import ROUNDING, Total
 from pufferlib.errors import (
@@ -48,6 +48,7 @@ from pufferlib.fast.choose import choose_backend
 from pufferlib.fast.device_collector import DeviceCollector
 from pufferlib.loggers import Logger, NeptuneLogger, WandbLogger
 from pufferlib.metrics.finite import describe_update, explaining
+from pufferlib.metrics.measures import prefixed
 from pufferlib.ocean import PREFIX
 from pufferlib.play.matches import load_rival
 from pufferlib.play.scores import PeriodicEvaluation, final_episodes, play_whole_episodes

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from pufferlib.dashboard.panel import Dashboard
-from pufferlib.metrics.measures import DeviceClock, FinishedEpisodes, HardwareMeter, Phase, Phases
+from pufferlib.metrics.measures import DeviceClock, FinishedEpisodes, HardwareMeter, Phase, Phases, prefixed
 
 
 @dataclass(frozen=True)
@@ -153,10 +153,5 @@ class Report:
         """Restores the state of `state_dict`."""
         self._begin = time.perf_counter() - state["seconds"]
         self.iteration.seconds = state["iteration_seconds"]
-        self.episodes.load_state_dict(state["episodes"])
-        self._before.load_state_dict(state["before"])
-
-
-def prefixed(prefix: str, metrics: Mapping[str, float]) -> dict[str, float]:
-    """The metrics under `prefix/<name>`."""
-    return {f"{prefix}/{name}": value for name, value in metrics.items()}
+        self.episodes = FinishedEpisodes.merged([state["episodes"]])
+        self._before = FinishedEpisodes.merged([state["before"]])

@@ -163,17 +163,13 @@ class FinishedEpisodes:
         means = {name: total / self._counts[name] for name, total in self._sums.items()}
         return {**means, "n": max(self._counts.values())} if means else {}
 
-    def tracked(self) -> dict[str, float]:
-        """Returns `episode/return_mean, return_min, return_max, length_mean, count`; empty when no episode ended."""
-        return {f"episode/{name}": value for name, value in self.episodes.metrics().items()}
-
     def metrics(self) -> dict[str, float]:
-        """Returns `tracked()`, and `means()` as `environment/<name>`."""
-        return {**self.tracked(), **{f"environment/{name}": value for name, value in self.means().items()}}
+        """Returns the metrics of tracked episodes as `episode/<name>`, and `means()` as `environment/<name>`."""
+        return {**prefixed("episode", self.episodes.metrics()), **prefixed("environment", self.means())}
 
     def take(self) -> dict[str, float]:
-        """Returns `means()` and `tracked()`, and starts over."""
-        taken = {**self.means(), **self.tracked()}
+        """Returns `means()`, and the metrics of tracked episodes as `episode/<name>`; starts over."""
+        taken = {**self.means(), **prefixed("episode", self.episodes.metrics())}
         self._sums.clear()
         self._counts.clear()
         self.episodes = EpisodeTotals()
@@ -201,19 +197,19 @@ class FinishedEpisodes:
         """The episodes of several, of which each gave its `state_dict`."""
         whole = cls()
         for state in states:
-            part = cls()
-            part.load_state_dict(state)
-            whole.merge(part)
+            whole._sums.update(state["sums"])
+            whole._counts.update(state["counts"])
+            whole.episodes.merge(EpisodeTotals(**state["episodes"]))
         return whole
 
     def state_dict(self) -> dict[str, dict[str, float]]:
         """Sums, counts and extremes: plain numbers in plain dicts."""
         return {"sums": dict(self._sums), "counts": dict(self._counts), "episodes": dict(vars(self.episodes))}
 
-    def load_state_dict(self, state: Mapping[str, dict[str, float]]) -> None:
-        """Restores the state of `state_dict`."""
-        self._sums, self._counts = Counter(state["sums"]), Counter(state["counts"])
-        self.episodes = EpisodeTotals(**state["episodes"])
+
+def prefixed(prefix: str, metrics: Mapping[str, float]) -> dict[str, float]:
+    """The metrics under `prefix/<name>`."""
+    return {f"{prefix}/{name}": value for name, value in metrics.items()}
 
 
 def is_number(value: object) -> bool:
