@@ -29,6 +29,7 @@ from typing_extensions import overload
 
 from pufferlib import distributed
 from pufferlib.config import SelfplayConfig, load_config, require_sections
+from pufferlib.config.schema import words
 from pufferlib.dashboard.output import say
 from pufferlib.dashboard.report import Counts, Report
 from pufferlib.dashboard.score import Score, final_metrics, final_text
@@ -247,17 +248,16 @@ class PuffeRL:
             undo.pop_all()  # it worked: nothing is to be undone
 
     def _make_pool(self, selfplay: SelfplayConfig) -> Pool | None:
-        if not selfplay.has_pool:
+        steps, members, env_name = selfplay.snapshot_steps, words(selfplay.pool_members), self.env_name
+        if selfplay.pool_size == 0 and not members:
             return None
-        steps, env_name = selfplay.snapshot_steps, self.env_name
         return Pool(
             selfplay,
             snapshot_steps=lambda: max(1, self.config.total_timesteps // 20) if steps == "auto" else steps,
             num_agents=self.vecenv.num_agents,
             agents_per_game=agents_in_one(self.vecenv),
             fixed={
-                name: load_rival(name, env_name, self.vecenv, self.device, self.config.data_dir)
-                for name in selfplay.member_list
+                name: load_rival(name, env_name, self.vecenv, self.device, self.config.data_dir) for name in members
             },
             make_actor=partial(self._backend.make_opponent, self.vecenv),
             generator=torch.Generator(self.device).manual_seed(mix_seed(self.ranks.seed(self.config.seed), _POOL_SEED)),

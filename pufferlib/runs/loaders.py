@@ -25,6 +25,7 @@ from pufferlib.config import (
     require_sections,
     resolve_env_count,
 )
+from pufferlib.config.schema import words
 from pufferlib.environment import Buffers, Origin, PufferEnv
 from pufferlib.errors import CheckpointError, ConfigError, PufferError, describe_lack
 from pufferlib.families import catalog
@@ -213,12 +214,13 @@ def make_loggers(
     """Makes the loggers of a run: a JsonLogger, then those that the `[log]` settings ask for."""
     config = LogConfig.from_dict(log_settings)
     mode = "offline" if config.offline else None
-    common = {"name": config.name, "tags": config.tag_list, "run_id": run_id, "mode": mode}
+    common = {"name": config.name, "tags": words(config.tags), "run_id": run_id, "mode": mode}
     loggers: list[Logger] = [JsonLogger(run_folder / "metrics.jsonl", resume_step, run_id)]
     if config.tensorboard:
         loggers.append(TensorBoardLogger(run_folder / "tensorboard", run_id, resume_step))
     if config.wandb:
         loggers.append(WandbLogger(config.project, config.entity, **common, folder=run_folder))
     if config.neptune:
-        loggers.append(NeptuneLogger(config.neptune_project, **common, folder=run_folder / "neptune"))
+        project = f"{config.entity}/{config.project}" if config.entity else config.project
+        loggers.append(NeptuneLogger(project, **common, folder=run_folder / "neptune"))
     return loggers
