@@ -32,7 +32,7 @@ from pufferlib.metrics.finite import require_finite_weights
 from pufferlib.play.player import clear_states
 from pufferlib.policy import Logits, acting_forward, device_of, initial_state, normalized
 from pufferlib.ppo.sampling import greedy_action, mask_logits, sample_logits
-from pufferlib.runs.checkpoint import load_policy_weights, read_outline
+from pufferlib.runs.checkpoint import load, load_policy_weights
 from pufferlib.runs.checks import check_acting
 from pufferlib.runs.description import (
     check_description,
@@ -367,7 +367,7 @@ def _find_weights(path: Path) -> Path:
 
 
 def _description(path: Path) -> Mapping[str, Any]:
-    found = read_outline(path)
+    found = load(path, has_numbers=False)
     described = found.get("description") if isinstance(found, dict) else None
     if isinstance(described, dict):
         return check_description(described, path)

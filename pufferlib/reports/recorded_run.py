@@ -30,7 +30,7 @@ from pufferlib.errors import CheckpointError, ConfigError, nearest
 from pufferlib.families.catalog import slug
 from pufferlib.loggers import METRICS_FILE
 from pufferlib.reading import UnreadableFile, lines, open_regular, parse_json, read_json
-from pufferlib.runs.folder import CONFIG_FILE, TRAINER_STATE, find_folder, read_note, writing_process
+from pufferlib.runs.folder import CONFIG_FILE, TRAINER_STATE, find_folder, read_facts, writing_process
 
 LATEST = "latest"
 RETURN = "episode/return_mean"
@@ -155,7 +155,7 @@ class RecordedRun:
         is_over = steps is not None and self.steps >= steps if iterations is None else epoch >= iterations
         if is_over:
             return "finished"
-        saved_steps = number(read_note(self.folder, "last").get("agent_steps"))
+        saved_steps = number(read_facts(self.folder / "last.json").get("agent_steps"))
         is_saved = (self.folder / TRAINER_STATE).exists() and saved_steps is not None and saved_steps >= self.steps
         return "stopped" if is_saved else "failed"
 

@@ -177,7 +177,7 @@ def load_policy(
 
 def _check_outline(make: Callable[[], nn.Module], path: Path | None) -> None:
     # Makes the policy on `meta`, where it takes no memory: its weights fit into memory, and those of a file into it.
-    weights = None if path is None else checkpoint.require_weights(checkpoint.read_outline(path), path)
+    weights = None if path is None else checkpoint.require_weights(checkpoint.load(path, has_numbers=False), path)
     most = math.inf if weights is None else 2 * len(weights) + 64  # a class may make some that it does not keep
     made, thread = itertools.count(1), threading.get_ident()
 
