@@ -276,10 +276,10 @@ def value_text(value: object) -> str:
     return count_text(value) if isinstance(value, int) and abs(value) >= 1e5 else str(value)
 
 
-def short_names(names: Sequence[str]) -> dict[str, str]:
-    """A setting's name without its section, by the whole name; with it where two are alike."""
-    keys = [name.rpartition(".")[2] for name in names]
-    return {name: key if keys.count(key) == 1 else name for name, key in zip(names, keys, strict=True)}
+def short_names(names: Sequence[str], separator: str = ".") -> dict[str, str]:
+    """The ends of names, such as a setting's without its section, by the whole names; these where two are alike."""
+    ends = [name.rpartition(separator)[2] for name in names]
+    return {name: end if ends.count(end) == 1 else name for name, end in zip(names, ends, strict=True)}
 
 
 def settings_texts(settings: Mapping[str, Any]) -> dict[str, str]:

@@ -12,7 +12,7 @@ import shlex
 import sys
 import textwrap
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from fnmatch import fnmatchcase
@@ -24,7 +24,7 @@ from typing import Any, BinaryIO
 from pufferlib.config.flags import RunsOptions
 from pufferlib.config.sections import ARGUMENTS, SECTIONS
 from pufferlib.dashboard.output import plain_table, printable, terminal_columns
-from pufferlib.dashboard.panel import cost_text, count_text, number_text, settings_texts
+from pufferlib.dashboard.panel import cost_text, count_text, number_text, settings_texts, short_names
 from pufferlib.dashboard.score import FINAL, count_name, find_metric
 from pufferlib.errors import CheckpointError, ConfigError, nearest
 from pufferlib.families.catalog import slug
@@ -256,13 +256,9 @@ def labels(runs: list[RecordedRun]) -> dict[Path, str]:
     }
 
 
-def _short_ids(runs: Iterable[RecordedRun]) -> dict[Path, str]:
-    # The end of each run's name from its last `_` on, where no other has the same; else the name.
-    names = {run.folder: run.name for run in runs}
-    ends = [name.rpartition("_")[2] for name in names.values()]
-    return {
-        folder: end if ends.count(end) == 1 else name for (folder, name), end in zip(names.items(), ends, strict=True)
-    }
+def _short_ids(runs: Sequence[RecordedRun]) -> dict[Path, str]:
+    short = short_names([run.name for run in runs], "_")
+    return {run.folder: short[run.name] for run in runs}
 
 
 def find_runs(words: Iterable[str], data_dir: str | Path) -> list[RecordedRun]:
