@@ -52,7 +52,6 @@ from pufferlib.sweep.space import Dimension, SearchSpace, space_of, trial_args, 
 from pufferlib.sweep.study import (
     GRACE_SECONDS,
     HEARTBEAT_SECONDS,
-    DatabaseError,
     claim,
     claim_study,
     naming_database,
@@ -125,29 +124,20 @@ class Sweep:
         state, minutes = self.state, self.config.max_minutes
         self._on_change = on_change
         state.deadline = None if minutes is None else time.monotonic() + 60 * minutes
-        with quiet_optuna(), StopRequest() as stop:
+        with quiet_optuna(), StopRequest() as stop, naming_database(self.place):
             try:
-                with naming_database(self.place):
-                    while not self._is_done(stop.requested):
-                        self._advance()
-                    if not stop.requested:
-                        self._confirm(stop)
-            except DatabaseError:  # what ran is retried once its heartbeats have ended
-                self._kill_all()
-                raise
-            except BaseException:
-                self._end_all()
-                raise
-            self._end_all()
+                while not self._is_done(stop.requested):
+                    self._advance()
+                if not stop.requested:
+                    self._confirm(stop)
+            finally:
+                while self._running:
+                    self._running.popitem()[1].close()
+                for number in list(self._trials):  # where the database failed, once their heartbeats have ended
+                    self._requeue(number, "the sweep was interrupted")
+                self._read()
         if stop.requested:
             raise KeyboardInterrupt
-
-    def _end_all(self) -> None:
-        self._kill_all()
-        with naming_database(self.place):
-            for number in list(self._trials):
-                self._requeue(number, "the sweep was interrupted")
-            self._read()
 
     # -------------------------------------------------------------------------------------------------------- the loop
 
@@ -166,7 +156,10 @@ class Sweep:
 
     def _advance(self) -> None:
         self._keep_alive()
-        while not self._is_over and self._next_slot is not None and self._may_begin():
+        while not self._is_over and self._next_slot is not None:
+            is_waiting = any(trial.state is TrialState.WAITING for trial in self.state.trials)
+            if not is_waiting and len(self._counted()) >= self.config.num_trials:
+                break
             self._begin()
         self._show()
         for process in self._collected():
@@ -196,10 +189,6 @@ class Sweep:
     def _stop_all(self, reason: str) -> None:
         for process in self._running.values():
             process.stop(reason)
-
-    def _kill_all(self) -> None:
-        while self._running:
-            self._running.popitem()[1].close()
 
     def _keep_alive(self) -> None:
         # Records the heartbeats of this driver's trials, and has Optuna retry those whose heartbeats have ended.
@@ -231,10 +220,6 @@ class Sweep:
         return [trial for trial in self.state.trials if trial.number not in uncounted]
 
     # ------------------------------------------------------------------------------------------------- a trial's begin
-
-    def _may_begin(self) -> bool:
-        is_waiting = any(trial.state is TrialState.WAITING for trial in self.state.trials)
-        return is_waiting or len(self._counted()) < self.config.num_trials
 
     def _begin(self) -> None:
         trial = self._study.ask(self.space.distributions)
