@@ -13,8 +13,8 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, Protocol
 
-from pufferlib.config import env_settings, flags, load_config
-from pufferlib.config.flags import CONFIG_FILE, FIXED
+from pufferlib.config import env_settings, load_config
+from pufferlib.config.flags import CONFIG_FILE, FIXED, options_of
 from pufferlib.config.schema import TrainConfig
 from pufferlib.config.sections import ARGUMENTS, SECTIONS
 from pufferlib.errors import APIUsageError, PufferError, nearest
@@ -41,7 +41,6 @@ class VerbInfo(Protocol):
     """The part of a command that completion needs."""
 
     summary: str
-    options: str | None  # the class in `pufferlib.config.flags` of its own flags
     argument: str | None  # None where it takes an environment
 
 
@@ -82,8 +81,7 @@ def _words_at(before: Sequence[str], typed: str, verbs: Mapping[str, VerbInfo]) 
     verb = verbs.get(before[0])
     if verb is None:
         return
-    own = getattr(flags, verb.options).settings().values() if verb.options else ()
-    known = {setting.flag: setting for setting in own}
+    known = {setting.flag: setting for setting in options_of(before[0]).settings().values()}
     env_name = before[1] if verb.argument is None and before[1:] and not before[1].startswith("-") else None
     if verb.argument is None:
         known |= _settings(env_name)
