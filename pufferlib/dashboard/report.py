@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from pufferlib.dashboard.panel import Dashboard
-from pufferlib.metrics.measures import DeviceClock, FinishedEpisodes, HardwareMeter, Phase, Phases, prefixed
+from pufferlib.metrics.measures import FinishedEpisodes, HardwareMeter, Phase, Phases, prefixed
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Report:
 
     def __init__(self, device: torch.device, total_steps: int, dashboard_seconds: float):
         self.episodes = FinishedEpisodes()  # that ended in the interval
-        self.phases = Phases(DeviceClock.of(device))
+        self.phases = Phases(device)
         self.iteration = Phase()  # the wall time of iterations
         self.losses: dict[str, float] = {}  # of the last update, by name
         self.metrics: dict[str, float] = {}  # of the last log; empty before it, and after a checkpoint was loaded
