@@ -231,14 +231,7 @@ class Surrogate:
     def draw(self, features: np.ndarray, generator: np.random.Generator) -> np.ndarray:
         """Returns one draw of the function at some points: float64 of shape `[n]`, warped."""
         mean, covariance = self._process.predict(features, return_cov=True)
-        return mean + _root(covariance) @ generator.standard_normal(len(mean))
-
-
-def _root(covariance: np.ndarray) -> np.ndarray:
-    for jitter in _JITTERS:
-        with contextlib.suppress(np.linalg.LinAlgError):
-            return np.linalg.cholesky(covariance + jitter * np.eye(len(covariance)))
-    raise AssertionError("a covariance of predictions is not positive definite")
+        return generator.multivariate_normal(mean, covariance, check_valid="ignore", method="eigh")
 
 
 class _Warp:
