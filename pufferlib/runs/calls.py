@@ -251,22 +251,22 @@ def _evaluation_maker(
         )
     if given is vecenv or given is vecenv.driver_env:
         raise APIUsageError("eval_env must be another environment than that of the training, got the same; make two")
-    return partial(_make_for_evaluation, given, vecenv, config.evaluation_envs)
 
+    def make(seed: int) -> vector.Vector:
+        if given is None:
+            return vecenv.again(config.evaluation_envs, seed)
+        env = _make(given, config.evaluation_envs, "auto", seed) if making.is_to_be_made(given) else given
+        made = env if making.is_vector(env) else vector.adopt(env, "auto", seed)
+        for name in ("single_observation_space", "single_action_space"):
+            expected, found = getattr(vecenv, name), getattr(made, name)
+            if expected != found:
+                made.close()
+                raise APIUsageError(
+                    f"eval_env must have the {name} of the training, {expected}, got {found}; make it alike"
+                )
+        return made
 
-def _make_for_evaluation(given: object, training: vector.Vector, num_envs: int, seed: int) -> vector.Vector:
-    if given is None:
-        return training.again(num_envs, seed)
-    env = _make(given, num_envs, "auto", seed) if making.is_to_be_made(given) else given
-    vecenv = env if making.is_vector(env) else vector.adopt(env, "auto", seed)
-    for name in ("single_observation_space", "single_action_space"):
-        expected, found = getattr(training, name), getattr(vecenv, name)
-        if expected != found:
-            vecenv.close()
-            raise APIUsageError(
-                f"eval_env must have the {name} of the training, {expected}, got {found}; make it alike"
-            )
-    return vecenv
+    return make
 
 
 def _from_config(

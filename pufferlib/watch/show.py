@@ -223,13 +223,14 @@ class Show:
         self._open(scene.size, scene.title)
 
     def _loop(self, stop: StopRequest) -> None:
-        before = self._due = time.perf_counter()
+        before = due = time.perf_counter()
         has_moved = True
         while not (self._playback.is_over or stop.requested):
             self._catch_up()
             self._draw(has_moved)
             if self._in_window:
-                self._wait()
+                due = max(due + 1 / max(self._fps, SLOWEST_PICTURES), time.perf_counter())
+                time.sleep(max(0.0, due - time.perf_counter()))
                 if self._screen.is_closing():
                     self.is_left = True
                     return
@@ -257,14 +258,6 @@ class Show:
         if self._in_window:
             self._overlay.draw(self._screen, self._stage.width, self._badge())
         self._screen.end()
-
-    def _wait(self) -> None:
-        self._due += 1 / max(self._fps, SLOWEST_PICTURES)
-        now = time.perf_counter()
-        if self._due > now:
-            time.sleep(self._due - now)
-        else:
-            self._due = now
 
     def _advance(self, seconds: float) -> bool:
         self._overlay.advance(seconds)
