@@ -223,18 +223,13 @@ def run(tokens: list[str]) -> None:
     elif "--help" in rest or "-h" in rest:
         print(printable_lines(_verb_help(name, [token for token in rest if token not in ("--help", "-h")])))
     elif VERBS[name].argument is not None:
-        _run_alone(name, rest)
+        from pufferlib.config.flags import options_of, parse_options
+
+        words, options = parse_options(rest, options_of(name))
+        VERBS[name].require_words(name, words)
+        VERBS[name].call(*words, options=options)
     else:
         _run_for_environment(name, rest)
-
-
-def _run_alone(name: str, rest: list[str]) -> None:
-    from pufferlib.config.flags import options_of, parse_options
-
-    verb = VERBS[name]
-    words, options = parse_options(rest, options_of(name))
-    verb.require_words(name, words)
-    verb.call(*words, options=options)
 
 
 def _run_for_environment(name: str, rest: list[str]) -> None:

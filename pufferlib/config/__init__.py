@@ -20,7 +20,7 @@ from pufferlib.config.schema import (
     VecConfig as VecConfig,
 )
 from pufferlib.config.sections import (
-    check_env as check_env,
+    check_section as check_section,
     env_settings as env_settings,
     require_sections as require_sections,
 )

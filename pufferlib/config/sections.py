@@ -93,11 +93,6 @@ def check_section(section: str, given: Mapping[str, Any], env: str | Entry, are_
     return found
 
 
-def check_env(env: str | Entry, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the keyword arguments of an environment, converted to the types of its settings; see `check_section`."""
-    return check_section("env", arguments, find(env))
-
-
 def require_sections(args: Mapping[str, Any]) -> None:
     """Raises ConfigError for the first key at the top of a configuration that does not count, with the nearest."""
     known = [*BaseConfig.settings(), *SECTIONS, *ARGUMENTS]

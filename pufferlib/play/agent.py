@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from torch.distributions import Normal
 
 from pufferlib import ocean, vector
-from pufferlib.config import TrainConfig, check_config, check_env
+from pufferlib.config import TrainConfig, check_config, check_section
 from pufferlib.emulation.emulated_env import LibraryEnv
 from pufferlib.emulation.rows import ActionLayout, row_writer
 from pufferlib.environment import PufferEnv
@@ -407,7 +407,7 @@ def _make_named(settings: Mapping[str, Any], path: Path) -> PufferEnv:
     try:
         entry = catalog.find_recorded(name)
         check_config(settings)
-        arguments = check_env(name, settings["env"])
+        arguments = check_section("env", settings["env"], name)
     except UnknownEnvironmentError as error:
         raise CheckpointError(
             f"{path} was trained in {name}, which is no name of an environment; pass its class or function as env="

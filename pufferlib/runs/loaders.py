@@ -19,7 +19,7 @@ from pufferlib.config import (
     LogConfig,
     TrainConfig,
     VecConfig,
-    check_env,
+    check_section,
     policy_arguments,
     policy_classes,
     require_sections,
@@ -79,7 +79,7 @@ def load_env(env_name: str, args: dict[str, Any]) -> Vector:
     require_sections(args)
     train = TrainConfig.from_dict(args["train"])
     device_type = resolve_device(train.device).type
-    entry, env_kwargs = catalog.find(env_name), check_env(env_name, args["env"])
+    entry, env_kwargs = catalog.find(env_name), check_section("env", args["env"], env_name)
     are_single = "num_envs" not in entry.settings
     vec = VecConfig.from_dict(args["vec"])
     keywords = vec.keywords(device_type, train.seed, are_single)

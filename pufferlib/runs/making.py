@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from pufferlib import ocean, vector
-from pufferlib.config import check_env, env_settings, load_config
+from pufferlib.config import check_section, env_settings, load_config
 from pufferlib.emulation import is_refusal, make_puffer_env, makes_others
 from pufferlib.emulation.emulated_env import LibraryEnv
 from pufferlib.environment import Origin, PufferEnv
@@ -123,7 +123,7 @@ def env_arguments(name: str, given: dict[str, Any]) -> dict[str, Any]:
         if keyword not in known and not catalog.find(name).takes_any_setting:
             remedy = nearest(keyword, known) or f"; it has {', '.join(known)}"
             raise APIUsageError(f"{name} has no keyword {keyword!r}{remedy}")
-    return check_env(name, {**load_config(name)["env"], **given})
+    return check_section("env", {**load_config(name)["env"], **given}, name)
 
 
 def _make_named(name: str, given: dict[str, Any], passed_on: dict[str, Any]) -> PufferEnv | vector.Vector:
