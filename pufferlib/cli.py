@@ -215,7 +215,8 @@ def run(tokens: list[str]) -> None:
     elif name == COMPLETE:
         from pufferlib.completion import candidates
 
-        for word, meaning in candidates(" ".join(rest), VERBS):
+        verbs = {each: (verb.summary, verb.argument) for each, verb in VERBS.items()}
+        for word, meaning in candidates(" ".join(rest), verbs):
             if word == printable(word):  # one word a line, so a name with line ends or control codes is left out
                 print(f"{word}\t{printable(meaning)}" if meaning else word)
     elif name not in VERBS:
