@@ -57,6 +57,7 @@ def find_folder(
 _REMEDIES = {
     **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), "make room"),
     **dict.fromkeys((errno.EMFILE, errno.ENFILE), "allow more file handles by `ulimit -n`"),
+    errno.ENOENT: "make the folder {} first",
 }
 
 
@@ -72,8 +73,10 @@ def storing(path: Path) -> Iterator[None]:
         if cause is None or isinstance(error, StorageError):
             raise
         reason = cause.strerror or str(cause)
-        remedy = f"what was saved before is whole, {_REMEDIES.get(cause.errno, 'make it writable')} and try again"
-        raised = StorageError(f"{path} cannot be written ({reason}); {remedy}")
+        remedy = _REMEDIES.get(cause.errno, "make it writable").format(path.parent)
+        raised = StorageError(
+            f"{path} cannot be written ({reason}); what was saved before is whole, {remedy} and try again"
+        )
         raised.strerror = reason
         raise raised from error
 
