@@ -74,15 +74,6 @@ def settings_from_keywords(given: Mapping[str, Any], choice: Choice) -> dict[str
     settings = {name: getattr(chosen, name) for name in TrainConfig.settings()}
     if "minibatch_size" not in given:
         settings["minibatch_size"] = "auto"
-    _fit_sizes(settings, given, automatic, choice)
-    if "total_timesteps" not in given:
-        settings["total_timesteps"] = max(chosen.total_timesteps, settings["batch_size"])
-    return settings
-
-
-def _fit_sizes(
-    settings: dict[str, Any], given: Mapping[str, Any], automatic: Mapping[str, Any], choice: Choice
-) -> None:
     num_agents, batch_size = choice.facts.num_agents, settings["batch_size"]
     least = automatic.get("batch_size", BATCH_SIZE)
     if "bptt_horizon" not in given:
@@ -97,6 +88,9 @@ def _fit_sizes(
     require_multiple("batch_size", settings["batch_size"], unit, f"{num_agents} agents * num_steps {num_steps}")
     if "minibatch_size" not in given:
         settings["minibatch_size"] = _minibatch_size(settings, automatic["minibatch_size"], least, choice)
+    if "total_timesteps" not in given:
+        settings["total_timesteps"] = max(chosen.total_timesteps, settings["batch_size"])
+    return settings
 
 
 def _batch_size(settings: dict[str, Any], least: int, unit: int) -> int:

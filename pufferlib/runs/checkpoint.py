@@ -284,15 +284,6 @@ def save_checkpoint_file(
 def load_checkpoint_file(path: Path, parts: TrainerParts, ranks: Ranks) -> tuple[Progress, dict[str, Any]]:
     """Restores what `save_checkpoint_file` wrote, and returns progress and metadata; environments stay as they are."""
     found = ranks.from_first(lambda: load(path))
-    _check_content(path, found, parts)
-    load_learning_state(parts, found["parts"])
-    parts.policy.load_state_dict(found["policy"])
-    parts.report.end_interval()
-    logged = [found["progress"]["epoch"], found["progress"]["global_step"]]
-    return Progress(**found["progress"], untrained_steps=0, logged=logged, losses={}), found["metadata"]
-
-
-def _check_content(path: Path, found: object, parts: TrainerParts) -> None:
     _require_format(path, found, "policy", "parts", "progress", "metadata")
     check_policy_weights(parts.policy, require_weights(found, path), path)
     try:
@@ -304,3 +295,8 @@ def _check_content(path: Path, found: object, parts: TrainerParts) -> None:
             f"{path} was saved with other settings than these, or is damaged: {error}; make the trainer as it was "
             "then, with the same optimizer and normalize_rewards"
         ) from error
+    load_learning_state(parts, found["parts"])
+    parts.policy.load_state_dict(found["policy"])
+    parts.report.end_interval()
+    logged = [found["progress"]["epoch"], found["progress"]["global_step"]]
+    return Progress(**found["progress"], untrained_steps=0, logged=logged, losses={}), found["metadata"]

@@ -202,7 +202,7 @@ class Surrogate:
         """
         self.warp = _Warp(values)  # gives values as predictions have them
         warped = self.warp(values)
-        fitted = _fit_kernel(*_subset(features, warped, seed))
+        fitted = _fit_kernel(features, warped, seed)
         self.noise = float(fitted.k2.noise_level)  # variance of what is seen, of warped values
         self._kernel = fitted.k1
         self._process = self._conditioned(features, warped)
@@ -275,7 +275,13 @@ class _Process(GaussianProcessRegressor):
         return found[0] + prior, found[1] - (theta - means) / deviations**2
 
 
-def _fit_kernel(features: np.ndarray, values: np.ndarray):
+def _fit_kernel(features: np.ndarray, values: np.ndarray, seed: int):
+    if len(values) > _FIT_POINTS:  # the best half of the points that a fit takes, and random others
+        order = np.argsort(-values)
+        best, rest = order[: _FIT_POINTS // 2], order[_FIT_POINTS // 2 :]
+        drawn = np.random.default_rng(seed).choice(rest, _FIT_POINTS - len(best), replace=False)
+        chosen = np.concatenate([best, drawn])
+        features, values = features[chosen], values[chosen]
     columns = features.shape[1]
     length = np.exp(_LENGTH[0]) * np.sqrt(columns)
     kernel = ConstantKernel(1.0, (1e-2, 1e2)) * Matern(np.full(columns, length), (1e-2, 1e3), nu=2.5)
@@ -283,17 +289,6 @@ def _fit_kernel(features: np.ndarray, values: np.ndarray):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # a length that does not matter grows to its bound
         return process.fit(features, values).kernel_
-
-
-def _subset(features: np.ndarray, values: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    # The best half of the points that a fit takes, and random others.
-    if len(values) <= _FIT_POINTS:
-        return features, values
-    order = np.argsort(-values)
-    best, rest = order[: _FIT_POINTS // 2], order[_FIT_POINTS // 2 :]
-    drawn = np.random.default_rng(seed).choice(rest, _FIT_POINTS - len(best), replace=False)
-    chosen = np.concatenate([best, drawn])
-    return features[chosen], values[chosen]
 
 
 _CANDIDATES = 1300  # around the front
