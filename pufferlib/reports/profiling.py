@@ -145,16 +145,14 @@ def _phases_text(metrics: Mapping[str, float]) -> str:
 
 @contextlib.contextmanager
 def _training(env_name: str, args: dict[str, Any]) -> Iterator[PuffeRL]:
-    with tempfile.TemporaryDirectory(prefix="puffer_profile_") as folder:
+    with (
+        tempfile.TemporaryDirectory(prefix="puffer_profile_") as folder,
+        contextlib.closing(load_env(env_name, args)) as vecenv,
+    ):
         endless = {"total_timesteps": _ENDLESS, "num_iterations": None, "evaluations": 0, "data_dir": folder}
         never = {"log_interval": _ENDLESS, "checkpoint_interval": _ENDLESS}
         train = {**args["train"], **endless, **never, "env": env_name}
-        vecenv = load_env(env_name, args)
-        try:
-            trainer = PuffeRL(train, vecenv, load_policy(args, vecenv, env_name), NoLogger())
-        except BaseException:
-            vecenv.close()
-            raise
+        trainer = PuffeRL(train, vecenv, load_policy(args, vecenv, env_name), NoLogger())
         try:
             yield trainer
         finally:
