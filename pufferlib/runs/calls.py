@@ -203,25 +203,6 @@ def _resolve(
     config = resolve_sizes(given, vecenv.num_agents, device.type, ranks.world_size)
     if eval_env is None and making.is_to_be_made(given_env):
         eval_env = given_env
-    return ResolvedCall(
-        settings=settings,
-        config=config,
-        env_name=settings.get("env") or making.environment_name(vecenv),
-        vecenv=vecenv,
-        policy=_ready_policy(policy, vecenv, config, device, ranks),
-        logger=logger,
-        loss=ppo_loss if loss is None else loss,
-        ranks=ranks,
-        device=device,
-        make_evaluation_vecenv=_evaluation_maker(eval_env, vecenv, config),
-        selfplay=selfplay,
-        chosen=chosen,
-    )
-
-
-def _ready_policy(
-    policy: nn.Module, vecenv: vector.Vector, config: ResolvedTrainConfig, device: torch.device, ranks: Ranks
-) -> nn.Module:
     policy = checks.move_policy(policy, device)
     checks.check_policy(policy, vecenv.single_observation_space, vecenv.single_action_space, device)
     ranks.require_same(checks.facts_of_policy(policy))
@@ -230,7 +211,20 @@ def _ready_policy(
     if config.shuffle == "steps" and hasattr(policy, "initial_state"):
         raise ConfigError("[train] shuffle must be 'segments' for a recurrent policy, which needs order, got 'steps'")
     ranks.broadcast(list(policy.state_dict().values()))
-    return policy
+    return ResolvedCall(
+        settings=settings,
+        config=config,
+        env_name=settings.get("env") or making.environment_name(vecenv),
+        vecenv=vecenv,
+        policy=policy,
+        logger=logger,
+        loss=ppo_loss if loss is None else loss,
+        ranks=ranks,
+        device=device,
+        make_evaluation_vecenv=_evaluation_maker(eval_env, vecenv, config),
+        selfplay=selfplay,
+        chosen=chosen,
+    )
 
 
 def _evaluation_maker(

@@ -12,9 +12,8 @@ import json
 import math
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -221,7 +220,7 @@ def read_checkpoint_folder(
 ) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Reads the weights and the state in a folder, and checks them; the first process reads for all."""
     path, model = folder / TRAINER_STATE, ranks.from_first(lambda: find_weights(folder, env_name))
-    weights, state = ranks.from_first(lambda: (_read(model, env_name, load), _read(path, env_name, load)))
+    weights, state = ranks.from_first(lambda: (_read(model, env_name), _read(path, env_name)))
     weights = require_weights(weights, model)
     check_policy_weights(parts.policy, weights, model)
     check_trainer_state(path, state, parts, ranks.world_size)
@@ -231,7 +230,7 @@ def read_checkpoint_folder(
 def find_weights(folder: Path, env_name: str) -> Path:
     """Returns the file with the weights of the checkpoint in a folder, which is not read."""
     path = folder / TRAINER_STATE
-    state = _read(path, env_name, partial(load, has_numbers=False))
+    state = _read(path, env_name, has_numbers=False)
     _require_format(path, state)
     saved_env, name = describe(state.get("env")).strip("'"), state.get("model")
     if saved_env != env_name:
@@ -241,9 +240,9 @@ def find_weights(folder: Path, env_name: str) -> Path:
     return folder / name
 
 
-def _read(path: Path, env_name: str, read: Callable[[Path], Any]) -> Any:
+def _read(path: Path, env_name: str, has_numbers: bool = True) -> Any:
     try:
-        return read(path)
+        return load(path, has_numbers)
     except CheckpointError as error:
         whole = _newest_whole(path, env_name) if path.exists() else None
         if whole is None:
