@@ -31,7 +31,7 @@ from pufferlib import distributed
 from pufferlib.config import SelfplayConfig, load_config, require_sections
 from pufferlib.config.schema import words
 from pufferlib.dashboard.output import say
-from pufferlib.dashboard.report import Counts, Report
+from pufferlib.dashboard.report import Report
 from pufferlib.dashboard.score import Score, final_metrics, final_text
 from pufferlib.distributed import ROUNDING, Total
 from pufferlib.errors import (
@@ -732,8 +732,8 @@ class PuffeRL:
             self.report.total_steps = round(planned * steps / with_absent) if 0 < steps < with_absent else planned
             self.report.show(self.env_name, self._facts, self._counts())
 
-    def _counts(self) -> Counts:
-        return Counts(self.epoch, self.global_step, self._learner.learning_rate)
+    def _counts(self) -> dict[str, float]:
+        return {"agent_steps": self.global_step, "epoch": self.epoch, "learning_rate": self._learner.learning_rate}
 
     def _facts(self) -> dict[str, str]:
         simulator = getattr(self.vecenv.driver_env, "simulator", None)
