@@ -147,7 +147,8 @@ def sample_uniform(space: SearchSpace, count: int, generator: np.random.Generato
 
 def sample_normal(space: SearchSpace, generator: np.random.Generator) -> np.ndarray:
     """Returns a point `[dimensions]` drawn near the centre of a space; a coordinate outside is drawn uniformly."""
-    drawn = space.centre + space.scales * generator.standard_normal(len(space.centre))
+    deviations = [getattr(each, "scale", 1.0) for each in space.dimensions]  # choices are drawn below
+    drawn = space.centre + deviations * generator.standard_normal(len(space.centre))
     drawn = np.where((drawn < 0) | (drawn > 1), generator.random(len(drawn)), drawn)
     return space.snapped(np.where(space.choices > 0, _drawn_choices(space, generator, (len(drawn),)), drawn)[None])[0]
 

@@ -147,11 +147,6 @@ class SearchSpace:
         """The number of values of each categorical dimension, int64 of shape `[dimensions]`; 0 for a number."""
         return np.array([len(getattr(dimension, "choices", ())) for dimension in self.dimensions], dtype=np.int64)
 
-    @cached_property
-    def scales(self) -> np.ndarray:
-        """Standard deviations of first trials, float64 of shape `[dimensions]`; 1 for categorical dimensions."""
-        return np.array([getattr(dimension, "scale", 1.0) for dimension in self.dimensions])
-
     @property
     def names(self) -> tuple[str, ...]:
         """The names of the settings."""
