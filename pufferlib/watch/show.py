@@ -120,22 +120,15 @@ class _Overlay:
 
     def __init__(self) -> None:
         self.is_helping = False
-        self.notice = ""
-        self._seconds_left = 0.0
         self.say("F1 lists the keys")
 
     def say(self, notice: str) -> None:
-        self.notice, self._seconds_left = notice, NOTICE_SECONDS
-
-    def advance(self, seconds: float) -> None:
-        self._seconds_left -= seconds
-        if self._seconds_left <= 0:
-            self.notice = ""
+        self.notice, self._end = notice, time.perf_counter() + NOTICE_SECONDS
 
     def draw(self, screen: Screen, width: int, badge: str) -> None:  # the environments are `width` pixels wide
         if badge:
             _draw_label(screen, badge, 12, CYAN)
-        if self.notice:
+        if time.perf_counter() < self._end:
             _draw_label(screen, self.notice, (width - _label_width(screen, self.notice)) / 2, WHITE)
         if self.is_helping:
             keys = [(command.value[0], command.value[1]) for command in ViewerCommand]
@@ -260,7 +253,6 @@ class Show:
         self._screen.end()
 
     def _advance(self, seconds: float) -> bool:
-        self._overlay.advance(seconds)
         if self._in_window and self._controls.is_awaited:
             return False
         return self._playback.advance(seconds if self.video is None else 1 / self._fps)
