@@ -282,10 +282,10 @@ def short_names(names: Sequence[str], separator: str = ".") -> dict[str, str]:
     return {name: end if ends.count(end) == 1 else name for name, end in zip(names, ends, strict=True)}
 
 
-def settings_texts(settings: Mapping[str, Any]) -> dict[str, str]:
-    """The values by their short names."""
+def settings_text(settings: Mapping[str, Any]) -> str:
+    """The values by their short names, such as `gamma=0.99 hidden_size=64`."""
     names = short_names(list(settings))
-    return {names[name]: value_text(value) for name, value in settings.items()}
+    return " ".join(f"{names[name]}={value_text(value)}" for name, value in settings.items())
 
 
 def cost_text(seconds: float) -> str:

@@ -12,7 +12,7 @@ import shlex
 import sys
 import textwrap
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from fnmatch import fnmatchcase
@@ -24,7 +24,7 @@ from typing import Any, BinaryIO
 from pufferlib.config.flags import RunsOptions
 from pufferlib.config.sections import ARGUMENTS, SECTIONS
 from pufferlib.dashboard.output import plain_table, printable, terminal_columns
-from pufferlib.dashboard.panel import cost_text, count_text, number_text, settings_texts, short_names
+from pufferlib.dashboard.panel import cost_text, count_text, number_text, settings_text, short_names
 from pufferlib.dashboard.score import FINAL, count_name, find_metric
 from pufferlib.errors import CheckpointError, ConfigError, nearest
 from pufferlib.families.catalog import slug
@@ -237,28 +237,20 @@ def flat_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in found.items() if name not in _IGNORED}
 
 
-def _difference_text(settings: Mapping[str, Any]) -> str:
-    return " ".join(f"{name}={text}" for name, text in settings_texts(settings).items())
-
-
 def labels(runs: list[RecordedRun]) -> dict[Path, str]:
     """Returns a unique name for each run: its differing settings, with its id where these are alike."""
-    differing, short = differences(runs), _short_ids(runs)
+    differing, short = differences(runs), short_names([run.name for run in runs], "_")
     has_several = len({run.env_name for run in runs}) > 1
     names = {}
     for run in runs:
-        text = textwrap.shorten(_difference_text(differing[run.folder]), _LABEL_CHARACTERS, placeholder=" ...")
+        text = textwrap.shorten(settings_text(differing[run.folder]), _LABEL_CHARACTERS, placeholder=" ...")
         names[run.folder] = " ".join(filter(None, [has_several and run.env_name, text]))
     taken = Counter(names.values())
-    return {
-        folder: name if name and taken[name] == 1 else f"{name} {short[folder]}".strip()
-        for folder, name in names.items()
-    }
-
-
-def _short_ids(runs: Sequence[RecordedRun]) -> dict[Path, str]:
-    short = short_names([run.name for run in runs], "_")
-    return {run.folder: short[run.name] for run in runs}
+    for run in runs:
+        name = names[run.folder]
+        if not name or taken[name] > 1:
+            names[run.folder] = f"{name} {short[run.name]}".strip()
+    return names
 
 
 def find_runs(words: Iterable[str], data_dir: str | Path) -> list[RecordedRun]:
@@ -326,9 +318,9 @@ def runs_command(options: RunsOptions) -> None:
     """Prints the table of runs; on a terminal its lines are cut to the width."""
     runs, unreadable = listed_runs(Path(options.data_dir), options.env)
     shown = sorted(runs, key=_SORT_KEYS[options.sort])[: options.limit]
-    changed, names = differences(shown), _short_ids(shown)
+    changed, names = differences(shown), short_names([run.name for run in shown], "_")
     if shown:
-        rows = [_row(run, names[run.folder], changed[run.folder]) for run in shown]
+        rows = [_row(run, names[run.name], changed[run.folder]) for run in shown]
         print(plain_table(HEADER, rows, terminal_columns()))
     for folder, reason in unreadable:
         print(printable(f"{folder.relative_to(options.data_dir)}: {reason}"))
@@ -379,7 +371,7 @@ def _row(run: RecordedRun, name: str, changed: Mapping[str, Any]) -> tuple[str, 
         "-" if run.score is None else f"{number_text(run.score)} {run.score_name}",
         run.state,
         cost_text(run.seconds),
-        _difference_text(changed),
+        settings_text(changed),
     )
 
 
