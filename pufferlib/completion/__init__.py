@@ -82,9 +82,9 @@ def _words_at(before: Sequence[str], typed: str, verbs: Mapping[str, tuple[str, 
         known |= _settings(env_name)
     flag, has_value, _ = typed.partition("=")
     if has_value and flag.startswith("--"):
-        yield from ((f"{flag}={value}", "") for value in _values(known.get(_dashed(flag)), env_name))
+        yield from ((f"{flag}={value}", "") for value in _values(known.get(flag.replace("_", "-")), env_name))
     elif before[-1].startswith("--") and not typed.startswith("--"):
-        yield from ((value, "") for value in _values(known.get(_dashed(before[-1])), env_name))
+        yield from ((value, "") for value in _values(known.get(before[-1].replace("_", "-")), env_name))
     elif typed.startswith("-"):  # the flags of a section only where its name is typed
         yield from ((flag, _beginning(one.meaning)) for flag, one in known.items() if ("." in flag) == ("." in typed))
         if "." not in typed:
@@ -150,10 +150,6 @@ def _arguments(argument: str, given: Sequence[str]) -> list[str]:
 def _runs() -> list[str]:
     folders = [folder.name for folder in run_folders(Path(TrainConfig.data_dir)) if is_run(folder)]
     return [LATEST, *folders] if folders else []
-
-
-def _dashed(flag: str) -> str:
-    return flag.replace("_", "-")
 
 
 def _beginning(text: str) -> str:

@@ -30,10 +30,7 @@ _HINTS = {  # where settings are, by the names that PufferLib 3.0 and other trai
     ("local_rank",): "torchrun tells each process its rank",
     ("num_threads",): "threads and processes that step environments are [vec] num_workers",
     ("env_batch_size",): "PufferEnvs in a batch of observations are [vec] batch_size",
-    (
-        "total_agents",
-        "n_envs",
-    ): "environments are counted by [env] num_envs, and the PufferEnvs that hold them by [vec] num_envs",
+    ("total_agents", "n_envs"): "environments are [env] num_envs, and the PufferEnvs that hold them [vec] num_envs",
     ("num_buffers",): "PufferEnvs that are stepped in turn are [vec] num_envs",
     ("horizon", "n_steps", "num_steps"): "steps in a segment are [train] bptt_horizon",
     ("replay_ratio", "n_epochs"): "passes over each batch are [train] update_epochs",
