@@ -178,12 +178,10 @@ def list_callbacks(callbacks: object) -> list[object]:
 
 
 # Settings of [train] that may differ: where and how fast the same is computed, and what is drawn.
-OWN_SETTINGS = frozenset(
-    {
-        *("seed", "data_dir", "dashboard_interval_seconds", "device", "torch_deterministic", "cpu_offload"),
-        *("compile", "compile_mode", "compile_fullgraph", "cuda_graphs", "fused", "max_minibatch_size"),
-    }
-)
+OWN_SETTINGS = {
+    *("seed", "data_dir", "dashboard_interval_seconds", "device", "torch_deterministic", "cpu_offload"),
+    *("compile", "compile_mode", "compile_fullgraph", "cuda_graphs", "fused", "max_minibatch_size"),
+}
 
 
 def facts_of_settings(config: TrainConfig) -> dict[str, str]:
