@@ -343,7 +343,6 @@ class Sweep:
         return True
 
     def _requeue(self, number: int, reason: str) -> None:
-        # Ends a trial of this driver that will run again.
         trial = self._trials.pop(number, None)
         if trial is not None and self._discard(trial, reason):
             self._study.enqueue_trial(trial.params, user_attrs={RETRY_OF: number})

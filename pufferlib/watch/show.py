@@ -116,8 +116,6 @@ NOTICE_SECONDS = 2.0
 
 
 class _Overlay:
-    # The texts over a picture.
-
     def __init__(self) -> None:
         self.is_helping = False
         self.say("F1 lists the keys")
