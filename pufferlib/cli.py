@@ -33,7 +33,7 @@ from pufferlib.errors import (
 )
 
 if TYPE_CHECKING:
-    from pufferlib.config.flags import FlagTable, Found
+    from pufferlib.config.flags import Found
     from pufferlib.setting import Section
 
 
@@ -242,7 +242,11 @@ def _run_for_environment(name: str, rest: list[str]) -> None:
     args, options_class, verb = load_config(wanted), options_of(name), VERBS[name]
     env_name = args["env_name"]
     table = FlagTable(env_name, options_class)
-    found = with_files(env_name, [*_flags_of_the_shell(table), *table.parse(flags)])
+    try:
+        of_shell = table.parse(shlex.split(os.environ.get("PUFFER_FLAGS", "")))
+    except (ConfigError, ValueError) as error:
+        raise ConfigError(f"in PUFFER_FLAGS, {error}") from error
+    found = with_files(env_name, [*of_shell, *table.parse(flags)])
     apply_flags(found, args)
     options = options_class(**{setting.name: value for setting, value in found if not setting.section})
     verb.call(env_name, verb.settings(args, options, found), options=options)
@@ -264,13 +268,6 @@ def _split_environment(name: str, rest: list[str]) -> tuple[str, list[str]]:
             f"[base] env_name, {found}; try `puffer {name} puffer_squared`, and `puffer envs` lists them all"
         )
     return named, rest
-
-
-def _flags_of_the_shell(table: FlagTable) -> Found:
-    try:
-        return table.parse(shlex.split(os.environ.get("PUFFER_FLAGS", "")))
-    except (ConfigError, ValueError) as error:
-        raise ConfigError(f"in PUFFER_FLAGS, {error}") from error
 
 
 def _overview() -> str:

@@ -14,7 +14,6 @@ from pufferlib.config.schema import (
     BaseConfig as BaseConfig,
     LogConfig as LogConfig,
     SelfplayConfig as SelfplayConfig,
-    SolveConfig as SolveConfig,
     SweepConfig as SweepConfig,
     TrainConfig as TrainConfig,
     VecConfig as VecConfig,

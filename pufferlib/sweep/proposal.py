@@ -386,9 +386,7 @@ _FIRST_TRIALS = 4  # and one for each dimension, before models say anything
 class ProteinSampler(BaseSampler):
     """Searches for high scores at low cost.
 
-    It starts at the centre of the space and near it. Then Gaussian processes predict score and cost from every point of
-    the learning curves, candidates are near the front of scores against costs, and a candidate is rated by the
-    improvement that it promises for a cost that is drawn for every trial: see `Proposal`.
+    It starts at the centre of the space and near it, and goes on by a `Proposal` from every point of the curves.
 
     Trials have their costs and curves in their attributes; without them the cost is the time that a trial took. Failed
     trials count as the worst score seen. Trials that run, were stopped, or were too short to be scored get the score
