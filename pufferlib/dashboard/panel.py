@@ -142,7 +142,12 @@ def render(
     """The panel as a rich renderable that fits the console."""
     width, rows = console.width - _FRAME_COLUMNS, max(4, console.height - _FRAME_LINES)
     facts_of_run = {label: text(metrics[name]) for label, (name, text) in _RUN_FACTS.items() if name in metrics}
-    known = (facts_of_run, _hardware_facts(metrics), facts, _episode_facts(metrics), _evaluation_facts(metrics))
+    seen, evaluation = group(metrics, "episode"), group(metrics, "eval")
+    episodes = {"Return": "-"}
+    if seen.get("count"):
+        episodes = {**_return_facts("Return", seen), "Episodes": count_text(seen["count"])}
+    evaluated = _return_facts("Evaluation", evaluation) if evaluation else {}
+    known = (facts_of_run, _hardware_facts(metrics), facts, episodes, evaluated)
     lines = [Text("   ").join(_pair(label, value) for label, value in one.items()) for one in known]
     for line in lines:
         line.truncate(width, overflow="ellipsis")
@@ -226,24 +231,11 @@ def _hardware_facts(metrics: Mapping[str, float]) -> dict[str, str]:
     return texts or {"CPU": "-"}
 
 
-def _episode_facts(metrics: Mapping[str, float]) -> dict[str, str]:
-    seen = group(metrics, "episode")
-    if not seen.get("count"):
-        return {"Return": "-"}
-    length, count = number_text(seen["length_mean"]), count_text(seen["count"])
-    return {"Return": f"{number_text(seen['return_mean'])} {_extremes(seen)}", "Length": length, "Episodes": count}
-
-
-def _evaluation_facts(metrics: Mapping[str, float]) -> dict[str, str]:
-    found = group(metrics, "eval")
-    if not found:
-        return {}
-    mean = f"{number_text(found['return_mean'])} ± {number_text(found['return_std'])}"
-    return {"Evaluation": f"{mean} {_extremes(found)}", "Length": number_text(found["length_mean"])}
-
-
-def _extremes(returns: Mapping[str, float]) -> str:
-    return f"({number_text(returns['return_min'])} to {number_text(returns['return_max'])})"
+def _return_facts(label: str, returns: Mapping[str, float]) -> dict[str, str]:
+    deviation = f" ± {number_text(returns['return_std'])}" if "return_std" in returns else ""
+    extremes = f"({number_text(returns['return_min'])} to {number_text(returns['return_max'])})"
+    shown = f"{number_text(returns['return_mean'])}{deviation} {extremes}"
+    return {label: shown, "Length": number_text(returns["length_mean"])}
 
 
 def _columns(metrics: Mapping[str, float], width: int, rows: int) -> list[Text]:
