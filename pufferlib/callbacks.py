@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any
 
 from typing_extensions import override
 
-from pufferlib.dashboard.report import prefixed
 from pufferlib.dashboard.score import episode_count, find_metric, is_mean_over_episodes
 from pufferlib.errors import APIUsageError, PufferWarning, nearest
+from pufferlib.metrics.measures import prefixed
 from pufferlib.play.scores import evaluate, repeatable
 from pufferlib.runs.checkpoint import keep_best
 from pufferlib.runs.checks import whole_number

@@ -33,7 +33,7 @@ from pufferlib.errors import (
 )
 
 if TYPE_CHECKING:
-    from pufferlib.config.flags import FlagTable, Found
+    from pufferlib.config.flags import Found
     from pufferlib.setting import Section
 
 
@@ -81,9 +81,8 @@ class Verb:
 
     summary: str  # for the list of commands
     # `module:function` in pufferlib; it takes an environment's name and its settings, or else the words of the command
-    # line, and as the keyword `options` an object of the class below
+    # line, and as the keyword `options` its flags besides the settings, see `options_of`, where it has some
     function: str
-    options: str | None = None  # the class in `pufferlib.config.flags` of its flags besides the settings
     # of a command without an environment, its words as its help writes them: `RUN` for one, `RUN...` for one or more,
     # in brackets where it is optional, empty for none
     argument: str | None = None
@@ -91,10 +90,10 @@ class Verb:
     settings: Callable[[dict[str, Any], Section, Found], dict[str, Any]] = lambda args, options, flags: args
 
     def call(self, *arguments: object, options: Section) -> None:
-        """Imports the function and calls it; the options count where the command has some."""
+        """Imports the function and calls it."""
         module, _, name = self.function.partition(":")
         function = getattr(importlib.import_module(f"pufferlib.{module}"), name)
-        function(*arguments, **({"options": options} if self.options else {}))
+        function(*arguments, **({"options": options} if options.settings() else {}))
 
     def require_words(self, name: str, words: Sequence[str]) -> None:
         """Raises APIUsageError if a command without an environment takes more words, or fewer."""
@@ -112,62 +111,33 @@ VERBS = {
     "eval": Verb(
         "play a policy in a window, or without one, and print how well it does",
         "watch.evaluating:evaluate_command",
-        "EvalOptions",
         settings=_settings_of_model,
     ),
-    "play": Verb(
-        "play an environment yourself, in a window; high scores are kept", "watch.playing:play_command", "PlayOptions"
-    ),
+    "play": Verb("play an environment yourself, in a window; high scores are kept", "watch.playing:play_command"),
     "export": Verb(
         "write a policy for other programs: ONNX, TorchScript, C, a page that plays",
         "export.exporting:export_command",
-        "ExportOptions",
         settings=_settings_of_model,
     ),
-    "bench": Verb("time an environment: steps per second", "play.environments:bench_command", "BenchOptions"),
+    "bench": Verb("time an environment: steps per second", "play.environments:bench_command"),
     "profile": Verb(
         "show where the time of a training goes, and what would help",
         "reports.profiling:profile_command",
-        "ProfileOptions",
         settings=_settings_of_model,
     ),
-    "sweep": Verb(
-        "search for hyperparameters by many runs, and keep the best settings",
-        "sweep.command:sweep_command",
-        "SweepOptions",
-    ),
-    "envs": Verb(
-        "list the environments, or the names of one family", "play.environments:envs_command", argument="[FAMILY]"
-    ),
-    "new": Verb(
-        "begin an environment of your own in C, a copy of the template", "scaffold:new_command", "NewOptions", "NAME"
-    ),
+    "sweep": Verb("search for hyperparameters by many runs, and keep the best settings", "sweep.command:sweep_command"),
+    "envs": Verb("list the environments, or the names of one family", "play.environments:envs_command", "[FAMILY]"),
+    "new": Verb("begin an environment of your own in C, a copy of the template", "scaffold:new_command", "NAME"),
     "runs": Verb(
-        "list the runs: score, steps, state, and what they differ in",
-        "reports.recorded_run:runs_command",
-        "RunsOptions",
-        "",
+        "list the runs: score, steps, state, and what they differ in", "reports.recorded_run:runs_command", ""
     ),
-    "plot": Verb(
-        "draw learning curves, losses and the time split of runs",
-        "reports.figures:plot_command",
-        "PlotOptions",
-        "RUN...",
-    ),
+    "plot": Verb("draw learning curves, losses and the time split of runs", "reports.figures:plot_command", "RUN..."),
     "match": Verb(
-        "let players play each other: a cross-table, and ratings",
-        "reports.matching:match_command",
-        "MatchOptions",
-        "PLAYER...",
+        "let players play each other: a cross-table, and ratings", "reports.matching:match_command", "PLAYER..."
     ),
-    "report": Verb(
-        "write a page about a run: curves, scores, settings, video",
-        "reports.page:report_command",
-        "ReportOptions",
-        "RUN",
-    ),
+    "report": Verb("write a page about a run: curves, scores, settings, video", "reports.page:report_command", "RUN"),
     "completion": Verb(
-        "print the script that has bash, zsh or fish complete by TAB", "completion:completion_command", argument="SHELL"
+        "print the script that has bash, zsh or fish complete by TAB", "completion:completion_command", "SHELL"
     ),
 }
 
@@ -245,7 +215,8 @@ def run(tokens: list[str]) -> None:
     elif name == COMPLETE:
         from pufferlib.completion import candidates
 
-        for word, meaning in candidates(" ".join(rest), VERBS):
+        verbs = {each: (verb.summary, verb.argument) for each, verb in VERBS.items()}
+        for word, meaning in candidates(" ".join(rest), verbs):
             if word == printable(word):  # one word a line, so a name with line ends or control codes is left out
                 print(f"{word}\t{printable(meaning)}" if meaning else word)
     elif name not in VERBS:
@@ -253,30 +224,29 @@ def run(tokens: list[str]) -> None:
     elif "--help" in rest or "-h" in rest:
         print(printable_lines(_verb_help(name, [token for token in rest if token not in ("--help", "-h")])))
     elif VERBS[name].argument is not None:
-        _run_alone(name, rest)
+        from pufferlib.config.flags import options_of, parse_options
+
+        words, options = parse_options(rest, options_of(name))
+        VERBS[name].require_words(name, words)
+        VERBS[name].call(*words, options=options)
     else:
         _run_for_environment(name, rest)
-
-
-def _run_alone(name: str, rest: list[str]) -> None:
-    from pufferlib.config.flags import parse_options
-
-    verb = VERBS[name]
-    words, options = parse_options(rest, _options_class(name))
-    verb.require_words(name, words)
-    verb.call(*words, options=options)
 
 
 def _run_for_environment(name: str, rest: list[str]) -> None:
     from pufferlib.config import load_config
     from pufferlib.config.configuration import with_files
-    from pufferlib.config.flags import FlagTable, apply_flags
+    from pufferlib.config.flags import FlagTable, apply_flags, options_of
 
     wanted, flags = _split_environment(name, rest)
-    args, options_class, verb = load_config(wanted), _options_class(name), VERBS[name]
+    args, options_class, verb = load_config(wanted), options_of(name), VERBS[name]
     env_name = args["env_name"]
     table = FlagTable(env_name, options_class)
-    found = with_files(env_name, [*_flags_of_the_shell(table), *table.parse(flags)])
+    try:
+        of_shell = table.parse(shlex.split(os.environ.get("PUFFER_FLAGS", "")))
+    except (ConfigError, ValueError) as error:
+        raise ConfigError(f"in PUFFER_FLAGS, {error}") from error
+    found = with_files(env_name, [*of_shell, *table.parse(flags)])
     apply_flags(found, args)
     options = options_class(**{setting.name: value for setting, value in found if not setting.section})
     verb.call(env_name, verb.settings(args, options, found), options=options)
@@ -300,17 +270,6 @@ def _split_environment(name: str, rest: list[str]) -> tuple[str, list[str]]:
     return named, rest
 
 
-def _flags_of_the_shell(table: FlagTable) -> Found:
-    try:
-        return table.parse(shlex.split(os.environ.get("PUFFER_FLAGS", "")))
-    except (ConfigError, ValueError) as error:
-        raise ConfigError(f"in PUFFER_FLAGS, {error}") from error
-
-
-def _options_class(name: str) -> type[Section]:
-    return getattr(importlib.import_module("pufferlib.config.flags"), VERBS[name].options or "Section")
-
-
 def _overview() -> str:
     commands = "\n".join(f"  {name:<12}{verb.summary}" for name, verb in VERBS.items())
     return (
@@ -323,22 +282,18 @@ def _overview() -> str:
 
 
 def _verb_help(name: str, rest: list[str]) -> str:
-    verb = VERBS[name]
-    if verb.argument is not None:
-        usage = " ".join(filter(None, ["usage: puffer", name, verb.argument, verb.options and "[--option value ...]"]))
-        if verb.options is None:
-            return f"{usage}\n\n{verb.summary}"
-        from pufferlib.config.flags import options_text
-
-        options = _options_class(name)
-        about = f"{verb.summary}\n\n{inspect.cleandoc(options.__doc__)}"
-        return f"{usage}\n\n{about}\n\n{options_text(options.settings().values()).rstrip()}"
     from pufferlib.config import load_config
-    from pufferlib.config.flags import CONFIG_FILE, options_text, settings_text
+    from pufferlib.config.flags import CONFIG_FILE, options_of, options_text, settings_text
 
+    verb, options = VERBS[name], options_of(name)
+    if verb.argument is not None:
+        own = options.settings().values()
+        usage = " ".join(filter(None, ["usage: puffer", name, verb.argument, own and "[--option value ...]"]))
+        about = [inspect.cleandoc(options.__doc__), options_text(own).rstrip()] if own else []
+        return "\n\n".join([usage, verb.summary, *about])
     env_name = rest[0] if rest and not rest[0].startswith("-") else None
     args = load_config(env_name) if env_name else {}
-    own_options = options_text([CONFIG_FILE, *_options_class(name).settings().values()])
+    own_options = options_text([CONFIG_FILE, *options.settings().values()])
     usage = f"usage: puffer {name} {env_name or 'ENV'} [--section.key value ...]\n\n{verb.summary}\n\n"
     return f"{usage}{own_options}\n" + settings_text(env_name, args).rstrip()
 

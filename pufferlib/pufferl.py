@@ -29,8 +29,9 @@ from typing_extensions import overload
 
 from pufferlib import distributed
 from pufferlib.config import SelfplayConfig, load_config, require_sections
+from pufferlib.config.schema import words
 from pufferlib.dashboard.output import say
-from pufferlib.dashboard.report import Counts, Report, prefixed
+from pufferlib.dashboard.report import Report
 from pufferlib.dashboard.score import Score, final_metrics, final_text
 from pufferlib.distributed import ROUNDING, Total
 from pufferlib.errors import (
@@ -48,6 +49,7 @@ from pufferlib.fast.choose import choose_backend
 from pufferlib.fast.device_collector import DeviceCollector
 from pufferlib.loggers import Logger, NeptuneLogger, WandbLogger
 from pufferlib.metrics.finite import describe_update, explaining
+from pufferlib.metrics.measures import prefixed
 from pufferlib.ocean import PREFIX
 from pufferlib.play.matches import load_rival
 from pufferlib.play.scores import PeriodicEvaluation, final_episodes, play_whole_episodes
@@ -246,17 +248,16 @@ class PuffeRL:
             undo.pop_all()  # it worked: nothing is to be undone
 
     def _make_pool(self, selfplay: SelfplayConfig) -> Pool | None:
-        if not selfplay.has_pool:
+        steps, members, env_name = selfplay.snapshot_steps, words(selfplay.pool_members), self.env_name
+        if selfplay.pool_size == 0 and not members:
             return None
-        steps, env_name = selfplay.snapshot_steps, self.env_name
         return Pool(
             selfplay,
             snapshot_steps=lambda: max(1, self.config.total_timesteps // 20) if steps == "auto" else steps,
             num_agents=self.vecenv.num_agents,
             agents_per_game=agents_in_one(self.vecenv),
             fixed={
-                name: load_rival(name, env_name, self.vecenv, self.device, self.config.data_dir)
-                for name in selfplay.member_list
+                name: load_rival(name, env_name, self.vecenv, self.device, self.config.data_dir) for name in members
             },
             make_actor=partial(self._backend.make_opponent, self.vecenv),
             generator=torch.Generator(self.device).manual_seed(mix_seed(self.ranks.seed(self.config.seed), _POOL_SEED)),
@@ -359,7 +360,8 @@ class PuffeRL:
                 episodes = self.evaluate()
             if notes is not None and not hears_later:
                 seconds, share = time.perf_counter() - begin, self.phases.shares().get("environment", 0.0)
-                notes.on_rollout(self.rollout, self.vecenv, episodes, seconds, share)
+                for note in notes.of_rollout(self.rollout, self.vecenv, episodes, seconds, share):
+                    say(f"note: {note}")
             votes = self.ranks.start_total(stop.requested)  # counted meanwhile
             losses = self.train()
             is_enough = after_iteration(self.stats if hears_later else episodes, losses)
@@ -730,8 +732,8 @@ class PuffeRL:
             self.report.total_steps = round(planned * steps / with_absent) if 0 < steps < with_absent else planned
             self.report.show(self.env_name, self._facts, self._counts())
 
-    def _counts(self) -> Counts:
-        return Counts(self.epoch, self.global_step, self._learner.learning_rate)
+    def _counts(self) -> dict[str, float]:
+        return {"agent_steps": self.global_step, "epoch": self.epoch, "learning_rate": self._learner.learning_rate}
 
     def _facts(self) -> dict[str, str]:
         simulator = getattr(self.vecenv.driver_env, "simulator", None)

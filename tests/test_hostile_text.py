@@ -36,7 +36,6 @@ from pufferlib import cli
 from pufferlib.config.configuration import read_ini
 from pufferlib.dashboard import panel as dashboard
 from pufferlib.dashboard.output import plain_table, printable, printable_lines, say
-from pufferlib.dashboard.panel import NotebookPanel
 from pufferlib.dashboard.score import Score
 from pufferlib.errors import APIUsageError, PufferWarning
 from pufferlib.export import c_format, export_policy, web_format
@@ -460,9 +459,9 @@ def test_the_panel_and_the_lines_of_a_run_obey_nothing(text):
 def test_a_cell_of_a_notebook_has_the_elements_that_it_would_have(text, monkeypatch):
     contents = []
     monkeypatch.setattr("IPython.display.display", lambda content, **_: contents.append(content), raising=False)
+    cell_output = type("OutStream", (io.StringIO,), {"__module__": "ipykernel.iostream"})
     for told in (text, "plain"):
-        panel = NotebookPanel()
-        panel.draw(lambda console, told=told: dashboard.render(told, {"Fact": told}, METRICS, 100, console))
+        dashboard.Dashboard(told, {"Fact": told}, 100, cell_output()).show(METRICS)
     hostile, plain = (Structure(content["text/html"]) for content in contents)
     assert {*hostile.elements} == {*plain.elements}
     assert_inert(contents[0]["text/plain"].replace("\x1b", "")) if "\x1b" not in text else None

@@ -7,9 +7,7 @@ from pathlib import Path
 
 from pufferlib import cli
 from pufferlib.cli import VERBS, Verb
-from pufferlib.config import flags
-from pufferlib.config.flags import CONFIG_FILE
-from pufferlib.setting import Section
+from pufferlib.config.flags import CONFIG_FILE, options_of
 
 from .configuration import settings_text
 from .filling import code, fill
@@ -67,7 +65,8 @@ def usage(name: str, verb: Verb) -> str:
     """The line that `puffer NAME --help` begins with."""
     if verb.argument is None:
         return f"puffer {name} ENV [--section.key value ...]"
-    return " ".join(filter(None, ["puffer", name, verb.argument, verb.options and "[--option value ...]"]))
+    own = options_of(name).settings()
+    return " ".join(filter(None, ["puffer", name, verb.argument, own and "[--option value ...]"]))
 
 
 def verb_text(name: str, verb: Verb) -> str:
@@ -77,8 +76,8 @@ def verb_text(name: str, verb: Verb) -> str:
         f"```text\n{usage(name, verb)}\n```",
         f"{verb.summary[:1].upper()}{verb.summary[1:]}.",
     ]
-    declared = getattr(flags, verb.options) if verb.options else Section
-    if verb.argument is not None and verb.options:
+    declared = options_of(name)
+    if verb.argument is not None and declared.settings():
         parts.append(inspect.cleandoc(declared.__doc__ or "").partition("\n\n")[2])
     if verb.argument is None:
         parts.append(

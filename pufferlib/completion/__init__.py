@@ -11,10 +11,10 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from importlib import resources
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
-from pufferlib.config import env_settings, flags, load_config
-from pufferlib.config.flags import CONFIG_FILE, FIXED
+from pufferlib.config import env_settings, load_config
+from pufferlib.config.flags import CONFIG_FILE, FIXED, options_of
 from pufferlib.config.schema import TrainConfig
 from pufferlib.config.sections import ARGUMENTS, SECTIONS
 from pufferlib.errors import APIUsageError, PufferError, nearest
@@ -37,14 +37,6 @@ def completion_command(shell: str) -> None:
 Word = tuple[str, str]  # and its meaning
 
 
-class VerbInfo(Protocol):
-    """The part of a command that completion needs."""
-
-    summary: str
-    options: str | None  # the class in `pufferlib.config.flags` of its own flags
-    argument: str | None  # None where it takes an environment
-
-
 _TEXTS = {
     "device": ("auto", "cpu", "cuda", "mps"),
     "rnn_name": ("MinGRU", "LSTM", "None"),
@@ -54,8 +46,11 @@ _TEXTS = {
 """Values of some settings that take any text."""
 
 
-def candidates(line: str, verbs: Mapping[str, VerbInfo]) -> list[Word]:
-    """Returns the words that complete a line up to the cursor, none where the shell should offer files."""
+def candidates(line: str, verbs: Mapping[str, tuple[str, str | None]]) -> list[Word]:
+    """Returns the words that complete a line up to the cursor, none where the shell should offer files.
+
+    `verbs` are the commands' summaries and arguments; None for the argument where it is an environment.
+    """
     words = _split(line)
     typed = words[-1]
     try:
@@ -74,32 +69,30 @@ def _split(line: str) -> list[str]:
     return [*line.split(), ""]
 
 
-def _words_at(before: Sequence[str], typed: str, verbs: Mapping[str, VerbInfo]) -> Iterator[Word]:
+def _words_at(before: Sequence[str], typed: str, verbs: Mapping[str, tuple[str, str | None]]) -> Iterator[Word]:
     if not before:
-        yield from ((name, verb.summary) for name, verb in verbs.items())
+        yield from ((name, summary) for name, (summary, _) in verbs.items())
         yield from (("--help", "every command"), ("--version", "of the package"))
+    if not before or before[0] not in verbs:
         return
-    verb = verbs.get(before[0])
-    if verb is None:
-        return
-    own = getattr(flags, verb.options).settings().values() if verb.options else ()
-    known = {setting.flag: setting for setting in own}
-    env_name = before[1] if verb.argument is None and before[1:] and not before[1].startswith("-") else None
-    if verb.argument is None:
+    _, argument = verbs[before[0]]
+    known = {setting.flag: setting for setting in options_of(before[0]).settings().values()}
+    env_name = before[1] if argument is None and before[1:] and not before[1].startswith("-") else None
+    if argument is None:
         known |= _settings(env_name)
     flag, has_value, _ = typed.partition("=")
     if has_value and flag.startswith("--"):
-        yield from ((f"{flag}={value}", "") for value in _values(known.get(_dashed(flag)), env_name))
+        yield from ((f"{flag}={value}", "") for value in _values(known.get(flag.replace("_", "-")), env_name))
     elif before[-1].startswith("--") and not typed.startswith("--"):
-        yield from ((value, "") for value in _values(known.get(_dashed(before[-1])), env_name))
+        yield from ((value, "") for value in _values(known.get(before[-1].replace("_", "-")), env_name))
     elif typed.startswith("-"):  # the flags of a section only where its name is typed
         yield from ((flag, _beginning(one.meaning)) for flag, one in known.items() if ("." in flag) == ("." in typed))
         if "." not in typed:
             sections = dict.fromkeys(flag[2:].split(".")[0] for flag in known if "." in flag)
             yield from ((f"--{name}.", f"settings of [{name}]") for name in sections)
             yield "--help", "every flag"
-    elif verb.argument is not None:
-        yield from ((word, "") for word in _arguments(verb.argument, before[1:]))
+    elif argument is not None:
+        yield from ((word, "") for word in _arguments(argument, before[1:]))
     elif env_name is None:
         yield from ((name, "") for name in _environments(typed))
 
@@ -157,10 +150,6 @@ def _arguments(argument: str, given: Sequence[str]) -> list[str]:
 def _runs() -> list[str]:
     folders = [folder.name for folder in run_folders(Path(TrainConfig.data_dir)) if is_run(folder)]
     return [LATEST, *folders] if folders else []
-
-
-def _dashed(flag: str) -> str:
-    return flag.replace("_", "-")
 
 
 def _beginning(text: str) -> str:

@@ -14,13 +14,12 @@ from pufferlib.config.schema import (
     BaseConfig as BaseConfig,
     LogConfig as LogConfig,
     SelfplayConfig as SelfplayConfig,
-    SolveConfig as SolveConfig,
     SweepConfig as SweepConfig,
     TrainConfig as TrainConfig,
     VecConfig as VecConfig,
 )
 from pufferlib.config.sections import (
-    check_env as check_env,
+    check_section as check_section,
     env_settings as env_settings,
     require_sections as require_sections,
 )

@@ -22,7 +22,6 @@ from pufferlib.config.sections import (
     PREFIX,
     SECTIONS,
     check_dimensions,
-    check_env,
     check_section,
     dimensions_of,
     require_sections,
@@ -261,7 +260,7 @@ def check_config(args: Mapping[str, Any]) -> None:
         config_class.from_dict(args.get(config_class.section, {}))
     entry = find(args["env_name"])
     check_dimensions(args.get("sweep", {}), entry)
-    check_env(entry, args["env"])
+    check_section("env", args["env"], entry)
     for section, kind in zip(("policy", "rnn"), policy_classes(args), strict=True):
         if kind is not None:
             policy_arguments(args, section, kind)

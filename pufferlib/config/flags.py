@@ -194,6 +194,11 @@ class NewOptions(Section):
     build: bool = setting(True, "Compile it; --no-build leaves that to you.")
 
 
+def options_of(command: str) -> type[Section]:
+    """Returns the class of the flags that a command has besides the settings; Section where it has none."""
+    return globals().get(f"{command.capitalize()}Options", Section)
+
+
 _LABEL = re.compile(r"\[(\w+)\] (\w+)")  # of a setting, such as `[train] gamma`
 FIXED = frozenset({"package", "env_name"})  # the environment's name on the command line says both
 

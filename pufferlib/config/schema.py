@@ -30,10 +30,7 @@ _HINTS = {  # where settings are, by the names that PufferLib 3.0 and other trai
     ("local_rank",): "torchrun tells each process its rank",
     ("num_threads",): "threads and processes that step environments are [vec] num_workers",
     ("env_batch_size",): "PufferEnvs in a batch of observations are [vec] batch_size",
-    (
-        "total_agents",
-        "n_envs",
-    ): "environments are counted by [env] num_envs, and the PufferEnvs that hold them by [vec] num_envs",
+    ("total_agents", "n_envs"): "environments are [env] num_envs, and the PufferEnvs that hold them [vec] num_envs",
     ("num_buffers",): "PufferEnvs that are stepped in turn are [vec] num_envs",
     ("horizon", "n_steps", "num_steps"): "steps in a segment are [train] bptt_horizon",
     ("replay_ratio", "n_epochs"): "passes over each batch are [train] update_epochs",
@@ -52,9 +49,10 @@ def remedy(name: str, known: Iterable[str]) -> str:
     return f"; {NAMES[name]}" if name in NAMES else nearest(name, known)
 
 
-def _words(given: list[str] | str | None) -> list[str]:
-    words = given.split(",") if isinstance(given, str) else given or ()
-    return [word.strip() for word in words if word.strip()]
+def words(given: list[str] | str | None) -> list[str]:
+    """Returns the words of a setting that is a list of them, or a text with commas between."""
+    parts = given.split(",") if isinstance(given, str) else given or ()
+    return [part.strip() for part in parts if part.strip()]
 
 
 Auto = Literal["auto"]
@@ -140,16 +138,6 @@ class LogConfig(ConfigSection, section="log"):
     tags: list[str] | str | None = setting(None, "The run's tags there: a list, or words with commas between.")
     offline: bool = setting(False, "Only write the files that W&B and Neptune would send, into the run's folder.")
 
-    @property
-    def tag_list(self) -> list[str]:
-        """The tags one by one."""
-        return _words(self.tags)
-
-    @property
-    def neptune_project(self) -> str:
-        """The project with its workspace, where there is one."""
-        return f"{self.entity}/{self.project}" if self.entity else self.project
-
 
 @dataclass(frozen=True)
 class SolveConfig(ConfigSection, section="solve"):
@@ -185,16 +173,6 @@ class SelfplayConfig(ConfigSection, section="selfplay"):
     snapshot_win_rate: float | None = setting(
         None, "Win rate over 100 games against the pool, a draw being half, at which it enters earlier.", "(0, 1]"
     )
-
-    @property
-    def member_list(self) -> list[str]:
-        """The agents of `pool_members` one by one."""
-        return _words(self.pool_members)
-
-    @property
-    def has_pool(self) -> bool:
-        """Whether there are opponents beside the policy itself."""
-        return self.pool_size > 0 or bool(self.member_list)
 
 
 @dataclass(frozen=True)

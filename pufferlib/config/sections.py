@@ -6,7 +6,6 @@ import dataclasses
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any, Literal
 
 from typing_extensions import override
@@ -65,7 +64,7 @@ def env_settings(env: str | Entry) -> Mapping[str, Setting]:
         count = found["num_envs"]
         agents = f"auto is {AUTO_AGENTS_CPU} agents in all on a CPU and {AUTO_AGENTS['cuda']} on CUDA."
         found["num_envs"] = dataclasses.replace(count, kind=int | Literal["auto"], meaning=f"{count.meaning} {agents}")
-    return MappingProxyType(found)
+    return found
 
 
 def _require_settings(section: str, names: Iterable[str], env: str | Entry) -> None:
@@ -91,11 +90,6 @@ def check_section(section: str, given: Mapping[str, Any], env: str | Entry, are_
         one = known.get(name) or Setting(section, name, Any, None)
         found[name] = one.parse(value) if are_texts else one.check(value) if name in known else value
     return found
-
-
-def check_env(env: str | Entry, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the keyword arguments of an environment, converted to the types of its settings; see `check_section`."""
-    return check_section("env", arguments, find(env))
 
 
 def require_sections(args: Mapping[str, Any]) -> None:
@@ -138,20 +132,14 @@ class _Bound(Setting):
         return super().check(value)
 
 
-def _dimension(distribution: str, low: float | str, high: float | str) -> Mapping[str, Any]:
-    return MappingProxyType({"distribution": distribution, "min": low, "max": high})
-
-
-DEFAULT_DIMENSIONS = MappingProxyType(
-    {
-        "train.total_timesteps": _dimension("log_normal", "0.05x", "2x"),
-        "train.learning_rate": _dimension("log_normal", "0.1x", "10x"),
-        "train.gamma": _dimension("logit_normal", 0.8, 0.9998),
-        "train.gae_lambda": _dimension("logit_normal", 0.6, 0.998),
-        "train.ent_coef": _dimension("log_normal", 1e-5, 0.2),
-        "train.update_epochs": _dimension("log_normal", "0.25x", "2x"),
-    }
-)
+DEFAULT_DIMENSIONS = {
+    "train.total_timesteps": {"distribution": "log_normal", "min": "0.05x", "max": "2x"},
+    "train.learning_rate": {"distribution": "log_normal", "min": "0.1x", "max": "10x"},
+    "train.gamma": {"distribution": "logit_normal", "min": 0.8, "max": 0.9998},
+    "train.gae_lambda": {"distribution": "logit_normal", "min": 0.6, "max": 0.998},
+    "train.ent_coef": {"distribution": "log_normal", "min": 1e-5, "max": 0.2},
+    "train.update_epochs": {"distribution": "log_normal", "min": "0.25x", "max": "2x"},
+}
 """The dimensions of a sweep of any environment; its inis change them and add others."""
 
 

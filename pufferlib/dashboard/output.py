@@ -73,7 +73,12 @@ class Output:
 
     def write(self, text: str) -> int:
         """Writes as much as can be written; returns the number of characters given."""
-        self._attempt(lambda: self._stream.write(self._encodable(text)))
+        shown = text
+        try:
+            text.encode(self.encoding)
+        except UnicodeEncodeError:
+            shown = text.translate(_PLAIN).encode(self.encoding, "replace").decode(self.encoding)
+        self._attempt(lambda: self._stream.write(shown))
         return len(text)
 
     def flush(self) -> None:
@@ -86,13 +91,6 @@ class Output:
             _reported.add(self._stream)
             reason = getattr(self.error, "strerror", None) or self.error
             warnings.warn(f"the output cannot be written ({reason}); the run goes on without it", PufferWarning, 2)
-
-    def _encodable(self, text: str) -> str:
-        try:
-            text.encode(self.encoding)
-        except UnicodeEncodeError:
-            return text.translate(_PLAIN).encode(self.encoding, "replace").decode(self.encoding)
-        return text
 
     def _attempt(self, call: Callable[[], object]) -> None:
         if self._stream is None or self.error is not None:

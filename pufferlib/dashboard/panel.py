@@ -29,34 +29,6 @@ _HTML = (
 )
 
 
-def is_notebook(stream: TextIO | None) -> bool:
-    """Whether a stream goes to the output of a notebook's cell, which is no terminal and takes more than text."""
-    return type(stream).__module__.startswith("ipykernel.")
-
-
-class NotebookPanel:
-    """A panel in a cell of its own; where a frontend shows no HTML, it shows the panel as text."""
-
-    def __init__(self):
-        self._handle: Any = None
-
-    def draw(self, render: Callable[[Console], Panel]) -> None:
-        """Shows the panel, in place of that of before."""
-        console = Console(
-            **dict(file=io.StringIO(), record=True, width=_COLUMNS, height=_LINES),
-            **dict(force_terminal=True, force_jupyter=False, color_system="truecolor"),
-        )
-        console.print(render(console))
-        html = console.export_html(inline_styles=True, code_format=_HTML, clear=False)
-        content = {"text/html": html, "text/plain": console.export_text()}
-        if self._handle is None:
-            from IPython.display import display
-
-            self._handle = display(content, raw=True, display_id=True)
-        else:
-            self._handle.update(content, raw=True)
-
-
 def _frame(title: str, lines: Sequence[Text]) -> Panel:
     # Lines are cut where they are wider; control codes in them are not obeyed.
     heading = Text.assemble(("PufferLib ", f"bold {CYAN}"), (printable(title), WHITE))
@@ -92,9 +64,10 @@ class Dashboard:
         self.title, self.facts, self.total_steps = title, facts, total_steps
         stream = sys.stdout if stream is None else stream
         self._output = Output(stream)
-        self._notebook = NotebookPanel() if is_notebook(stream) else None
+        self._is_notebook = type(stream).__module__.startswith("ipykernel.")  # which is no terminal
         is_terminal = self._output.isatty() and os.environ.get("TERM") != "dumb"
-        self.is_panel = is_terminal or self._notebook is not None  # rather than lines
+        self.is_panel = is_terminal or self._is_notebook  # rather than lines
+        self._cell: Any = None  # IPython's handle of what a notebook shows
         self._live: Live | None = None
         self._stop: Callable[[], object] | None = None  # also called when this object or the interpreter goes
         self._evaluation: dict[str, float] = {}  # the newest, which the panel keeps showing
@@ -106,21 +79,33 @@ class Dashboard:
             self._output.write(f"{printable(plain_line(self.title, metrics, self.total_steps))}\n")
             self._output.flush()
         else:
-            shown = {**self._evaluation, **metrics}
-            self._draw(lambda console: render(self.title, self.facts, shown, self.total_steps, console))
+            self._draw({**self._evaluation, **metrics})
         if self._output.error is not None:
             self.close()  # first, so that the warning does not go where it cannot be read
             self._output.report()
 
-    def _draw(self, draw: Callable[[Console], Panel]) -> None:
-        if self._notebook is not None:
-            self._notebook.draw(draw)
+    def _draw(self, metrics: Mapping[str, float]) -> None:
+        if self._is_notebook:
+            console = Console(
+                **dict(file=io.StringIO(), record=True, width=_COLUMNS, height=_LINES),
+                **dict(force_terminal=True, force_jupyter=False, color_system="truecolor"),
+            )
+            console.print(render(self.title, self.facts, metrics, self.total_steps, console))
+            html = console.export_html(inline_styles=True, code_format=_HTML, clear=False)
+            content = {"text/html": html, "text/plain": console.export_text()}  # where a frontend shows no HTML
+            if self._cell is None:
+                from IPython.display import display
+
+                self._cell = display(content, raw=True, display_id=True)
+            else:
+                self._cell.update(content, raw=True)
         elif self._output.error is None:
             if self._live is None:
                 self._live = Live(console=Console(file=self._output), auto_refresh=False, vertical_overflow="crop")
                 self._stop = weakref.finalize(self, self._live.stop)
                 self._live.start()
-            self._live.update(draw(self._live.console), refresh=True)
+            panel = render(self.title, self.facts, metrics, self.total_steps, self._live.console)
+            self._live.update(panel, refresh=True)
 
     def close(self) -> None:
         """Leaves the last panel on the screen and gives the terminal back; may be called twice."""
@@ -157,7 +142,12 @@ def render(
     """The panel as a rich renderable that fits the console."""
     width, rows = console.width - _FRAME_COLUMNS, max(4, console.height - _FRAME_LINES)
     facts_of_run = {label: text(metrics[name]) for label, (name, text) in _RUN_FACTS.items() if name in metrics}
-    known = (facts_of_run, _hardware_facts(metrics), facts, _episode_facts(metrics), _evaluation_facts(metrics))
+    seen, evaluation = group(metrics, "episode"), group(metrics, "eval")
+    episodes = {"Return": "-"}
+    if seen.get("count"):
+        episodes = {**_return_facts("Return", seen), "Episodes": count_text(seen["count"])}
+    evaluated = _return_facts("Evaluation", evaluation) if evaluation else {}
+    known = (facts_of_run, _hardware_facts(metrics), facts, episodes, evaluated)
     lines = [Text("   ").join(_pair(label, value) for label, value in one.items()) for one in known]
     for line in lines:
         line.truncate(width, overflow="ellipsis")
@@ -241,24 +231,11 @@ def _hardware_facts(metrics: Mapping[str, float]) -> dict[str, str]:
     return texts or {"CPU": "-"}
 
 
-def _episode_facts(metrics: Mapping[str, float]) -> dict[str, str]:
-    seen = group(metrics, "episode")
-    if not seen.get("count"):
-        return {"Return": "-"}
-    length, count = number_text(seen["length_mean"]), count_text(seen["count"])
-    return {"Return": f"{number_text(seen['return_mean'])} {_extremes(seen)}", "Length": length, "Episodes": count}
-
-
-def _evaluation_facts(metrics: Mapping[str, float]) -> dict[str, str]:
-    found = group(metrics, "eval")
-    if not found:
-        return {}
-    mean = f"{number_text(found['return_mean'])} ± {number_text(found['return_std'])}"
-    return {"Evaluation": f"{mean} {_extremes(found)}", "Length": number_text(found["length_mean"])}
-
-
-def _extremes(returns: Mapping[str, float]) -> str:
-    return f"({number_text(returns['return_min'])} to {number_text(returns['return_max'])})"
+def _return_facts(label: str, returns: Mapping[str, float]) -> dict[str, str]:
+    deviation = f" ± {number_text(returns['return_std'])}" if "return_std" in returns else ""
+    extremes = f"({number_text(returns['return_min'])} to {number_text(returns['return_max'])})"
+    shown = f"{number_text(returns['return_mean'])}{deviation} {extremes}"
+    return {label: shown, "Length": number_text(returns["length_mean"])}
 
 
 def _columns(metrics: Mapping[str, float], width: int, rows: int) -> list[Text]:
@@ -291,16 +268,16 @@ def value_text(value: object) -> str:
     return count_text(value) if isinstance(value, int) and abs(value) >= 1e5 else str(value)
 
 
-def short_names(names: Sequence[str]) -> dict[str, str]:
-    """A setting's name without its section, by the whole name; with it where two are alike."""
-    keys = [name.rpartition(".")[2] for name in names]
-    return {name: key if keys.count(key) == 1 else name for name, key in zip(names, keys, strict=True)}
+def short_names(names: Sequence[str], separator: str = ".") -> dict[str, str]:
+    """The ends of names, such as a setting's without its section, by the whole names; these where two are alike."""
+    ends = [name.rpartition(separator)[2] for name in names]
+    return {name: end if ends.count(end) == 1 else name for name, end in zip(names, ends, strict=True)}
 
 
-def settings_texts(settings: Mapping[str, Any]) -> dict[str, str]:
-    """The values by their short names."""
+def settings_text(settings: Mapping[str, Any]) -> str:
+    """The values by their short names, such as `gamma=0.99 hidden_size=64`."""
     names = short_names(list(settings))
-    return {names[name]: value_text(value) for name, value in settings.items()}
+    return " ".join(f"{names[name]}={value_text(value)}" for name, value in settings.items())
 
 
 def cost_text(seconds: float) -> str:

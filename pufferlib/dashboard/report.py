@@ -6,30 +6,23 @@ import contextlib
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from pufferlib.dashboard.panel import Dashboard
-from pufferlib.metrics.measures import DeviceClock, FinishedEpisodes, HardwareMeter, Phase, Phases
-
-
-@dataclass(frozen=True)
-class Counts:
-    """The progress of a training."""
-
-    epoch: int
-    agent_steps: int
-    learning_rate: float
+from pufferlib.metrics.measures import FinishedEpisodes, HardwareMeter, Phase, Phases, prefixed
 
 
 class Report:
-    """Measures an interval from one log to the next, adds up all intervals before, and shows both."""
+    """Measures an interval from one log to the next, adds up all intervals before, and shows both.
+
+    Its `counts` are the metrics `agent_steps`, `epoch` and `learning_rate` of now.
+    """
 
     def __init__(self, device: torch.device, total_steps: int, dashboard_seconds: float):
         self.episodes = FinishedEpisodes()  # that ended in the interval
-        self.phases = Phases(DeviceClock.of(device))
+        self.phases = Phases(device)
         self.iteration = Phase()  # the wall time of iterations
         self.losses: dict[str, float] = {}  # of the last update, by name
         self.metrics: dict[str, float] = {}  # of the last log; empty before it, and after a checkpoint was loaded
@@ -59,7 +52,7 @@ class Report:
         return (agent_steps - self.logged_step) / max(self.seconds, 1e-9)
 
     def log(
-        self, counts: Counts, evaluation: Mapping[str, float], episodes: Sequence[Mapping[str, Any]]
+        self, counts: Mapping[str, float], evaluation: Mapping[str, float], episodes: Sequence[Mapping[str, Any]]
     ) -> dict[str, float]:
         """Ends the interval, and returns the metrics that `PuffeRL.mean_and_log` describes.
 
@@ -69,19 +62,17 @@ class Report:
         hardware = prefixed("hardware", self._hardware.sample())
         self.metrics = {**self._measured(counts), **evaluation, **hardware}
         self.end_interval()
-        self.logged_epoch, self.logged_step = counts.epoch, counts.agent_steps
+        self.logged_epoch, self.logged_step = counts["epoch"], counts["agent_steps"]
         return dict(self.metrics)
 
-    def _measured(self, counts: Counts) -> dict[str, float]:
+    def _measured(self, counts: Mapping[str, float]) -> dict[str, float]:
         since_start = FinishedEpisodes.merged([self._before.state_dict(), self.episodes.state_dict()])
         return {
-            "agent_steps": counts.agent_steps,
-            "epoch": counts.epoch,
-            "sps": self.sps(counts.agent_steps),
+            **counts,
+            "sps": self.sps(counts["agent_steps"]),
             "uptime": self.uptime,
-            "learning_rate": counts.learning_rate,
             **prefixed("losses", self.losses),
-            "iteration_seconds": self.iteration.seconds / (counts.epoch - self.logged_epoch),
+            "iteration_seconds": self.iteration.seconds / (counts["epoch"] - self.logged_epoch),
             **self.episodes.metrics(),
             **prefixed("since_start", since_start.metrics()),
             **prefixed("performance", self.phases.shares()),
@@ -107,7 +98,7 @@ class Report:
             self._start, self._begin = self._start + seconds, self._begin + seconds
             self.phases.leave_out(seconds)
 
-    def show(self, title: str, facts: Callable[[], Mapping[str, str]], counts: Counts) -> None:
+    def show(self, title: str, facts: Callable[[], Mapping[str, str]], counts: Mapping[str, float]) -> None:
         """Shows the metrics: a panel on a terminal or in a notebook, refreshed now and then; else a line per log."""
         if self._dashboard is None:
             self._dashboard = Dashboard(title, facts(), self.total_steps)
@@ -115,10 +106,10 @@ class Report:
         if not self._dashboard.is_panel:
             is_due = self._shown_epoch != self.logged_epoch
         else:
-            is_over = counts.agent_steps >= self.total_steps  # the last panel stays on the screen
+            is_over = counts["agent_steps"] >= self.total_steps  # the last panel stays on the screen
             is_due = is_over or now - self._shown_time >= self._dashboard_seconds
         if is_due:
-            is_logged = counts.epoch == self.logged_epoch
+            is_logged = counts["epoch"] == self.logged_epoch
             self._dashboard.total_steps = self.total_steps
             self._dashboard.show(self.metrics if is_logged else {**self.metrics, **self._measured(counts)})
             self._shown_epoch, self._shown_time = self.logged_epoch, now
@@ -153,10 +144,5 @@ class Report:
         """Restores the state of `state_dict`."""
         self._begin = time.perf_counter() - state["seconds"]
         self.iteration.seconds = state["iteration_seconds"]
-        self.episodes.load_state_dict(state["episodes"])
-        self._before.load_state_dict(state["before"])
-
-
-def prefixed(prefix: str, metrics: Mapping[str, float]) -> dict[str, float]:
-    """The metrics under `prefix/<name>`."""
-    return {f"{prefix}/{name}": value for name, value in metrics.items()}
+        self.episodes = FinishedEpisodes.merged([state["episodes"]])
+        self._before = FinishedEpisodes.merged([state["before"]])

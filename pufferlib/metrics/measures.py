@@ -163,17 +163,13 @@ class FinishedEpisodes:
         means = {name: total / self._counts[name] for name, total in self._sums.items()}
         return {**means, "n": max(self._counts.values())} if means else {}
 
-    def tracked(self) -> dict[str, float]:
-        """Returns `episode/return_mean, return_min, return_max, length_mean, count`; empty when no episode ended."""
-        return {f"episode/{name}": value for name, value in self.episodes.metrics().items()}
-
     def metrics(self) -> dict[str, float]:
-        """Returns `tracked()`, and `means()` as `environment/<name>`."""
-        return {**self.tracked(), **{f"environment/{name}": value for name, value in self.means().items()}}
+        """Returns the metrics of tracked episodes as `episode/<name>`, and `means()` as `environment/<name>`."""
+        return {**prefixed("episode", self.episodes.metrics()), **prefixed("environment", self.means())}
 
     def take(self) -> dict[str, float]:
-        """Returns `means()` and `tracked()`, and starts over."""
-        taken = {**self.means(), **self.tracked()}
+        """Returns `means()`, and the metrics of tracked episodes as `episode/<name>`; starts over."""
+        taken = {**self.means(), **prefixed("episode", self.episodes.metrics())}
         self._sums.clear()
         self._counts.clear()
         self.episodes = EpisodeTotals()
@@ -201,19 +197,19 @@ class FinishedEpisodes:
         """The episodes of several, of which each gave its `state_dict`."""
         whole = cls()
         for state in states:
-            part = cls()
-            part.load_state_dict(state)
-            whole.merge(part)
+            whole._sums.update(state["sums"])
+            whole._counts.update(state["counts"])
+            whole.episodes.merge(EpisodeTotals(**state["episodes"]))
         return whole
 
     def state_dict(self) -> dict[str, dict[str, float]]:
         """Sums, counts and extremes: plain numbers in plain dicts."""
         return {"sums": dict(self._sums), "counts": dict(self._counts), "episodes": dict(vars(self.episodes))}
 
-    def load_state_dict(self, state: Mapping[str, dict[str, float]]) -> None:
-        """Restores the state of `state_dict`."""
-        self._sums, self._counts = Counter(state["sums"]), Counter(state["counts"])
-        self.episodes = EpisodeTotals(**state["episodes"])
+
+def prefixed(prefix: str, metrics: Mapping[str, float]) -> dict[str, float]:
+    """The metrics under `prefix/<name>`."""
+    return {f"{prefix}/{name}": value for name, value in metrics.items()}
 
 
 def is_number(value: object) -> bool:
@@ -222,64 +218,44 @@ def is_number(value: object) -> bool:
     return is_single and hasattr(value, "__float__") and not isinstance(value, (str, bytes))
 
 
-class DeviceClock:
-    """Times what is queued on a GPU by events in its stream, and never waits for them."""
-
-    def __init__(self, make_event: Callable[[], torch.cuda.Event], current_stream: Callable[[], torch.cuda.Stream]):
-        self.seconds: dict[str, float] = {}  # by phase, of the work that the GPU is known to have done
-        self._make_event, self._current_stream = make_event, current_stream
-        self._idle: list[torch.cuda.Event] = []  # events to be used again
-        # phase, begin and end, the oldest first
-        self._queued: deque[tuple[str, torch.cuda.Event, torch.cuda.Event]] = deque()
-
-    @classmethod
-    def of(cls, device: torch.device) -> DeviceClock | None:
-        """The clock of a CUDA device; None for any other, whose work is done when a call returns."""
-        if device.type != "cuda":
-            return None
-        return cls(lambda: torch.cuda.Event(enable_timing=True), lambda: torch.cuda.current_stream(device))
-
-    def mark(self) -> torch.cuda.Event:
-        """Queues an event."""
-        if not self._idle:
-            self.read()  # so that their number stays bounded by the GPU's backlog
-        event = self._idle.pop() if self._idle else self._make_event()
-        event.record(self._current_stream())
-        return event
-
-    def add(self, name: str, begin: torch.cuda.Event, end: torch.cuda.Event) -> None:
-        """Adds the time between two marks to a phase, as soon as it is known."""
-        self._queued.append((name, begin, end))
-
-    def read(self) -> None:
-        """Adds up what the GPU has done by now; the rest waits for the next call."""
-        while self._queued and self._queued[0][2].query():
-            name, begin, end = self._queued.popleft()
-            self.seconds[name] = self.seconds.get(name, 0.0) + begin.elapsed_time(end) / 1e3
-            self._idle += begin, end
-
-
 class Phase:
-    """Adds the seconds spent in `with` statements to its sum, and those of the GPU's work to the sum of its clock.
+    """Adds the seconds spent in `with` statements to its sum; on a CUDA device those of the work that they queue, too.
 
-    It is a class, which costs half of a generator.
+    Events in the stream time that work, and nothing waits for them. It is a class, which costs half of a generator.
     """
 
-    __slots__ = ("_begin", "_clock", "_event", "_name", "seconds")
+    __slots__ = ("_begin", "_device", "_event", "_idle", "_queued", "device_seconds", "seconds")
 
-    def __init__(self, name: str = "", clock: DeviceClock | None = None):
+    def __init__(self, device: torch.device | None = None):
         self.seconds = self._begin = 0.0
-        self._name, self._clock = name, clock
+        self.device_seconds = 0.0  # of the work that the device is known to have done
+        self._device = device
+        self._idle: list[torch.cuda.Event] = []  # to be used again
+        self._queued: deque[tuple[torch.cuda.Event, torch.cuda.Event]] = deque()  # begin and end, the oldest first
 
     def __enter__(self) -> None:
         self._begin = time.perf_counter()
-        if self._clock is not None:
-            self._event = self._clock.mark()
+        if self._device is not None:
+            self._event = self._mark()
 
     def __exit__(self, *_: object) -> None:
-        if self._clock is not None:
-            self._clock.add(self._name, self._event, self._clock.mark())
+        if self._device is not None:
+            self._queued.append((self._event, self._mark()))
         self.seconds += time.perf_counter() - self._begin
+
+    def _mark(self) -> torch.cuda.Event:
+        if not self._idle:
+            self.read()  # so that their number stays bounded by the GPU's backlog
+        event = self._idle.pop() if self._idle else torch.cuda.Event(enable_timing=True)
+        event.record(torch.cuda.current_stream(self._device))
+        return event
+
+    def read(self) -> None:
+        """Adds up what the device has done by now; the rest waits for the next call."""
+        while self._queued and self._queued[0][1].query():
+            begin, end = self._queued.popleft()
+            self.device_seconds += begin.elapsed_time(end) / 1e3
+            self._idle += begin, end
 
 
 @contextlib.contextmanager
@@ -294,8 +270,8 @@ class Phases:
     Phases do not nest, and none begins or ends inside the capture of a CUDA graph.
     """
 
-    def __init__(self, clock: DeviceClock | None = None):
-        self._clock = clock
+    def __init__(self, device: torch.device | None = None):
+        self._device = device if device is not None and device.type == "cuda" else None
         self._phases: defaultdict[str, Phase] = defaultdict(Phase)
         self._mark: Callable[[str], AbstractContextManager[Any]] | None = None
         self._since = time.perf_counter()
@@ -316,8 +292,8 @@ class Phases:
 
     def queued_phase(self, name: str) -> AbstractContextManager[None]:
         """Times the body as `phase` does, and on a GPU also what it queues; a name is always used in one way."""
-        if self._clock is not None and name not in self._phases:
-            self._phases[name] = Phase(name, self._clock)
+        if self._device is not None and name not in self._phases:
+            self._phases[name] = Phase(self._device)
         return self.phase(name)
 
     def shares(self) -> dict[str, float]:
@@ -327,19 +303,16 @@ class Phases:
         return {**shares, "other": 1.0 - sum(shares.values())}
 
     def device_shares(self) -> dict[str, float]:
-        """The share of the same time that the GPU spent on each queued phase; empty without a clock."""
-        if self._clock is None:
-            return {}
-        self._clock.read()
+        """The share of the same time that the GPU spent on each queued phase; empty without one."""
         elapsed = self._elapsed()
-        return {name: seconds / elapsed for name, seconds in self._clock.seconds.items()}
+        for phase in self._phases.values():
+            phase.read()
+        return {name: phase.device_seconds / elapsed for name, phase in self._phases.items() if phase.device_seconds}
 
     def reset(self) -> None:
         """Starts over; what the GPU has still to do counts when it is done."""
         for phase in self._phases.values():
-            phase.seconds = 0.0
-        if self._clock is not None:
-            self._clock.seconds.clear()
+            phase.seconds = phase.device_seconds = 0.0
         self._since = time.perf_counter()
 
     def leave_out(self, seconds: float) -> None:

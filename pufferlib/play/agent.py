@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from torch.distributions import Normal
 
 from pufferlib import ocean, vector
-from pufferlib.config import TrainConfig, check_config, check_env
+from pufferlib.config import TrainConfig, check_config, check_section
 from pufferlib.emulation.emulated_env import LibraryEnv
 from pufferlib.emulation.rows import ActionLayout, row_writer
 from pufferlib.environment import PufferEnv
@@ -32,7 +32,7 @@ from pufferlib.metrics.finite import require_finite_weights
 from pufferlib.play.player import clear_states
 from pufferlib.policy import Logits, acting_forward, device_of, initial_state, normalized
 from pufferlib.ppo.sampling import greedy_action, mask_logits, sample_logits
-from pufferlib.runs.checkpoint import load_policy_weights, read_outline
+from pufferlib.runs.checkpoint import load, load_policy_weights
 from pufferlib.runs.checks import check_acting
 from pufferlib.runs.description import (
     check_description,
@@ -367,7 +367,7 @@ def _find_weights(path: Path) -> Path:
 
 
 def _description(path: Path) -> Mapping[str, Any]:
-    found = read_outline(path)
+    found = load(path, has_numbers=False)
     described = found.get("description") if isinstance(found, dict) else None
     if isinstance(described, dict):
         return check_description(described, path)
@@ -407,7 +407,7 @@ def _make_named(settings: Mapping[str, Any], path: Path) -> PufferEnv:
     try:
         entry = catalog.find_recorded(name)
         check_config(settings)
-        arguments = check_env(name, settings["env"])
+        arguments = check_section("env", settings["env"], name)
     except UnknownEnvironmentError as error:
         raise CheckpointError(
             f"{path} was trained in {name}, which is no name of an environment; pass its class or function as env="

@@ -13,7 +13,7 @@ import gymnasium
 import numpy as np
 
 from pufferlib import ocean
-from pufferlib.config import check_env, env_settings, load_config, resolve_env_count
+from pufferlib.config import check_section, env_settings, load_config, resolve_env_count
 from pufferlib.config.flags import BenchOptions
 from pufferlib.dashboard.output import plain_table, printable, printable_lines, terminal_columns
 from pufferlib.environment import PufferEnv
@@ -107,7 +107,8 @@ _WARM_UP_STEPS = 32
 
 def bench_command(env_name: str, args: dict[str, Any], options: BenchOptions) -> None:
     """Prints the speed of `env.step` at [env] num_envs and at 4096, with random actions."""
-    creator, arguments, seed = catalog.find(env_name).creator, check_env(env_name, args["env"]), args["train"]["seed"]
+    arguments = check_section("env", args["env"], env_name)
+    creator, seed = catalog.find(env_name).creator, args["train"]["seed"]
     rows = []
     for size in _sizes(env_name, arguments):
         with closing(creator(**{**arguments, **size}, seed=seed)) as env:

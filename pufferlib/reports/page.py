@@ -20,7 +20,7 @@ from pufferlib.dashboard.panel import BACKGROUND, CYAN, RED, WHITE, cost_text, c
 from pufferlib.dashboard.score import Score, error_text
 from pufferlib.errors import CheckpointError, PufferError, is_installed
 from pufferlib.families.catalog import find_recorded, needs_module
-from pufferlib.reports.figures import GRID, MUTED, SURFACE, Panel, panel_svg, panels
+from pufferlib.reports.figures import GRID, MUTED, SURFACE, panel_svg, panels
 from pufferlib.reports.recorded_run import RecordedRun, find_run, flat_settings
 from pufferlib.runs.folder import CONFIG_FILE, NAMED, write_atomically
 from pufferlib.setting import format_value
@@ -52,7 +52,9 @@ def page(run: RecordedRun, episodes: int, video: bool) -> str:
     scores: dict[str, Mapping[str, Score]] = {}
     source = None
     with _noting(notes, "No curves"):
-        plots = {_caption(panel): Markup(panel_svg(panel)) for panel in panels([run])}
+        for panel in panels([run]):
+            last = "" if panel.is_stacked else f", in the end {panel.curves[0].ys[-1]:.4g}"
+            plots[f"{panel.title} over agent steps{last}"] = Markup(panel_svg(panel))
     saved = [name for name in reversed(NAMED) if (run.folder / f"{name}.pt").exists()]  # the newest first
     if not saved and (episodes > 0 or video):
         notes.append("Nothing was played: the run has saved no weights yet.")
@@ -138,11 +140,6 @@ def _commands(run: RecordedRun) -> list[str]:
         shlex.join(["puffer", "train", run.env_name, "--config", str(run.folder / CONFIG_FILE)]),
         shlex.join(["puffer", "eval", run.env_name, "--load-model-path", str(run.folder / "last.pt")]),
     ]
-
-
-def _caption(panel: Panel) -> str:
-    last = "" if panel.is_stacked else f", in the end {panel.curves[0].ys[-1]:.4g}"
-    return f"{panel.title} over agent steps{last}"
 
 
 def _evaluate(run: RecordedRun, weights: str, episodes: int) -> dict[str, Score]:

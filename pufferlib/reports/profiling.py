@@ -7,7 +7,7 @@ import os
 import tempfile
 import time
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -83,7 +83,14 @@ def profile_command(env_name: str, args: dict[str, Any], options: ProfileOptions
     if not path.absolute().parent.is_dir():
         raise StorageError(f"{path} cannot be written, there is no folder {path.parent}; make it first")
     print(printable(f"training {env_name} for {seconds:g} seconds to see where the time goes"), flush=True)
-    with _training(env_name, args) as trainer:
+    with contextlib.ExitStack() as undo:
+        folder = undo.enter_context(tempfile.TemporaryDirectory(prefix="puffer_profile_"))
+        endless = {"total_timesteps": _ENDLESS, "num_iterations": None, "evaluations": 0, "data_dir": folder}
+        never = {"log_interval": _ENDLESS, "checkpoint_interval": _ENDLESS}
+        train = {**args["train"], **endless, **never, "env": env_name}
+        vecenv = undo.enter_context(contextlib.closing(load_env(env_name, args)))
+        trainer = PuffeRL(train, vecenv, load_policy(args, vecenv, env_name), NoLogger())
+        undo.callback(trainer.release)
         for _ in range(WARM_UP):
             _iterate(trainer)
         trainer.mean_and_log()  # begins an interval
@@ -93,7 +100,7 @@ def profile_command(env_name: str, args: dict[str, Any], options: ProfileOptions
         iterations = trainer.epoch - first_epoch
         metrics = trainer.mean_and_log()
         operators = trace(trainer, path)
-        vecenv, device, computed_by = trainer.vecenv, trainer.device.type, trainer.computed_by
+        device, computed_by = trainer.device.type, trainer.computed_by
         described = trainer.run.describe()["computation"]
     why_torch = described["because"] if device == "cpu" and described["by"] != "C kernel" else None
     lines = [
@@ -141,24 +148,6 @@ def _phases_text(metrics: Mapping[str, float]) -> str:
         for name, share in shares
     ]
     return plain_table(header, rows)
-
-
-@contextlib.contextmanager
-def _training(env_name: str, args: dict[str, Any]) -> Iterator[PuffeRL]:
-    with tempfile.TemporaryDirectory(prefix="puffer_profile_") as folder:
-        endless = {"total_timesteps": _ENDLESS, "num_iterations": None, "evaluations": 0, "data_dir": folder}
-        never = {"log_interval": _ENDLESS, "checkpoint_interval": _ENDLESS}
-        train = {**args["train"], **endless, **never, "env": env_name}
-        vecenv = load_env(env_name, args)
-        try:
-            trainer = PuffeRL(train, vecenv, load_policy(args, vecenv, env_name), NoLogger())
-        except BaseException:
-            vecenv.close()
-            raise
-        try:
-            yield trainer
-        finally:
-            trainer.release()
 
 
 def _iterate(trainer: PuffeRL) -> None:

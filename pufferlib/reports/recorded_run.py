@@ -24,13 +24,13 @@ from typing import Any, BinaryIO
 from pufferlib.config.flags import RunsOptions
 from pufferlib.config.sections import ARGUMENTS, SECTIONS
 from pufferlib.dashboard.output import plain_table, printable, terminal_columns
-from pufferlib.dashboard.panel import cost_text, count_text, number_text, settings_texts
+from pufferlib.dashboard.panel import cost_text, count_text, number_text, settings_text, short_names
 from pufferlib.dashboard.score import FINAL, count_name, find_metric
 from pufferlib.errors import CheckpointError, ConfigError, nearest
 from pufferlib.families.catalog import slug
 from pufferlib.loggers import METRICS_FILE
 from pufferlib.reading import UnreadableFile, lines, open_regular, parse_json, read_json
-from pufferlib.runs.folder import CONFIG_FILE, TRAINER_STATE, find_folder, read_note, writing_process
+from pufferlib.runs.folder import CONFIG_FILE, TRAINER_STATE, find_folder, read_facts, writing_process
 
 LATEST = "latest"
 RETURN = "episode/return_mean"
@@ -155,7 +155,7 @@ class RecordedRun:
         is_over = steps is not None and self.steps >= steps if iterations is None else epoch >= iterations
         if is_over:
             return "finished"
-        saved_steps = number(read_note(self.folder, "last").get("agent_steps"))
+        saved_steps = number(read_facts(self.folder / "last.json").get("agent_steps"))
         is_saved = (self.folder / TRAINER_STATE).exists() and saved_steps is not None and saved_steps >= self.steps
         return "stopped" if is_saved else "failed"
 
@@ -237,32 +237,20 @@ def flat_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in found.items() if name not in _IGNORED}
 
 
-def _difference_text(settings: Mapping[str, Any]) -> str:
-    return " ".join(f"{name}={text}" for name, text in settings_texts(settings).items())
-
-
 def labels(runs: list[RecordedRun]) -> dict[Path, str]:
     """Returns a unique name for each run: its differing settings, with its id where these are alike."""
-    differing, short = differences(runs), _short_ids(runs)
+    differing, short = differences(runs), short_names([run.name for run in runs], "_")
     has_several = len({run.env_name for run in runs}) > 1
     names = {}
     for run in runs:
-        text = textwrap.shorten(_difference_text(differing[run.folder]), _LABEL_CHARACTERS, placeholder=" ...")
+        text = textwrap.shorten(settings_text(differing[run.folder]), _LABEL_CHARACTERS, placeholder=" ...")
         names[run.folder] = " ".join(filter(None, [has_several and run.env_name, text]))
     taken = Counter(names.values())
-    return {
-        folder: name if name and taken[name] == 1 else f"{name} {short[folder]}".strip()
-        for folder, name in names.items()
-    }
-
-
-def _short_ids(runs: Iterable[RecordedRun]) -> dict[Path, str]:
-    # The end of each run's name from its last `_` on, where no other has the same; else the name.
-    names = {run.folder: run.name for run in runs}
-    ends = [name.rpartition("_")[2] for name in names.values()]
-    return {
-        folder: end if ends.count(end) == 1 else name for (folder, name), end in zip(names.items(), ends, strict=True)
-    }
+    for run in runs:
+        name = names[run.folder]
+        if not name or taken[name] > 1:
+            names[run.folder] = f"{name} {short[run.name]}".strip()
+    return names
 
 
 def find_runs(words: Iterable[str], data_dir: str | Path) -> list[RecordedRun]:
@@ -330,9 +318,9 @@ def runs_command(options: RunsOptions) -> None:
     """Prints the table of runs; on a terminal its lines are cut to the width."""
     runs, unreadable = listed_runs(Path(options.data_dir), options.env)
     shown = sorted(runs, key=_SORT_KEYS[options.sort])[: options.limit]
-    changed, names = differences(shown), _short_ids(shown)
+    changed, names = differences(shown), short_names([run.name for run in shown], "_")
     if shown:
-        rows = [_row(run, names[run.folder], changed[run.folder]) for run in shown]
+        rows = [_row(run, names[run.name], changed[run.folder]) for run in shown]
         print(plain_table(HEADER, rows, terminal_columns()))
     for folder, reason in unreadable:
         print(printable(f"{folder.relative_to(options.data_dir)}: {reason}"))
@@ -383,7 +371,7 @@ def _row(run: RecordedRun, name: str, changed: Mapping[str, Any]) -> tuple[str, 
         "-" if run.score is None else f"{number_text(run.score)} {run.score_name}",
         run.state,
         cost_text(run.seconds),
-        _difference_text(changed),
+        settings_text(changed),
     )
 
 

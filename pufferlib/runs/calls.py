@@ -74,15 +74,6 @@ def settings_from_keywords(given: Mapping[str, Any], choice: Choice) -> dict[str
     settings = {name: getattr(chosen, name) for name in TrainConfig.settings()}
     if "minibatch_size" not in given:
         settings["minibatch_size"] = "auto"
-    _fit_sizes(settings, given, automatic, choice)
-    if "total_timesteps" not in given:
-        settings["total_timesteps"] = max(chosen.total_timesteps, settings["batch_size"])
-    return settings
-
-
-def _fit_sizes(
-    settings: dict[str, Any], given: Mapping[str, Any], automatic: Mapping[str, Any], choice: Choice
-) -> None:
     num_agents, batch_size = choice.facts.num_agents, settings["batch_size"]
     least = automatic.get("batch_size", BATCH_SIZE)
     if "bptt_horizon" not in given:
@@ -97,6 +88,9 @@ def _fit_sizes(
     require_multiple("batch_size", settings["batch_size"], unit, f"{num_agents} agents * num_steps {num_steps}")
     if "minibatch_size" not in given:
         settings["minibatch_size"] = _minibatch_size(settings, automatic["minibatch_size"], least, choice)
+    if "total_timesteps" not in given:
+        settings["total_timesteps"] = max(chosen.total_timesteps, settings["batch_size"])
+    return settings
 
 
 def _batch_size(settings: dict[str, Any], least: int, unit: int) -> int:
@@ -203,31 +197,12 @@ def _resolve(
     if device.type == "cuda":
         torch.backends.cudnn.deterministic = given.torch_deterministic
         torch.set_float32_matmul_precision("high")  # TF32: ten bits of fraction, several times the speed
-    ranks.require_same(
-        {**checks.facts_of_settings(given), **checks.facts_of_environments(vecenv), "the device": device.type}
-    )
+    spaces = {name: repr(getattr(vecenv, name)) for name in ("single_observation_space", "single_action_space")}
+    counted = {"the number of agents": f"{vecenv.num_agents:,}", "the device": device.type}
+    ranks.require_same({**checks.facts_of_settings(given), **counted, **spaces})
     config = resolve_sizes(given, vecenv.num_agents, device.type, ranks.world_size)
     if eval_env is None and making.is_to_be_made(given_env):
         eval_env = given_env
-    return ResolvedCall(
-        settings=settings,
-        config=config,
-        env_name=settings.get("env") or making.environment_name(vecenv),
-        vecenv=vecenv,
-        policy=_ready_policy(policy, vecenv, config, device, ranks),
-        logger=logger,
-        loss=ppo_loss if loss is None else loss,
-        ranks=ranks,
-        device=device,
-        make_evaluation_vecenv=_evaluation_maker(eval_env, vecenv, config),
-        selfplay=selfplay,
-        chosen=chosen,
-    )
-
-
-def _ready_policy(
-    policy: nn.Module, vecenv: vector.Vector, config: ResolvedTrainConfig, device: torch.device, ranks: Ranks
-) -> nn.Module:
     policy = checks.move_policy(policy, device)
     checks.check_policy(policy, vecenv.single_observation_space, vecenv.single_action_space, device)
     ranks.require_same(checks.facts_of_policy(policy))
@@ -236,7 +211,20 @@ def _ready_policy(
     if config.shuffle == "steps" and hasattr(policy, "initial_state"):
         raise ConfigError("[train] shuffle must be 'segments' for a recurrent policy, which needs order, got 'steps'")
     ranks.broadcast(list(policy.state_dict().values()))
-    return policy
+    return ResolvedCall(
+        settings=settings,
+        config=config,
+        env_name=settings.get("env") or making.environment_name(vecenv),
+        vecenv=vecenv,
+        policy=policy,
+        logger=logger,
+        loss=ppo_loss if loss is None else loss,
+        ranks=ranks,
+        device=device,
+        make_evaluation_vecenv=_evaluation_maker(eval_env, vecenv, config),
+        selfplay=selfplay,
+        chosen=chosen,
+    )
 
 
 def _evaluation_maker(
@@ -251,22 +239,22 @@ def _evaluation_maker(
         )
     if given is vecenv or given is vecenv.driver_env:
         raise APIUsageError("eval_env must be another environment than that of the training, got the same; make two")
-    return partial(_make_for_evaluation, given, vecenv, config.evaluation_envs)
 
+    def make(seed: int) -> vector.Vector:
+        if given is None:
+            return vecenv.again(config.evaluation_envs, seed)
+        env = _make(given, config.evaluation_envs, "auto", seed) if making.is_to_be_made(given) else given
+        made = env if making.is_vector(env) else vector.adopt(env, "auto", seed)
+        for name in ("single_observation_space", "single_action_space"):
+            expected, found = getattr(vecenv, name), getattr(made, name)
+            if expected != found:
+                made.close()
+                raise APIUsageError(
+                    f"eval_env must have the {name} of the training, {expected}, got {found}; make it alike"
+                )
+        return made
 
-def _make_for_evaluation(given: object, training: vector.Vector, num_envs: int, seed: int) -> vector.Vector:
-    if given is None:
-        return training.again(num_envs, seed)
-    env = _make(given, num_envs, "auto", seed) if making.is_to_be_made(given) else given
-    vecenv = env if making.is_vector(env) else vector.adopt(env, "auto", seed)
-    for name in ("single_observation_space", "single_action_space"):
-        expected, found = getattr(training, name), getattr(vecenv, name)
-        if expected != found:
-            vecenv.close()
-            raise APIUsageError(
-                f"eval_env must have the {name} of the training, {expected}, got {found}; make it alike"
-            )
-    return vecenv
+    return make
 
 
 def _from_config(

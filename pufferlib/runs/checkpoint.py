@@ -12,7 +12,7 @@ import json
 import math
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ from pufferlib.families.catalog import slug
 from pufferlib.machine import usable_memory_bytes
 from pufferlib.metrics.finite import find_weight
 from pufferlib.reading import UnreadableFile, open_regular
-from pufferlib.runs.folder import NAMED, TRAINER_STATE, find_folder, read_note, write_atomically
+from pufferlib.runs.folder import NAMED, TRAINER_STATE, find_folder, read_facts, write_atomically, write_json
 from pufferlib.runs.state_check import (
     PROGRESS,
     Mismatch,
@@ -52,13 +52,8 @@ def save(path: Path, content: object) -> None:
     write_atomically(path, written.getbuffer())
 
 
-def read_outline(path: Path) -> Any:
-    """Returns what `load` would, with tensors on torch's `meta` device, which takes no memory for them."""
-    return load(path, has_numbers=False)
-
-
 def load(path: Path, has_numbers: bool = True) -> Any:
-    """Loads what `save` wrote, without running code from it."""
+    """Loads what `save` wrote, without running code; without numbers, tensors are on `meta`, and take no memory."""
     try:
         with open_regular(path) as file:
             if has_numbers and os.fstat(file.fileno()).st_size > usable_memory_bytes():
@@ -137,18 +132,14 @@ def _models(data_dir: str | Path, env_name: str) -> list[Path]:
     return [path for path in Path(data_dir).glob(f"{slug(env_name)}_*/model_*.pt") if name.fullmatch(path.name)]
 
 
-def _write_note(folder: Path, name: str, facts: Mapping[str, Any]) -> None:
-    write_atomically(folder / f"{name}.json", (json.dumps(dict(facts), indent=2) + "\n").encode())
-
-
 def keep_best(folder: Path, metric: str, weights: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
     """Saves weights as the `best` of a run's folder, with a note of the facts, if their metric is the highest so far.
 
     Without the metric, or where it is NaN, nothing is saved; weights that were best by another metric are replaced.
     """
-    if facts.get(metric, math.nan) > read_note(folder, "best").get(metric, -math.inf):
+    if facts.get(metric, math.nan) > read_facts(folder / "best.json").get(metric, -math.inf):
         save(folder / "best.pt", dict(weights))
-        _write_note(folder, "best", facts)
+        write_json(folder / "best.json", facts)
 
 
 def resolve_model(data_dir: str | Path, env_name: str, model: str | Path) -> Path:
@@ -157,8 +148,8 @@ def resolve_model(data_dir: str | Path, env_name: str, model: str | Path) -> Pat
     `latest` and `last` are the newest weights of all runs, `best` the newest that evaluations found the best of a run.
     """
     if model in NAMED:  # by the notes: the names of files and folders do not tell the environment
-        notes = [path for path in Path(data_dir).glob(f"*/{model}.json") if path.with_suffix(".pt").exists()]
-        found = [path.with_suffix(".pt") for path in notes if read_note(path.parent, model).get("env") == env_name]
+        weights = [path for path in Path(data_dir).glob(f"*/{model}.pt") if path.with_suffix(".json").exists()]
+        found = [path for path in weights if read_facts(path.with_suffix(".json")).get("env") == env_name]
         remedy = "train it with --train.evaluations" if model == "best" else "train it first"
         message = f"there are no {model} weights of {env_name} in {data_dir}; {remedy} or pass a path"
     elif model == "latest":
@@ -221,7 +212,7 @@ def save_checkpoint_folder(
     learning = {"learning": learning_state(parts), "ranks": ranks, "metadata": metadata}
     save(folder / TRAINER_STATE, {**own, **asdict(progress), **learning})
     write_atomically(folder / "last.pt", model.read_bytes())
-    _write_note(folder, "last", note(env_name, progress))
+    write_json(folder / "last.json", note(env_name, progress))
 
 
 def read_checkpoint_folder(
@@ -229,7 +220,7 @@ def read_checkpoint_folder(
 ) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Reads the weights and the state in a folder, and checks them; the first process reads for all."""
     path, model = folder / TRAINER_STATE, ranks.from_first(lambda: find_weights(folder, env_name))
-    weights, state = ranks.from_first(lambda: (_read(model, env_name, load), _read(path, env_name, load)))
+    weights, state = ranks.from_first(lambda: (_read(model, env_name), _read(path, env_name)))
     weights = require_weights(weights, model)
     check_policy_weights(parts.policy, weights, model)
     check_trainer_state(path, state, parts, ranks.world_size)
@@ -239,7 +230,7 @@ def read_checkpoint_folder(
 def find_weights(folder: Path, env_name: str) -> Path:
     """Returns the file with the weights of the checkpoint in a folder, which is not read."""
     path = folder / TRAINER_STATE
-    state = _read(path, env_name, read_outline)
+    state = _read(path, env_name, has_numbers=False)
     _require_format(path, state)
     saved_env, name = describe(state.get("env")).strip("'"), state.get("model")
     if saved_env != env_name:
@@ -249,9 +240,9 @@ def find_weights(folder: Path, env_name: str) -> Path:
     return folder / name
 
 
-def _read(path: Path, env_name: str, read: Callable[[Path], Any]) -> Any:
+def _read(path: Path, env_name: str, has_numbers: bool = True) -> Any:
     try:
-        return read(path)
+        return load(path, has_numbers)
     except CheckpointError as error:
         whole = _newest_whole(path, env_name) if path.exists() else None
         if whole is None:
@@ -292,15 +283,6 @@ def save_checkpoint_file(
 def load_checkpoint_file(path: Path, parts: TrainerParts, ranks: Ranks) -> tuple[Progress, dict[str, Any]]:
     """Restores what `save_checkpoint_file` wrote, and returns progress and metadata; environments stay as they are."""
     found = ranks.from_first(lambda: load(path))
-    _check_content(path, found, parts)
-    load_learning_state(parts, found["parts"])
-    parts.policy.load_state_dict(found["policy"])
-    parts.report.end_interval()
-    logged = [found["progress"]["epoch"], found["progress"]["global_step"]]
-    return Progress(**found["progress"], untrained_steps=0, logged=logged, losses={}), found["metadata"]
-
-
-def _check_content(path: Path, found: object, parts: TrainerParts) -> None:
     _require_format(path, found, "policy", "parts", "progress", "metadata")
     check_policy_weights(parts.policy, require_weights(found, path), path)
     try:
@@ -312,3 +294,8 @@ def _check_content(path: Path, found: object, parts: TrainerParts) -> None:
             f"{path} was saved with other settings than these, or is damaged: {error}; make the trainer as it was "
             "then, with the same optimizer and normalize_rewards"
         ) from error
+    load_learning_state(parts, found["parts"])
+    parts.policy.load_state_dict(found["policy"])
+    parts.report.end_interval()
+    logged = [found["progress"]["epoch"], found["progress"]["global_step"]]
+    return Progress(**found["progress"], untrained_steps=0, logged=logged, losses={}), found["metadata"]

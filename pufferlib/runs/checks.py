@@ -178,12 +178,10 @@ def list_callbacks(callbacks: object) -> list[object]:
 
 
 # Settings of [train] that may differ: where and how fast the same is computed, and what is drawn.
-OWN_SETTINGS = frozenset(
-    {
-        *("seed", "data_dir", "dashboard_interval_seconds", "device", "torch_deterministic", "cpu_offload"),
-        *("compile", "compile_mode", "compile_fullgraph", "cuda_graphs", "fused", "max_minibatch_size"),
-    }
-)
+OWN_SETTINGS = {
+    *("seed", "data_dir", "dashboard_interval_seconds", "device", "torch_deterministic", "cpu_offload"),
+    *("compile", "compile_mode", "compile_fullgraph", "cuda_graphs", "fused", "max_minibatch_size"),
+}
 
 
 def facts_of_settings(config: TrainConfig) -> dict[str, str]:
@@ -196,15 +194,6 @@ def facts_of_arguments(env_name: str, args: Mapping[str, Any]) -> dict[str, str]
     own = {name: args.get(name) for name in ("policy_name", "rnn_name", "resume", "load_model_path")}
     of_policy = {f"[{section}] {name}": value for section in ("policy", "rnn") for name, value in args[section].items()}
     return {name: repr(value) for name, value in {"the environment": env_name, **own, **of_policy}.items()}
-
-
-def facts_of_environments(vecenv: Vector) -> dict[str, str]:
-    """Returns the number of agents and their spaces."""
-    return {
-        "the number of agents": f"{vecenv.num_agents:,}",
-        "single_observation_space": repr(vecenv.single_observation_space),
-        "single_action_space": repr(vecenv.single_action_space),
-    }
 
 
 def facts_of_policy(policy: nn.Module) -> dict[str, str]:
@@ -275,23 +264,16 @@ class EarlyNotes:
             remedy = "train for longer, or set a smaller batch_size or minibatch_size"
             say(f"note: {steps:,} steps are {updates} optimizer steps, where a policy needs hundreds; {remedy}")
 
-    def on_rollout(
-        self, rollout: Rollout, vecenv: Vector, episodes: Mapping[str, float], seconds: float, share: float
-    ) -> None:
-        """Prints what is unusual about the first rollout, a share of whose time the environment took, and episodes."""
-        notes: list[str] = []
-        if self._is_rollout_awaited:
-            self._is_rollout_awaited = False
-            notes += self._notes_on_rollout(rollout, vecenv, episodes, seconds, share)
-        if self._is_length_awaited and "episode/length_mean" in episodes:
-            self._is_length_awaited = False
-            notes += _notes_on_episodes(episodes["episode/length_mean"], self._config.gamma)
-        for note in notes:
-            say(f"note: {note}")
-
-    def _notes_on_rollout(
+    def of_rollout(
         self, rollout: Rollout, vecenv: Vector, episodes: Mapping[str, float], seconds: float, share: float
     ) -> Iterator[str]:
+        """Returns what is unusual about episodes, and the first rollout, of whose time the environment took a share."""
+        if self._is_length_awaited and "episode/length_mean" in episodes:
+            self._is_length_awaited = False
+            yield from _notes_on_episodes(episodes["episode/length_mean"], self._config.gamma)
+        if not self._is_rollout_awaited:
+            return
+        self._is_rollout_awaited = False
         if not self._is_tuned:
             rewards = rollout.rewards.T[1:]
             if self._config.reward_clip > 0:  # what the environment gave is known of episodes alone

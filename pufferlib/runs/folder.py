@@ -35,11 +35,6 @@ def read_facts(path: Path) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def read_note(folder: Path, name: str) -> dict[str, Any]:
-    """Returns the facts that were saved with the weights `best` or `last`; empty where none can be read."""
-    return read_facts(folder / f"{name}.json")
-
-
 def find_folder(
     word: str, data_dir: Path, is_run: Callable[[Path], bool], prefix: str = "", kind: str = "runs"
 ) -> Path | None:
@@ -62,6 +57,7 @@ def find_folder(
 _REMEDIES = {
     **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), "make room"),
     **dict.fromkeys((errno.EMFILE, errno.ENFILE), "allow more file handles by `ulimit -n`"),
+    errno.ENOENT: "make the folder {} first",
 }
 
 
@@ -77,10 +73,17 @@ def storing(path: Path) -> Iterator[None]:
         if cause is None or isinstance(error, StorageError):
             raise
         reason = cause.strerror or str(cause)
-        remedy = f"what was saved before is whole, {_REMEDIES.get(cause.errno, 'make it writable')} and try again"
-        raised = StorageError(f"{path} cannot be written ({reason}); {remedy}")
+        remedy = _REMEDIES.get(cause.errno, "make it writable").format(path.parent)
+        raised = StorageError(
+            f"{path} cannot be written ({reason}); what was saved before is whole, {remedy} and try again"
+        )
         raised.strerror = reason
         raise raised from error
+
+
+def write_json(path: Path, facts: Mapping[str, object]) -> None:
+    """Writes a file of JSON as `write_atomically` does; what JSON does not know becomes text."""
+    write_atomically(path, (json.dumps(dict(facts), indent=2, default=str) + "\n").encode())
 
 
 def write_atomically(path: Path, content: bytes | memoryview) -> None:
@@ -136,7 +139,7 @@ class RunFolder:
         is_new = not self.path.exists()
         self.lock()
         try:
-            write_description(self.path, self._describe())
+            write_json(self.path / CONFIG_FILE, self._describe())
         except BaseException:
             if is_new:  # leave nothing of a folder in which nothing could be written
                 self.close()
@@ -149,7 +152,7 @@ class RunFolder:
     def update_description(self) -> None:
         """Writes `config.json` again, if this process has the folder open; a full disk raises StorageError."""
         if self._is_open:
-            write_description(self.path, self._describe())
+            write_json(self.path / CONFIG_FILE, self._describe())
 
     def lock(self) -> None:
         """Makes the folder and locks it, if the file system has locks and this process may write to it; see `open`."""
@@ -199,12 +202,6 @@ class RunFolder:
         if self._unlock is not None:
             self._unlock()
             self._unlock = None
-
-
-def write_description(folder: Path, description: Mapping[str, object]) -> None:
-    """Writes `config.json` into the run's folder."""
-    text = json.dumps(description, indent=2, default=str) + "\n"
-    write_atomically(folder / CONFIG_FILE, text.encode())
 
 
 def writing_process(folder: Path) -> int | None:

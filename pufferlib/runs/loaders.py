@@ -19,12 +19,13 @@ from pufferlib.config import (
     LogConfig,
     TrainConfig,
     VecConfig,
-    check_env,
+    check_section,
     policy_arguments,
     policy_classes,
     require_sections,
     resolve_env_count,
 )
+from pufferlib.config.schema import words
 from pufferlib.environment import Buffers, Origin, PufferEnv
 from pufferlib.errors import CheckpointError, ConfigError, PufferError, describe_lack
 from pufferlib.families import catalog
@@ -78,7 +79,7 @@ def load_env(env_name: str, args: dict[str, Any]) -> Vector:
     require_sections(args)
     train = TrainConfig.from_dict(args["train"])
     device_type = resolve_device(train.device).type
-    entry, env_kwargs = catalog.find(env_name), check_env(env_name, args["env"])
+    entry, env_kwargs = catalog.find(env_name), check_section("env", args["env"], env_name)
     are_single = "num_envs" not in entry.settings
     vec = VecConfig.from_dict(args["vec"])
     keywords = vec.keywords(device_type, train.seed, are_single)
@@ -176,7 +177,7 @@ def load_policy(
 
 def _check_outline(make: Callable[[], nn.Module], path: Path | None) -> None:
     # Makes the policy on `meta`, where it takes no memory: its weights fit into memory, and those of a file into it.
-    weights = None if path is None else checkpoint.require_weights(checkpoint.read_outline(path), path)
+    weights = None if path is None else checkpoint.require_weights(checkpoint.load(path, has_numbers=False), path)
     most = math.inf if weights is None else 2 * len(weights) + 64  # a class may make some that it does not keep
     made, thread = itertools.count(1), threading.get_ident()
 
@@ -213,12 +214,13 @@ def make_loggers(
     """Makes the loggers of a run: a JsonLogger, then those that the `[log]` settings ask for."""
     config = LogConfig.from_dict(log_settings)
     mode = "offline" if config.offline else None
-    common = {"name": config.name, "tags": config.tag_list, "run_id": run_id, "mode": mode}
+    common = {"name": config.name, "tags": words(config.tags), "run_id": run_id, "mode": mode}
     loggers: list[Logger] = [JsonLogger(run_folder / "metrics.jsonl", resume_step, run_id)]
     if config.tensorboard:
         loggers.append(TensorBoardLogger(run_folder / "tensorboard", run_id, resume_step))
     if config.wandb:
         loggers.append(WandbLogger(config.project, config.entity, **common, folder=run_folder))
     if config.neptune:
-        loggers.append(NeptuneLogger(config.neptune_project, **common, folder=run_folder / "neptune"))
+        project = f"{config.entity}/{config.project}" if config.entity else config.project
+        loggers.append(NeptuneLogger(project, **common, folder=run_folder / "neptune"))
     return loggers

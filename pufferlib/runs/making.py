@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from pufferlib import ocean, vector
-from pufferlib.config import check_env, env_settings, load_config
+from pufferlib.config import check_section, env_settings, load_config
 from pufferlib.emulation import is_refusal, make_puffer_env, makes_others
 from pufferlib.emulation.emulated_env import LibraryEnv
 from pufferlib.environment import Origin, PufferEnv
@@ -123,7 +123,7 @@ def env_arguments(name: str, given: dict[str, Any]) -> dict[str, Any]:
         if keyword not in known and not catalog.find(name).takes_any_setting:
             remedy = nearest(keyword, known) or f"; it has {', '.join(known)}"
             raise APIUsageError(f"{name} has no keyword {keyword!r}{remedy}")
-    return check_env(name, {**load_config(name)["env"], **given})
+    return check_section("env", {**load_config(name)["env"], **given}, name)
 
 
 def _make_named(name: str, given: dict[str, Any], passed_on: dict[str, Any]) -> PufferEnv | vector.Vector:
@@ -143,30 +143,24 @@ def _make_named(name: str, given: dict[str, Any], passed_on: dict[str, Any]) -> 
 
 
 def _make_called(creator: Callable, given: dict[str, Any], passed_on: dict[str, Any]) -> PufferEnv | vector.Vector:
-    made = _call(creator, dict(given), passed_on)
+    is_counted = "num_envs" in given and not has_num_envs(creator)  # here, as it takes no such number
+    made = None
+    if not is_counted or (keyword_settings(creator)[1] and not makes_others(creator)):  # only a call can tell
+        try:
+            env = make_puffer_env(creator, (), dict(given), passed_on)
+            vector.check_env(env)
+            made = env
+        except TypeError as error:
+            if not is_counted or not is_refusal(error, ["num_envs"]):
+                raise
+    if made is None:
+        alone = {name: value for name, value in given.items() if name != "num_envs"}
+        made = _make_many(creator, alone, given["num_envs"], passed_on)
     if getattr(made, "made_from", None) is None:
         is_vector = "num_envs" in given and not isinstance(made, PufferEnv)
         vec = {"num_envs": given.pop("num_envs"), "backend": "Serial"} if is_vector else {"num_envs": 1}
         made.made_from = origin_of_call(creator, given, vec)
     return made
-
-
-def _call(creator: Callable, given: dict[str, Any], passed_on: dict[str, Any]) -> PufferEnv | vector.Vector:
-    if "num_envs" not in given or has_num_envs(creator):
-        return _make_one(creator, given, passed_on)
-    if keyword_settings(creator)[1] and not makes_others(creator):  # it has **kwargs: only a call can tell
-        try:
-            return _make_one(creator, given, passed_on)
-        except TypeError as error:
-            if not is_refusal(error, ["num_envs"]):
-                raise
-    return _make_many(creator, given, given.pop("num_envs"), passed_on)
-
-
-def _make_one(creator: Callable, kwargs: dict[str, Any], passed_on: dict[str, Any]) -> PufferEnv:
-    env = make_puffer_env(creator, (), kwargs, passed_on)
-    vector.check_env(env)
-    return env
 
 
 def _make_many(

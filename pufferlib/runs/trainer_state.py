@@ -14,7 +14,7 @@ from pufferlib.dashboard.report import Report
 from pufferlib.distributed import Ranks
 from pufferlib.errors import CheckpointError
 from pufferlib.metrics.finite import find_in_state, find_weight, is_finite
-from pufferlib.metrics.measures import Moments
+from pufferlib.metrics.measures import FinishedEpisodes, Moments
 from pufferlib.ppo.collector import BOUNDARY_COLUMNS, Collector
 from pufferlib.ppo.learner import Learner
 from pufferlib.ppo.opponents import Seen
@@ -65,7 +65,7 @@ def load_collector_state(collector: Collector, state: Mapping[str, Any]) -> None
     collector.actor.load_state_dict(state["actor"])
     if collector.reward_normalizer is not None:
         collector.reward_normalizer.sums[:] = state["reward_sums"].numpy()
-    collector.statistics.load_state_dict(state["statistics"])
+    collector.statistics = FinishedEpisodes.merged([state["statistics"]])
 
 
 def rollout_state(rollout: Rollout) -> dict[str, Any]:

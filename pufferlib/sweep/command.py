@@ -171,9 +171,9 @@ def remaining_seconds(state: SweepState, found: Results) -> float:
     if not recent:
         return math.inf
     typical = mean(max(0.0, (trial.ended - trial.begun).total_seconds()) for trial in recent)
-    left = state.to_confirm or state.sweep["num_trials"] - found.num_ended
+    left = state.to_confirm or state.args["sweep"]["num_trials"] - found.num_ended
     done = sum(min(trial.progress, 1.0) for trial in state.running)
-    seconds = max(0.0, left - done) * typical / max(state.sweep["workers"], found.running)
+    seconds = max(0.0, left - done) * typical / max(state.args["sweep"]["workers"], found.running)
     if state.deadline is None or state.to_confirm:
         return seconds
     return min(seconds, max(0.0, state.deadline - time.monotonic()))
@@ -210,12 +210,12 @@ def _confirmation_line(state: SweepState, run: Confirmation) -> str:
 
 def _trial_line(state: SweepState, found: Results, trial: FoundTrial) -> str:
     if trial.state == "complete":
-        of = "" if trial.episodes is None else f" of {trial.episodes_text} episodes"
+        of = "" if trial.episodes is None else f" of {trial.episodes:,} episodes"
         front = "  on the front" if trial in found.front else ""
         outcome = f"score {number_text(trial.score)}{of}  cost {cost_text(trial.cost)}{front}"
     else:
         outcome = f"{'not counted' if trial.state == 'uncounted' else trial.state}: {trial.reason}"
-    done = f"trial {trial.number}  {found.num_ended}/{state.sweep['num_trials']} done"
+    done = f"trial {trial.number}  {found.num_ended}/{state.args['sweep']['num_trials']} done"
     best = f"  best {number_text(found.best.score)} of trial {found.best.number}" if found.best else ""
     left = duration_text(remaining_seconds(state, found))
     return f"{state.env_name}  {done}  {outcome}{best}  remaining {left}"
@@ -234,7 +234,7 @@ def report_html(state: SweepState) -> str:
     results = state.results()
     facts: dict[str, object] = {
         "goal": f"{results.goal} {state.metric}",
-        "method": state.sweep["method"],
+        "method": state.args["sweep"]["method"],
         "study": state.study.study_name,
         "complete": len(results.complete),
         "stopped": len(results.stopped),

@@ -52,7 +52,6 @@ from pufferlib.sweep.space import Dimension, SearchSpace, space_of, trial_args, 
 from pufferlib.sweep.study import (
     GRACE_SECONDS,
     HEARTBEAT_SECONDS,
-    DatabaseError,
     claim,
     claim_study,
     naming_database,
@@ -103,7 +102,6 @@ class Sweep:
         self._trials: dict[int, optuna.Trial] = {}  # those that this driver runs, by number
         self._reported: dict[int, int] = {}  # how many rows of their curves the study knows
         self._errors: list[str] = []  # of the trials of this driver so far
-        self._is_over = self._is_interrupted = False
         self._heartbeat_time = -math.inf
         self._study = study = open_study(place, config.goal)
         self.state = SweepState(env_name, args, self._wanted_metric, study, place.folder)
@@ -125,48 +123,44 @@ class Sweep:
         state, minutes = self.state, self.config.max_minutes
         self._on_change = on_change
         state.deadline = None if minutes is None else time.monotonic() + 60 * minutes
-        with quiet_optuna(), StopRequest() as stop:
+        with quiet_optuna(), StopRequest() as self._stop, naming_database(self.place):
             try:
-                with naming_database(self.place):
-                    while not self._is_done(stop.requested):
-                        self._advance()
-                    if not stop.requested:
-                        self._confirm(stop)
-            except DatabaseError:  # what ran is retried once its heartbeats have ended
-                self._kill_all()
-                raise
-            except BaseException:
-                self._end_all()
-                raise
-            self._end_all()
-        if stop.requested:
+                while not self._is_done():
+                    self._advance()
+                self._confirm()
+            finally:
+                while self._running:
+                    self._running.popitem()[1].close()
+                for number in list(self._trials):  # where the database failed, once their heartbeats have ended
+                    self._requeue(number, "the sweep was interrupted")
+                self._read()
+        if self._stop.requested:
             raise KeyboardInterrupt
-
-    def _end_all(self) -> None:
-        self._kill_all()
-        with naming_database(self.place):
-            for number in list(self._trials):
-                self._requeue(number, "the sweep was interrupted")
-            self._read()
 
     # -------------------------------------------------------------------------------------------------------- the loop
 
-    def _is_done(self, is_asked_to_stop: bool) -> bool:
-        if is_asked_to_stop and not self._is_interrupted:
-            self._is_interrupted = self._is_over = True
-            self._stop_all("the sweep was interrupted")
-        elif self.state.deadline is not None and not self._is_over and time.monotonic() >= self.state.deadline:
-            self._is_over = True
-            self._stop_all(f"the {self.config.max_minutes:g} minutes of the sweep were over")
+    def _reason_to_end(self) -> str | None:
+        if self._stop.requested:
+            return "the sweep was interrupted"
+        is_late = self.state.deadline is not None and time.monotonic() >= self.state.deadline
+        return f"the {self.config.max_minutes:g} minutes of the sweep were over" if is_late else None
+
+    def _is_done(self) -> bool:
+        reason = self._reason_to_end()
+        for process in self._running.values() if reason is not None else ():
+            process.stop(reason)
         if self._running:
             return False
         self._read()
         ended = sum(trial.state.is_finished() for trial in self._counted())
-        return self._is_over or ended >= self.config.num_trials  # else it waits for the trials of other drivers
+        return reason is not None or ended >= self.config.num_trials  # else it waits for the trials of other drivers
 
     def _advance(self) -> None:
         self._keep_alive()
-        while not self._is_over and self._next_slot is not None and self._may_begin():
+        while self._reason_to_end() is None and len(self._running) < self.config.workers:
+            is_waiting = any(trial.state is TrialState.WAITING for trial in self.state.trials)
+            if not is_waiting and len(self._counted()) >= self.config.num_trials:
+                break
             self._begin()
         self._show()
         for process in self._collected():
@@ -175,10 +169,6 @@ class Sweep:
             self._follow(process)
         if time.monotonic() - self._read_time >= READ_SECONDS:
             self._read()
-
-    @property
-    def _next_slot(self) -> int | None:
-        return next((slot for slot in range(self.config.workers) if slot not in self._running), None)
 
     def _collected(self) -> list[TrialProcess]:
         # Waits a moment for messages; returns the processes that have ended, whose slots are free.
@@ -192,14 +182,6 @@ class Sweep:
                 process.close()
                 ended.append(self._running.pop(slot))
         return ended
-
-    def _stop_all(self, reason: str) -> None:
-        for process in self._running.values():
-            process.stop(reason)
-
-    def _kill_all(self) -> None:
-        while self._running:
-            self._running.popitem()[1].close()
 
     def _keep_alive(self) -> None:
         # Records the heartbeats of this driver's trials, and has Optuna retry those whose heartbeats have ended.
@@ -232,10 +214,6 @@ class Sweep:
 
     # ------------------------------------------------------------------------------------------------- a trial's begin
 
-    def _may_begin(self) -> bool:
-        is_waiting = any(trial.state is TrialState.WAITING for trial in self.state.trials)
-        return is_waiting or len(self._counted()) < self.config.num_trials
-
     def _begin(self) -> None:
         trial = self._study.ask(self.space.distributions)
         self._beat(trial)
@@ -267,7 +245,7 @@ class Sweep:
             memory_bytes=self._memory_bytes,
             log_path=self.state.folder / log_name,
             is_metric_known=METRIC in self._study.user_attrs,
-            slot=self._next_slot,
+            slot=min({*range(self.config.workers)} - self._running.keys()),
             values=values,
             seed=seed,
         )
@@ -332,7 +310,7 @@ class Sweep:
             self._fail(number, found, run.error)
         elif run.stopped is None:
             self._tell(number, TrialState.COMPLETE, found, run.score)
-        elif self._is_interrupted:
+        elif self._stop.requested:
             self._requeue(number, run.stopped)
         elif run.curve:
             self._tell(number, TrialState.PRUNED, {**found, STOPPED: run.stopped})
@@ -365,18 +343,17 @@ class Sweep:
         return True
 
     def _requeue(self, number: int, reason: str) -> None:
-        # Ends a trial of this driver that will run again.
         trial = self._trials.pop(number, None)
         if trial is not None and self._discard(trial, reason):
             self._study.enqueue_trial(trial.params, user_attrs={RETRY_OF: number})
 
     # --------------------------------------------------------------------------------------------------- confirmations
 
-    def _confirm(self, stop: StopRequest) -> None:
+    def _confirm(self) -> None:
         # Drivers reserve no confirmation: the first takes them in their order, others at random. What two of them run
         # has one result, and what is still running when all have one is given up.
         state = self.state
-        while not stop.requested:
+        while not self._stop.requested:
             state.confirmations = known_confirmations(self._study)
             todo = outstanding(state.results(), state.args, state.threshold)
             state.to_confirm = len(todo)
@@ -384,7 +361,7 @@ class Sweep:
                 break
             running = {(process.task.number, process.task.seed) for process in self._running.values()}
             for trial, seed in random.sample(todo, len(todo)) if self._driver else todo:
-                if self._next_slot is not None and (trial.number, seed) not in running:
+                if len(self._running) < self.config.workers and (trial.number, seed) not in running:
                     self._start_confirmation(trial, seed)
             self._show()
             for process in self._collected():

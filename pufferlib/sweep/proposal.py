@@ -147,7 +147,8 @@ def sample_uniform(space: SearchSpace, count: int, generator: np.random.Generato
 
 def sample_normal(space: SearchSpace, generator: np.random.Generator) -> np.ndarray:
     """Returns a point `[dimensions]` drawn near the centre of a space; a coordinate outside is drawn uniformly."""
-    drawn = space.centre + space.scales * generator.standard_normal(len(space.centre))
+    deviations = [getattr(each, "scale", 1.0) for each in space.dimensions]  # choices are drawn below
+    drawn = space.centre + deviations * generator.standard_normal(len(space.centre))
     drawn = np.where((drawn < 0) | (drawn > 1), generator.random(len(drawn)), drawn)
     return space.snapped(np.where(space.choices > 0, _drawn_choices(space, generator, (len(drawn),)), drawn)[None])[0]
 
@@ -202,7 +203,7 @@ class Surrogate:
         """
         self.warp = _Warp(values)  # gives values as predictions have them
         warped = self.warp(values)
-        fitted = _fit_kernel(*_subset(features, warped, seed))
+        fitted = _fit_kernel(features, warped, seed)
         self.noise = float(fitted.k2.noise_level)  # variance of what is seen, of warped values
         self._kernel = fitted.k1
         self._process = self._conditioned(features, warped)
@@ -231,14 +232,7 @@ class Surrogate:
     def draw(self, features: np.ndarray, generator: np.random.Generator) -> np.ndarray:
         """Returns one draw of the function at some points: float64 of shape `[n]`, warped."""
         mean, covariance = self._process.predict(features, return_cov=True)
-        return mean + _root(covariance) @ generator.standard_normal(len(mean))
-
-
-def _root(covariance: np.ndarray) -> np.ndarray:
-    for jitter in _JITTERS:
-        with contextlib.suppress(np.linalg.LinAlgError):
-            return np.linalg.cholesky(covariance + jitter * np.eye(len(covariance)))
-    raise AssertionError("a covariance of predictions is not positive definite")
+        return generator.multivariate_normal(mean, covariance, check_valid="ignore", method="eigh")
 
 
 class _Warp:
@@ -282,7 +276,13 @@ class _Process(GaussianProcessRegressor):
         return found[0] + prior, found[1] - (theta - means) / deviations**2
 
 
-def _fit_kernel(features: np.ndarray, values: np.ndarray):
+def _fit_kernel(features: np.ndarray, values: np.ndarray, seed: int):
+    if len(values) > _FIT_POINTS:  # the best half of the points that a fit takes, and random others
+        order = np.argsort(-values)
+        best, rest = order[: _FIT_POINTS // 2], order[_FIT_POINTS // 2 :]
+        drawn = np.random.default_rng(seed).choice(rest, _FIT_POINTS - len(best), replace=False)
+        chosen = np.concatenate([best, drawn])
+        features, values = features[chosen], values[chosen]
     columns = features.shape[1]
     length = np.exp(_LENGTH[0]) * np.sqrt(columns)
     kernel = ConstantKernel(1.0, (1e-2, 1e2)) * Matern(np.full(columns, length), (1e-2, 1e3), nu=2.5)
@@ -290,17 +290,6 @@ def _fit_kernel(features: np.ndarray, values: np.ndarray):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # a length that does not matter grows to its bound
         return process.fit(features, values).kernel_
-
-
-def _subset(features: np.ndarray, values: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    # The best half of the points that a fit takes, and random others.
-    if len(values) <= _FIT_POINTS:
-        return features, values
-    order = np.argsort(-values)
-    best, rest = order[: _FIT_POINTS // 2], order[_FIT_POINTS // 2 :]
-    drawn = np.random.default_rng(seed).choice(rest, _FIT_POINTS - len(best), replace=False)
-    chosen = np.concatenate([best, drawn])
-    return features[chosen], values[chosen]
 
 
 _CANDIDATES = 1300  # around the front
@@ -397,9 +386,7 @@ _FIRST_TRIALS = 4  # and one for each dimension, before models say anything
 class ProteinSampler(BaseSampler):
     """Searches for high scores at low cost.
 
-    It starts at the centre of the space and near it. Then Gaussian processes predict score and cost from every point of
-    the learning curves, candidates are near the front of scores against costs, and a candidate is rated by the
-    improvement that it promises for a cost that is drawn for every trial: see `Proposal`.
+    It starts at the centre of the space and near it, and goes on by a `Proposal` from every point of the curves.
 
     Trials have their costs and curves in their attributes; without them the cost is the time that a trial took. Failed
     trials count as the worst score seen. Trials that run, were stopped, or were too short to be scored get the score

@@ -85,7 +85,7 @@ class Protein:
         if env_name is not None and search_space is not None:
             self._names = {given: resolved_name(self._args, given) for given in search_space}
         self.best_args: dict[str, Any] | None = None
-        self._pending: list[optuna.Trial] = []
+        self._pending: list[tuple[dict[str, Any], optuna.Trial]] = []  # what was suggested and not observed
         sampler = make_sampler(self._config.method, self.space, self._config.seed, self._config.max_suggestion_cost)
         with quiet_optuna():
             self.study = optuna.create_study(direction=self._config.goal, sampler=sampler)
@@ -123,8 +123,10 @@ class Protein:
         """
         with quiet_optuna():
             trial = self.study.ask(self.space.distributions)
-        self._pending.append(trial)
-        return self._by_given_names(self.space.settled(trial.params))
+        settled = self.space.settled(trial.params)
+        values = {given: settled[name] for given, name in self._names.items()}
+        self._pending.append((values, trial))
+        return dict(values)
 
     def observe(
         self, values: Mapping[str, Any], score: float | None, cost: float, curve: Sequence[Sequence[float]] = ()
@@ -152,24 +154,19 @@ class Protein:
         score = None if score is None or not math.isfinite(score) else score
         state = TrialState.FAIL if score is None else TrialState.COMPLETE
         known = {COST: float(cost), CURVE: [[float(part) for part in row] for row in curve]}
-        trial = next((each for each in self._pending if self._is_of(each, values)), None)
-        if trial is None:
+        chosen = {given: values[given] for given in self._names}
+        waiting = next((each for each in self._pending if each[0] == chosen), None)
+        if waiting is None:
             point = self.space.point({name: values[given] for given, name in self._names.items()})
             drawn = {"params": self.space.values(point), "distributions": self.space.distributions}
             self.study.add_trial(create_trial(state=state, value=score, **drawn, user_attrs=known))
             return
-        self._pending.remove(trial)
+        self._pending.remove(waiting)
+        _, trial = waiting
         for name, value in known.items():
             trial.set_user_attr(name, value)
         with quiet_optuna():
             self.study.tell(trial, score, state)
-
-    def _is_of(self, trial: optuna.Trial, values: Mapping[str, Any]) -> bool:
-        suggested = self._by_given_names(self.space.settled(trial.params))
-        return all(values[name] == value for name, value in suggested.items())
-
-    def _by_given_names(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        return {given: values[name] for given, name in self._names.items()}
 
 
 def _free_dimension(name: str, given: object) -> Dimension | Categorical:

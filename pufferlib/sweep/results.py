@@ -77,19 +77,9 @@ class FoundTrial:
     runs: Sequence[Confirmation] = ()  # with its settings, by seed; none where it was not confirmed
 
     @property
-    def episodes_text(self) -> str:
-        """A text such as `1,000`; `-` where their number is not known."""
-        return "-" if self.episodes is None else f"{self.episodes:,}"
-
-    @property
     def scores(self) -> list[float]:
         """The scores of the confirmations that did not fail."""
         return [run.score for run in self.runs if run.score is not None]
-
-    @property
-    def num_failed(self) -> int:
-        """The number of confirmations that failed."""
-        return len(self.runs) - len(self.scores)
 
     @property
     def confirmed_text(self) -> str:
@@ -97,13 +87,14 @@ class FoundTrial:
         if not self.runs:
             return ""
         score = f"{number_text(mean(self.scores))} ± {pstdev(self.scores):.2g}" if self.scores else "-"
-        failures = f", {self.num_failed} failed" if self.num_failed else ""
+        num_failed = len(self.runs) - len(self.scores)
+        failures = f", {num_failed} failed" if num_failed else ""
         return f"{score} on {len(self.runs)} fresh seed{'s' * (len(self.runs) != 1)}{failures}"
 
     @property
     def text(self) -> str:
         """A text such as `trial 7: 0.98 in 12s of training, confirmed 0.95 ± 0.02 on 3 fresh seeds`."""
-        of = "" if self.episodes is None else f" over {self.episodes_text} episodes"
+        of = "" if self.episodes is None else f" over {self.episodes:,} episodes"
         again = f", confirmed {self.confirmed_text}" if self.runs else ""
         return f"trial {self.number}: {number_text(self.score)}{of} in {cost_text(self.cost)} of training{again}"
 
@@ -144,20 +135,18 @@ class Results:
         return self.complete[0] if self.complete else None
 
     @property
-    def confirmed(self) -> list[FoundTrial]:
-        """The confirmed trials, the best first: fewest failures, then the best mean, then the cheapest."""
+    def winner(self) -> FoundTrial | None:
+        """The trial that was confirmed best, else that with the best score; None where no trial is complete.
+
+        The best has the fewest failures, then the best mean, then the least cost.
+        """
 
         def rank(trial: FoundTrial) -> tuple[int, float, float]:
             score = -_goal_sign(self.goal) * mean(trial.scores) if trial.scores else math.inf
-            return trial.num_failed, score, _cost_rank(trial)
+            return len(trial.runs) - len(trial.scores), score, _cost_rank(trial)
 
-        return sorted((trial for trial in self.complete if trial.runs), key=rank)
-
-    @property
-    def winner(self) -> FoundTrial | None:
-        """The trial that was confirmed best, else that with the best score; None where no trial is complete."""
-        confirmed = self.confirmed
-        return confirmed[0] if confirmed and confirmed[0].scores else self.best
+        first = min((trial for trial in self.complete if trial.runs), key=rank, default=None)
+        return first if first is not None and first.scores else self.best
 
     def cheapest_past(self, threshold: float | None) -> FoundTrial | None:
         """Returns the cheapest trial that reached a score; None where none did, or `threshold` is None."""
@@ -215,11 +204,6 @@ class SweepState:
     to_confirm: int = 0  # the number of confirmations that have not ended; 0 while trials run
 
     @property
-    def sweep(self) -> Mapping[str, Any]:
-        """The settings of the search."""
-        return self.args["sweep"]
-
-    @property
     def threshold(self) -> float | None:
         """The score at which the environment is solved; None where it has none, or the sweep has another metric."""
         solve = self.args.get("solve")
@@ -227,7 +211,7 @@ class SweepState:
 
     def results(self) -> Results:
         """Returns the results of all trials as the driver last read them."""
-        return results_of(self.trials, self.sweep["goal"], self.confirmations)
+        return results_of(self.trials, self.args["sweep"]["goal"], self.confirmations)
 
 
 def trial_table(
@@ -239,7 +223,7 @@ def trial_table(
     columns = {
         "trial": [str(trial.number) for trial in trials],
         "score": [number_text(trial.score) for trial in trials],
-        "episodes": [trial.episodes_text for trial in trials],
+        "episodes": ["-" if trial.episodes is None else f"{trial.episodes:,}" for trial in trials],
         "cost": [cost_text(trial.cost) for trial in trials],
         "confirmed": [trial.confirmed_text or "-" for trial in trials],
     }

@@ -13,7 +13,7 @@ from typing import Any, Literal, Union, get_args, get_origin
 import numpy as np
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
 
-from pufferlib.config import BaseConfig, TrainConfig, VecConfig, check_env, policy_classes, resolve_env_count
+from pufferlib.config import BaseConfig, TrainConfig, VecConfig, policy_classes, resolve_env_count
 from pufferlib.config.sections import PREFIX, check_section, dimensions_of, multiple, section_settings, split_name
 from pufferlib.errors import ConfigError, nearest
 from pufferlib.families.catalog import find
@@ -146,11 +146,6 @@ class SearchSpace:
     def choices(self) -> np.ndarray:
         """The number of values of each categorical dimension, int64 of shape `[dimensions]`; 0 for a number."""
         return np.array([len(getattr(dimension, "choices", ())) for dimension in self.dimensions], dtype=np.int64)
-
-    @cached_property
-    def scales(self) -> np.ndarray:
-        """Standard deviations of first trials, float64 of shape `[dimensions]`; 1 for categorical dimensions."""
-        return np.array([getattr(dimension, "scale", 1.0) for dimension in self.dimensions])
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -347,7 +342,7 @@ def trial_args(args: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, 
     BaseConfig.from_dict({name: value for name, value in trial.items() if not isinstance(value, Mapping)})
     TrainConfig.from_dict(train)
     VecConfig.from_dict(trial["vec"])
-    check_env(trial["env_name"], trial["env"])
+    check_section("env", trial["env"], trial["env_name"])
     if train["batch_size"] != "auto" and trial["env"].get("num_envs") == "auto":
         trial["env"]["num_envs"] = _env_count(trial)
     return trial

@@ -61,19 +61,15 @@ def without_password(storage: str) -> str:
     return re.sub(r"([?&]password=)[^&]*", r"\1***", hidden)
 
 
-class DatabaseError(StorageError):
-    """The database of a sweep failed."""
-
-
 @contextlib.contextmanager
 def naming_database(place: StudyPlace) -> Iterator[None]:
-    """Turns an error of the database into a DatabaseError of one sentence, with its URL and what to do."""
+    """Turns an error of the database into a StorageError of one sentence, with its URL and what to do."""
     try:
         yield
     except (SQLAlchemyError, StorageInternalError) as error:
         cause = error.__cause__ if isinstance(error, StorageInternalError) and error.__cause__ else error
         reason = " ".join(str(cause.orig if isinstance(cause, DBAPIError) else cause).split())
-        raise DatabaseError(
+        raise StorageError(
             f"the database of the sweep, {without_password(place.storage)}, failed: {reason}; restore or "
             f"restart it, then the same sweep continues the study {place.name!r}"
         ) from error
@@ -134,9 +130,15 @@ def quiet_optuna() -> Iterator[None]:
 
 
 def _open_storage(storage: str) -> RDBStorage:
-    name = without_password(storage)
+    name, url = without_password(storage), storage
     try:
-        return _open_database(storage if "://" in storage else _sqlite_url(Path(storage)))
+        if "://" not in storage:
+            path = Path(storage)
+            url = f"sqlite:///{path}"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with contextlib.suppress(FileNotFoundError):
+                open_regular(path).close()
+        return _open_database(url)
     except UnreadableFile as error:
         raise ConfigError(f"[sweep] storage {error.filename!r} cannot be opened: {error.strerror}") from error
     except Exception as error:  # of any of the packages that reach databases
@@ -157,13 +159,6 @@ def _open_database(url: str) -> RDBStorage:
             if attempt == _ATTEMPTS:
                 raise
             time.sleep(0.1 * attempt)
-
-
-def _sqlite_url(path: Path) -> str:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with contextlib.suppress(FileNotFoundError):
-        open_regular(path).close()
-    return f"sqlite:///{path}"
 
 
 def _retry(study: optuna.Study, trial: FrozenTrial) -> None:

@@ -91,7 +91,11 @@ class TrialProcess:
         exit_code = self._process.poll()  # before the messages, so that none of them is missed
         try:
             while not self._is_eof and self._connection.poll():
-                self._take(json.loads(self._connection.recv_bytes()))
+                message = json.loads(self._connection.recv_bytes())
+                self._heard = time.monotonic()
+                self.run.curve += message.pop("rows", [])
+                for name, value in message.items():
+                    setattr(self.run, name, value)
         except (EOFError, OSError):
             self._is_eof = True
         now = time.monotonic()
@@ -114,12 +118,6 @@ class TrialProcess:
             self._process.wait()
             self.look()
         self._connection.close()
-
-    def _take(self, message: dict[str, Any]) -> None:
-        self._heard = time.monotonic()
-        self.run.curve += message.pop("rows", [])
-        for name, value in message.items():
-            setattr(self.run, name, value)
 
     def _hold_to_limits(self, now: float) -> None:
         config, silent_seconds = self._config, 60 * self._config.silent_minutes

@@ -54,10 +54,10 @@ def main(connection_fd: int) -> None:
     except EOFError:
         return
     end_with_parent(ORPHAN_SECONDS)
-    _run(task, lambda message: connection.send_bytes(json.dumps(message).encode()))
 
+    def send(message: dict[str, Any]) -> None:
+        connection.send_bytes(json.dumps(message).encode())
 
-def _run(task: TrialTask, send: SendMessage) -> None:
     try:
         train_watched(task, send)
         end = {"end": "done"}

@@ -101,10 +101,13 @@ def evaluate_command(env_name: str, args: dict[str, Any], options: EvalOptions) 
         adapt = {"adapt": partial(versus, options.opponent, entry.name, args["train"]["data_dir"])}
     with prepare_player(env_name, args, options.episodes, options.is_greedy, seed, drawn_with, **adapt) as player:
         _print_agents(player.vecenv, options.episodes)
+        quotas = episodes_per_agent(options.episodes, player.vecenv)
+        max_steps = options.max_steps * int(quotas.max())
         if is_drawn:
-            _show(player, options, not why_no_window, seed, slug(entry.name))
+            play = WatchedPlay(player, quotas, max_steps, seed, min(options.grid, player.vecenv.num_envs))
+            _show(play, options, not why_no_window, slug(entry.name))
         else:
-            _score(player, options, seed)
+            _score(player, quotas, max_steps, seed, options.episodes)
 
 
 def _why_no_window(entry: Entry, options: EvalOptions) -> str:
@@ -155,47 +158,37 @@ def _print_agents(vecenv: Vector, episodes: int) -> None:
         print(f"an episode is one of all {agents} agents, so n is {episodes * agents:,} where each of them is counted")
 
 
-def _score(player: Player, options: EvalOptions, seed: int) -> None:
+def _score(player: Player, quotas: np.ndarray, max_steps: int, seed: int, num_episodes: int) -> None:
     sheet = sheet_for(player)
     with StopRequest() as stop:
-        for ended in player.play(*_quotas(player, options), seed):
+        for ended in player.play(quotas, max_steps, seed):
             for episodes in ended:
                 sheet.add(episodes)
             if stop.requested:
                 break
     reason = "had not ended; those above are the shorter ones" if stop.requested else "did not end"
-    _print_scores(sheet, player, options.episodes, reason)
+    _print_scores(sheet, player, num_episodes, reason)
     if stop.requested:
         raise KeyboardInterrupt
 
 
-def _show(player: Player, options: EvalOptions, in_window: bool, seed: int, name: str) -> None:
-    side_by_side = min(options.grid, player.vecenv.num_envs)
-    play = WatchedPlay(player, *_quotas(player, options), seed, side_by_side)
-    show = Show(play, options, in_window, name)
+def _show(play: WatchedPlay, options: EvalOptions, in_window: bool, name: str) -> None:
+    show, interrupt = Show(play, options, in_window, name), None
     try:
         show.run()
     except DisplayError as error:
         remedy = "unset it, or pass --headless or --video play.gif, to go without a window"
         raise DisplayError(f"no window can be opened, as {display_trouble()}; {remedy}") from error
-    except KeyboardInterrupt:
-        _print_outcome(play, show, options)
-        raise
-    _print_outcome(play, show, options)
-
-
-def _print_outcome(play: WatchedPlay, show: Show, options: EvalOptions) -> None:
+    except KeyboardInterrupt as error:
+        interrupt = error
     reason = "had not ended when the window was closed" if show.is_left else "did not end"
     _print_scores(play.sheet, play.player, options.episodes, reason)
     if play.is_helped:
         print("a person took part, so these are not the scores of the policy alone")
     if show.video is not None:
         print(printable(_described(show.video)))
-
-
-def _quotas(player: Player, options: EvalOptions) -> tuple[np.ndarray, int]:
-    quotas = episodes_per_agent(options.episodes, player.vecenv)
-    return quotas, options.max_steps * int(quotas.max())
+    if interrupt is not None:
+        raise interrupt
 
 
 def _print_scores(sheet: ScoreSheet, player: Player, episodes: int, reason: str) -> None:

@@ -9,6 +9,7 @@ import secrets
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Mapping
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from types import ModuleType
@@ -318,8 +319,7 @@ def play_command(env_name: str, args: Mapping[str, Any], options: PlayOptions) -
     alone = {"num_envs": 1, "report_interval": 1, "episodic_life": False, "clip_rewards": False}
     known = {name: value for name, value in alone.items() if name in entry.settings}
     env_kwargs = args["env"] if opponent is None else against(opponent, entry, args["env"])
-    env = entry.creator(**{**env_kwargs, **known, **array_settings(entry)})
-    try:
+    with closing(entry.creator(**{**env_kwargs, **known, **array_settings(entry)})) as env:
         keyboard = keyboard_for(env)
         if keyboard is None:
             agents = env.num_agents
@@ -350,8 +350,6 @@ def play_command(env_name: str, args: Mapping[str, Any], options: PlayOptions) -
             game.run(raylib())
         except DisplayError as error:
             raise _no_display(env_name) from error
-    finally:
-        env.close()
     for score in game.finished:
         print(f"score {shown_score(score)}")
     if not game.finished:

@@ -75,7 +75,6 @@ class ArrayScene:
             _require_pictures(env, self.title)
         self._frame = self._rendered()
         self._is_stale = False
-        self._has_ended = False
         self._texture = Texture()
         height, width, _ = self._frame.shape
         factor = max(1, min(COMFORTABLE[0] // width, COMFORTABLE[1] // height))
@@ -88,14 +87,13 @@ class ArrayScene:
     def remember(self) -> None:
         """Has the next `draw` ask for a new picture; to be called before the environment steps."""
         self._is_stale = True
-        self._has_ended = False
 
     def draw(self, x: float, y: float, scale: float, progress: float) -> None:
         """Draws the newest picture, the same for any progress; call it between `begin` and `end` of the screen."""
         screen = open_screen()
         if screen is None:
             raise APIUsageError("there is no screen to draw on; open one first")
-        if self._is_stale and not self._has_ended:
+        if self._is_stale:
             self._frame = self._rendered()
         self._is_stale = False
         width, height = self.size
@@ -108,8 +106,7 @@ class ArrayScene:
             self._env.before_restart = None
 
     def _keep_end(self) -> None:
-        self._has_ended = True
-        self._frame = self._rendered()
+        self._frame, self._is_stale = self._rendered(), False
 
     def _rendered(self) -> np.ndarray:
         frame = self._env.render()

@@ -116,26 +116,17 @@ NOTICE_SECONDS = 2.0
 
 
 class _Overlay:
-    # The texts over a picture.
-
     def __init__(self) -> None:
         self.is_helping = False
-        self.notice = ""
-        self._seconds_left = 0.0
         self.say("F1 lists the keys")
 
     def say(self, notice: str) -> None:
-        self.notice, self._seconds_left = notice, NOTICE_SECONDS
-
-    def advance(self, seconds: float) -> None:
-        self._seconds_left -= seconds
-        if self._seconds_left <= 0:
-            self.notice = ""
+        self.notice, self._end = notice, time.perf_counter() + NOTICE_SECONDS
 
     def draw(self, screen: Screen, width: int, badge: str) -> None:  # the environments are `width` pixels wide
         if badge:
             _draw_label(screen, badge, 12, CYAN)
-        if self.notice:
+        if time.perf_counter() < self._end:
             _draw_label(screen, self.notice, (width - _label_width(screen, self.notice)) / 2, WHITE)
         if self.is_helping:
             keys = [(command.value[0], command.value[1]) for command in ViewerCommand]
@@ -223,13 +214,14 @@ class Show:
         self._open(scene.size, scene.title)
 
     def _loop(self, stop: StopRequest) -> None:
-        before = self._due = time.perf_counter()
+        before = due = time.perf_counter()
         has_moved = True
         while not (self._playback.is_over or stop.requested):
             self._catch_up()
             self._draw(has_moved)
             if self._in_window:
-                self._wait()
+                due = max(due + 1 / max(self._fps, SLOWEST_PICTURES), time.perf_counter())
+                time.sleep(max(0.0, due - time.perf_counter()))
                 if self._screen.is_closing():
                     self.is_left = True
                     return
@@ -258,16 +250,7 @@ class Show:
             self._overlay.draw(self._screen, self._stage.width, self._badge())
         self._screen.end()
 
-    def _wait(self) -> None:
-        self._due += 1 / max(self._fps, SLOWEST_PICTURES)
-        now = time.perf_counter()
-        if self._due > now:
-            time.sleep(self._due - now)
-        else:
-            self._due = now
-
     def _advance(self, seconds: float) -> bool:
-        self._overlay.advance(seconds)
         if self._in_window and self._controls.is_awaited:
             return False
         return self._playback.advance(seconds if self.video is None else 1 / self._fps)

@@ -14,6 +14,7 @@ from PIL.GifImagePlugin import getdata, getheader
 from typing_extensions import Self
 
 from pufferlib.errors import APIUsageError, StorageError, require_extra
+from pufferlib.runs.folder import storing
 
 ENCODING = (
     *("-c:v", "libx264", "-preset", "veryfast", "-crf", "16", "-tune", "animation"),  # flat colours, letters stay sharp
@@ -164,10 +165,11 @@ class VideoWriter:
         the video is given up then.
         """
         try:
-            self._encoder.add(frame)
-        except OSError as error:
+            with storing(self.path):
+                self._encoder.add(frame)
+        except StorageError:
             self._give_up()
-            raise _unwritable(self.path, error) from error
+            raise
         self.frames += 1
 
     def _give_up(self) -> None:
@@ -182,11 +184,10 @@ class VideoWriter:
         if not self._is_open:
             return
         try:
-            if self.frames:
-                self._encoder.close()
-                os.replace(self._temporary, self.path)
-        except OSError as error:
-            raise _unwritable(self.path, error) from error
+            with storing(self.path):
+                if self.frames:
+                    self._encoder.close()
+                    os.replace(self._temporary, self.path)
         finally:
             self._give_up()
 
@@ -203,10 +204,8 @@ def require_video(path: Path) -> None:
     if path.is_dir():
         raise StorageError(f"{path} cannot be written (it is a folder); name a file")
     temporary = _temporary(path)
-    try:
+    with storing(path):
         temporary.touch()
-    except OSError as error:
-        raise _unwritable(path, error) from error
     temporary.unlink()
     if suffix == ".mp4":
         require_extra("imageio_ffmpeg", "video")
@@ -214,10 +213,3 @@ def require_video(path: Path) -> None:
 
 def _temporary(path: Path) -> Path:
     return path.with_name(f".{path.name}.{os.getpid()}.tmp")
-
-
-def _unwritable(path: Path, error: OSError) -> StorageError:
-    if isinstance(error, StorageError):
-        return error
-    missing = "" if path.parent.is_dir() else f"; make the folder {path.parent} first"
-    return StorageError(f"{path} cannot be written ({error.strerror or error}){missing}")

@@ -11,7 +11,7 @@ import pytest
 from docs.pages import command_line
 from pufferlib import cli
 from pufferlib.cli import VERBS
-from pufferlib.config import flags
+from pufferlib.config.flags import options_of
 
 ROOT = Path(__file__).parents[2]
 VARIABLE = re.compile(r"""(?:environ(?:\.get\(|\[)|getenv\()["'](\w+)["']""")
@@ -33,9 +33,8 @@ def test_a_command_has_the_usage_and_the_options_of_its_help(page, name, capsys)
     assert first == f"usage: {command_line.usage(name, VERBS[name])}"
     part = page.partition(f"### puffer {name}\n")[2].partition("\n### ")[0]
     assert VERBS[name].summary[1:] in part
-    if VERBS[name].options:
-        for option in getattr(flags, VERBS[name].options).settings().values():
-            assert f"`{option.flag} " in part
+    for option in options_of(name).settings().values():
+        assert f"`{option.flag} " in part
 
 
 def test_all_exit_codes_of_the_program_are_told(page):

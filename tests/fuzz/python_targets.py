@@ -41,7 +41,7 @@ with atheris.instrument_imports(include=READERS, enable_loader_override=False):
     from pufferlib.families import catalog
     from pufferlib.runs import checkpoint, description
     from pufferlib.runs.checkpoint import load_checkpoint_file, read_checkpoint_folder
-    from pufferlib.runs.folder import read_note
+    from pufferlib.runs.folder import read_facts
 
 PACKAGE = Path(ocean.__file__).parents[1]
 ENVIRONMENTS = ("puffer_squared", "puffer_breakout", "puffer_go")
@@ -268,7 +268,7 @@ class Checkpoint:
         self.trainer.load_checkpoint(self.folder)
 
     def _read_notes(self) -> None:
-        if not isinstance(read_note(self.folder, "best"), dict):
+        if not isinstance(read_facts(self.folder / "best.json"), dict):
             raise Broken("a note is no dict")
         described = self.folder / "config.json"
         description.read_description(described, "puffer_squared")

@@ -147,18 +147,19 @@ def test_a_verb_is_a_row_and_a_function(calls, capsys, monkeypatch):
     assert capsys.readouterr().out.count("look at an environment") == 2
 
 
-def stare(monkeypatch, argument, options="BenchOptions", summary="look at runs", **more):
+def stare(monkeypatch, argument, options=BenchOptions, summary="look at runs", **more):
     """Adds a command; returns what its function is called with."""
     asked = []
     module = types.ModuleType("pufferlib.staring")
     module.stare = lambda *words, **given: asked.append((words, given))
     monkeypatch.setitem(sys.modules, "pufferlib.staring", module)
-    monkeypatch.setitem(cli.VERBS, "stare", cli.Verb(summary, "staring:stare", options, argument, **more))
+    monkeypatch.setitem(cli.VERBS, "stare", cli.Verb(summary, "staring:stare", argument, **more))
+    monkeypatch.setattr("pufferlib.config.flags.StareOptions", options, raising=False)
     return asked
 
 
 def test_a_verb_without_an_environment_takes_words_and_options(monkeypatch, capsys):
-    asked = stare(monkeypatch, "RUN...", "EvalOptions")
+    asked = stare(monkeypatch, "RUN...", EvalOptions)
     command = "stare first --sample second --episodes 3 --no-headless third --max-steps=1e3"
     assert cli.main(command.split()) == 0
     given = EvalOptions(episodes=3, sample=True, headless=False, max_steps=1000)

@@ -10,6 +10,7 @@ from pufferlib import cli, completion
 from pufferlib.completion import candidates
 from pufferlib.config.schema import BaseConfig, TrainConfig
 
+VERBS = {name: (verb.summary, verb.argument) for name, verb in cli.VERBS.items()}
 RUNS = ("puffer_squared_20260101_1", "puffer_squared_20260102_2", "puffer_pong_20260101_3")
 
 
@@ -22,14 +23,14 @@ def in_an_empty_folder(tmp_path, monkeypatch):
 
 
 def words(line):
-    return [word for word, _ in candidates(line, cli.VERBS)]
+    return [word for word, _ in candidates(line, VERBS)]
 
 
 def test_commands():
     assert words("puffer tr") == words(".venv/bin/puffer tr") == words("puffer 'tr") == ["train"]
     assert {*cli.VERBS, "--help", "--version"} == {*words("puffer ")}
     assert words("puffer trains") == words("puffer trains ") == []
-    assert dict(candidates("puffer ev", cli.VERBS))["eval"] == cli.VERBS["eval"].summary
+    assert dict(candidates("puffer ev", VERBS))["eval"] == cli.VERBS["eval"].summary
 
 
 def test_environments():
@@ -55,7 +56,7 @@ def test_flags_and_their_sections():
     assert "--env.size" in words("puffer train puffer_squared --env.")
     assert "--policy.hidden-size" in words("puffer train puffer_squared --policy.")
     assert words("puffer train --conf") == ["--config"]  # whose file may name the environment
-    meanings = dict(candidates("puffer train puffer_squared --load", cli.VERBS))
+    meanings = dict(candidates("puffer train puffer_squared --load", VERBS))
     assert meanings == {"--load-model-path": "The weights to start from"}
 
 

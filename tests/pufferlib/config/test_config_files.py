@@ -5,6 +5,7 @@ import pytest
 
 from pufferlib import cli
 from pufferlib.config import load_config
+from pufferlib.config.flags import BenchOptions
 from pufferlib.errors import ConfigError
 
 SQUARED = "puffer_squared"
@@ -91,11 +92,10 @@ def test_a_mistake_in_a_description_names_it(tmp_path, text, message):
 def stared(monkeypatch):
     """The configurations that a command of no effect is called with."""
     found = []
-    verb = cli.Verb(
-        "look", "builtins:dict", "BenchOptions", settings=lambda args, options, flags: found.append((args, flags))
-    )
+    verb = cli.Verb("look", "builtins:dict", settings=lambda args, options, flags: found.append((args, flags)))
     monkeypatch.setattr(cli.Verb, "call", lambda *_, options: None)
     monkeypatch.setitem(cli.VERBS, "stare", verb)
+    monkeypatch.setattr("pufferlib.config.flags.StareOptions", BenchOptions, raising=False)
     return found
 
 

@@ -2,7 +2,7 @@ import re
 
 import pytest
 
-from pufferlib.config import check_env, load_config, schema
+from pufferlib.config import check_section, load_config, schema
 from pufferlib.config.sections import SECTIONS
 from pufferlib.errors import ConfigError
 
@@ -36,4 +36,4 @@ def test_a_setting_of_another_library_is_answered_with_what_it_is_called_here(se
 
 def test_a_hint_is_no_answer_to_a_keyword_of_an_environment():
     with pytest.raises(ConfigError, match=r"no setting 'mode' in \[env\]; it has"):
-        check_env(SQUARED, {"mode": 1})
+        check_section("env", {"mode": 1}, SQUARED)

@@ -7,7 +7,7 @@ from pufferlib import ocean
 from pufferlib.config import (
     TrainConfig,
     VecConfig,
-    check_env,
+    check_section,
     load_config,
 )
 from pufferlib.errors import APIUsageError, ConfigError, UnknownEnvironmentError
@@ -43,7 +43,7 @@ def test_every_environment_has_a_valid_configuration(name):
     assert args["env_name"] == name
     TrainConfig.from_dict(args["train"])
     VecConfig.from_dict(args["vec"])
-    check_env(name, args["env"])
+    check_section("env", args["env"], name)
 
 
 def test_load_config_ignores_the_host_program_and_its_folder(monkeypatch, tmp_path):

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from pufferlib.dashboard.panel import Dashboard, is_notebook
+from pufferlib.dashboard.panel import Dashboard
 
 CellOutput = type("OutStream", (io.StringIO,), {"__module__": "ipykernel.iostream"})
 
@@ -32,8 +32,8 @@ def cell(monkeypatch):
 
 
 def test_a_cell_is_no_other_stream():
-    assert is_notebook(CellOutput())
-    assert not any(map(is_notebook, (sys.__stdout__, io.StringIO(), None)))
+    is_panel = [Dashboard("", {}, 100, stream).is_panel for stream in (CellOutput(), io.StringIO())]
+    assert is_panel == [True, False]
 
 
 def test_one_panel_is_replaced(cell):

@@ -11,7 +11,7 @@ from gymnasium.envs.registration import registry
 from gymnasium.spaces import Box, Discrete
 
 from pufferlib import PufferEnv, PuffeRL, cli, errors, ocean
-from pufferlib.config import check_config, check_env, env_settings, load_config
+from pufferlib.config import check_config, check_section, env_settings, load_config
 from pufferlib.config.flags import FlagTable
 from pufferlib.errors import APIUsageError, ConfigError, MissingExtraError, PufferWarning, UnknownEnvironmentError
 from pufferlib.families import catalog
@@ -201,11 +201,11 @@ def test_the_settings_of_any_environment_are_those_of_its_class(registered):
     settings = env_settings("CatalogWalk-v3")
     assert list(settings) == ["render_mode", "max_episode_steps", "length", "reward", "names"]
     assert settings["reward"].default == 2.0 and settings["max_episode_steps"].default == 20
-    assert check_env("CatalogWalk-v3", {"length": 7.0, "names": (1, 2)}) == {"length": 7, "names": (1, 2)}
+    assert check_section("env", {"length": 7.0, "names": (1, 2)}, "CatalogWalk-v3") == {"length": 7, "names": (1, 2)}
     with pytest.raises(ConfigError, match=r"no setting 'lenght' in \[env\]; did you mean 'length'"):
-        check_env("CatalogWalk-v3", {"lenght": 7})
+        check_section("env", {"lenght": 7}, "CatalogWalk-v3")
     with pytest.raises(ConfigError, match=r"\[env\] length must be an integer, got 'long'"):
-        check_env("CatalogWalk-v3", {"length": "long"})
+        check_section("env", {"length": "long"}, "CatalogWalk-v3")
     with pytest.raises(ConfigError, match="there is no flag --env.lenght; did you mean '--env.length'"):
         FlagTable("CatalogWalk-v3").parse(["--env.lenght", "7"])
 
@@ -225,7 +225,7 @@ def test_an_environment_with_open_keywords_takes_flags_that_nobody_knows(registe
     assert catalog.find("CatalogAnything-v0").takes_any_setting
     ((setting, value),) = FlagTable("CatalogAnything-v0").parse(["--env.length", "3"])
     assert (setting.name, value) == ("length", 3)
-    assert check_env("CatalogAnything-v0", {"other": [1]}) == {"other": [1]}
+    assert check_section("env", {"other": [1]}, "CatalogAnything-v0") == {"other": [1]}
 
 
 def test_a_process_where_an_id_is_not_registered_makes_it_all_the_same(registered):

@@ -34,7 +34,7 @@ def test_a_name_leads_to_an_environment_whose_settings_are_those_of_envpool(monk
     assert defaults == {"render_mode": None, "max_episode_steps": 9, "bonus": 0.0, "name": "script"}
     assert load_config(NAME)["train"]["lr_schedule"] == "linear"  # by the recipe of choices as actions
     with pytest.raises(ConfigError, match="no setting 'bonnus'.*did you mean 'bonus'"):
-        pufferlib.config.check_env(NAME, {"bonnus": 1})
+        pufferlib.config.check_section("env", {"bonnus": 1}, NAME)
 
 
 def test_a_name_that_envpool_does_not_have_says_the_nearest(monkeypatch):

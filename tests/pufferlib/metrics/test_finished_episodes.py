@@ -63,8 +63,7 @@ def test_a_report_of_no_episodes_changes_nothing():
 
 def test_a_saved_state_goes_on():
     statistics = reported({"score": 1.0, "n": 3})
-    restored = FinishedEpisodes()
-    restored.load_state_dict(statistics.state_dict())
+    restored = FinishedEpisodes.merged([statistics.state_dict()])
     statistics.add([{"score": 5.0}])
     assert restored.means() == {"score": 1.0, "n": 3}  # and is a copy
 
@@ -101,12 +100,8 @@ MERGED = {
 
 @pytest.mark.parametrize("order", [[0, 1, 2, 3], [3, 2, 1, 0], [1, 3, 0, 2]])
 def test_intervals_and_processes_merge_into_the_statistics_of_all_their_episodes(order):
-    merged = FinishedEpisodes()
-    for index in order:
-        sent = FinishedEpisodes()  # a process sends the state
-        sent.load_state_dict(json.loads(json.dumps(parts()[index].state_dict())))
-        merged.merge(sent)
-    assert merged.metrics() == pytest.approx(MERGED)
+    sent = [json.loads(json.dumps(parts()[index].state_dict())) for index in order]  # as a process sends the state
+    assert FinishedEpisodes.merged(sent).metrics() == pytest.approx(MERGED)
 
 
 def test_merging_leaves_the_other_as_it_was():

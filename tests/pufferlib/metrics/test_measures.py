@@ -2,8 +2,11 @@ import contextlib
 import time
 
 import pytest
+import torch
 
-from pufferlib.metrics.measures import DeviceClock, Phases
+from pufferlib.metrics.measures import Phases
+
+CUDA = torch.device("cuda")
 
 
 class FakeGpu:
@@ -19,12 +22,10 @@ class FakeGpu:
     def catch_up(self):
         self.done = self.queued
 
-    def make_event(self):
+    def make_event(self, enable_timing):
+        assert enable_timing
         self.events.append(FakeEvent(self))
         return self.events[-1]
-
-    def clock(self):
-        return DeviceClock(self.make_event, lambda: self)
 
 
 class FakeEvent:
@@ -47,6 +48,14 @@ class FakeEvent:
 
     def synchronize(self):
         raise AssertionError("nothing waits for the GPU")
+
+
+@pytest.fixture
+def gpu(monkeypatch):
+    gpu = FakeGpu()
+    monkeypatch.setattr(torch.cuda, "Event", gpu.make_event)
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: gpu)
+    return gpu
 
 
 @pytest.fixture
@@ -73,19 +82,20 @@ def test_phases_and_the_rest_share_the_time(wall):
     assert phases.device_shares() == {}
 
 
-def test_a_reset_starts_over(wall):
-    phases = Phases(gpu_clock := FakeGpu().clock())
-    spend(wall, phases.queued_phase("a"), 1)
-    phases.device_shares()
+def test_a_reset_starts_over(wall, gpu):
+    phases = Phases(CUDA)
+    with phases.queued_phase("a"):
+        gpu.queue(0.5)
+        wall[0] += 1
+    gpu.catch_up()
+    assert phases.device_shares() == {"a": 0.5}
     phases.reset()
-    assert gpu_clock.seconds == {}
     wall[0] += 1
     assert phases.shares() == {"other": 1.0} and phases.device_shares() == {}
 
 
-def test_the_device_has_its_own_time(wall):
-    gpu = FakeGpu()
-    phases = Phases(gpu.clock())
+def test_the_device_has_its_own_time(wall, gpu):
+    phases = Phases(CUDA)
     for _ in range(3):
         with phases.queued_phase("advantage"):
             gpu.queue(0.5)
@@ -100,9 +110,8 @@ def test_the_device_has_its_own_time(wall):
     assert phases.shares() == pytest.approx({"advantage": 0.03, "learn": 0.03, "other": 0.94})
 
 
-def test_what_the_device_has_not_done_counts_later(wall):
-    gpu = FakeGpu()
-    phases = Phases(gpu.clock())
+def test_what_the_device_has_not_done_counts_later(wall, gpu):
+    phases = Phases(CUDA)
     with phases.queued_phase("learn"):
         gpu.queue(2)
     wall[0] += 4
@@ -113,9 +122,8 @@ def test_what_the_device_has_not_done_counts_later(wall):
     assert phases.device_shares() == {"learn": 0.5}
 
 
-def test_events_are_used_again(wall):
-    gpu = FakeGpu()
-    phases = Phases(gpu.clock())
+def test_events_are_used_again(wall, gpu):
+    phases = Phases(CUDA)
     for _ in range(1000):
         with phases.queued_phase("learn"):
             gpu.queue(1)
@@ -125,9 +133,8 @@ def test_events_are_used_again(wall):
     assert phases.device_shares() == {"learn": 0.5}
 
 
-def test_a_phase_that_fails_is_timed_to_its_failure(wall):
-    gpu = FakeGpu()
-    phases = Phases(gpu.clock())
+def test_a_phase_that_fails_is_timed_to_its_failure(wall, gpu):
+    phases = Phases(CUDA)
     with pytest.raises(KeyError), phases.queued_phase("learn"):
         gpu.queue(1)
         wall[0] += 2
@@ -137,10 +144,11 @@ def test_a_phase_that_fails_is_timed_to_its_failure(wall):
 
 
 def test_other_devices_than_cuda_have_no_clock():
-    torch = pytest.importorskip("torch")
-    assert DeviceClock.of(torch.device("cpu")) is None
-    phases = Phases()
-    assert phases.queued_phase("learn") is phases.phase("learn")
+    for phases in (Phases(), Phases(torch.device("cpu"))):
+        assert phases.queued_phase("learn") is phases.phase("learn")
+        with phases.queued_phase("learn"):
+            pass
+        assert phases.device_shares() == {}
 
 
 def test_a_profiler_is_told_of_phases_while_it_asks():
@@ -160,9 +168,8 @@ def test_a_profiler_is_told_of_phases_while_it_asks():
     assert phases.shares()["learn"] > 0
 
 
-def test_queued_phases_are_told_too(wall):
-    gpu, told = FakeGpu(), []
-    phases = Phases(gpu.clock())
+def test_queued_phases_are_told_too(wall, gpu):
+    phases, told = Phases(CUDA), []
 
     def mark(name):
         return contextlib.nullcontext(told.append(name))

@@ -284,7 +284,7 @@ def test_named_weights_have_a_note(tmp_path):
     facts = {"epoch": 3, "eval/return_mean": 1.5}
     checkpoint.keep_best(tmp_path, "eval/return_mean", {"weight": torch.ones(2)}, facts)
     assert checkpoint.load(tmp_path / "best.pt")["weight"].tolist() == [1, 1]
-    assert checkpoint.read_note(tmp_path, "best") == facts
+    assert checkpoint.read_facts(tmp_path / "best.json") == facts
     assert sorted(path.name for path in tmp_path.iterdir()) == ["best.json", "best.pt"]
 
 
@@ -292,7 +292,7 @@ def test_named_weights_have_a_note(tmp_path):
 def test_a_note_that_cannot_be_read_says_nothing(tmp_path, content):
     if content is not None:
         (tmp_path / "best.json").write_bytes(content)
-    assert checkpoint.read_note(tmp_path, "best") == {}
+    assert checkpoint.read_facts(tmp_path / "best.json") == {}
 
 
 def test_best_and_last_are_found_by_the_environment_of_their_notes(tmp_path):

@@ -5,13 +5,13 @@ import pytest
 from pufferlib.config import load_config
 from pufferlib.errors import CheckpointError
 from pufferlib.runs import description
-from pufferlib.runs.folder import TRAINER_STATE, write_description
+from pufferlib.runs.folder import CONFIG_FILE, TRAINER_STATE, write_json
 
 
 def test_a_run_is_described_by_settings_versions_and_seed(tmp_path):
     args = load_config("puffer_squared")
     args["train"]["seed"] = 7
-    write_description(tmp_path, description.describe_run(args))
+    write_json(tmp_path / CONFIG_FILE, description.describe_run(args))
     written = json.loads((tmp_path / description.CONFIG_FILE).read_text())
     assert written["settings"] == args and written["seed"] == 7
     assert {"python", "pufferlib", "torch", "numpy", "gymnasium"} <= written["versions"].keys()
@@ -23,7 +23,7 @@ def test_a_run_is_described_by_settings_versions_and_seed(tmp_path):
 
 def make_run(data_dir, launch, name="puffer_squared_1"):
     folder = data_dir / name
-    write_description(folder, {"launch": launch, "settings": {"env_name": "puffer_squared"}})
+    write_json(folder / CONFIG_FILE, {"launch": launch, "settings": {"env_name": "puffer_squared"}})
     (folder / "model_puffer_squared_000001.pt").touch()
     (folder / TRAINER_STATE).touch()
     return folder
@@ -45,7 +45,7 @@ def test_a_restart_by_torchrun_goes_on_with_the_run_of_that_launch(tmp_path, mon
 
 
 def test_settings_of_another_environment_are_refused(tmp_path):
-    write_description(tmp_path, description.describe_run(load_config("puffer_squared")))
+    write_json(tmp_path / CONFIG_FILE, description.describe_run(load_config("puffer_squared")))
     with pytest.raises(CheckpointError, match="must be of a run of puffer_pong, got one of puffer_squared"):
         description.read_description(tmp_path / "config.json", "puffer_pong")
 

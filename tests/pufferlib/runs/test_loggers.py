@@ -11,6 +11,7 @@ from command import only_run
 from pufferlib import JsonLogger, NoLogger, TensorBoardLogger, pufferl
 from pufferlib.config import LogConfig
 from pufferlib.config.flags import FlagTable, apply_flags, settings_text
+from pufferlib.config.schema import words
 from pufferlib.errors import ConfigError, MissingExtraError
 from pufferlib.runs.loaders import make_loggers
 
@@ -137,7 +138,7 @@ def test_the_settings_become_loggers(tmp_path):
     ("tags", "found"), [(None, []), ("", []), ("one", ["one"]), ("one, two,", ["one", "two"]), (["a b"], ["a b"])]
 )
 def test_tags_are_a_list_or_words_with_commas(tags, found):
-    assert LogConfig.from_dict({"tags": tags}).tag_list == found
+    assert words(LogConfig.from_dict({"tags": tags}).tags) == found
 
 
 def test_a_wrong_log_setting_is_one_sentence():

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from pufferlib import evaluate, ocean, vector
-from pufferlib.config import check_config, check_env
+from pufferlib.config import check_config, check_section
 from pufferlib.errors import CheckpointError, UnknownEnvironmentError
 from pufferlib.families import catalog
 from pufferlib.play.scores import counts_by_agent
@@ -35,7 +35,9 @@ def loaded(name):
     settings = model_settings(name, given, is_policy_named=False)
     check_config(settings)
     entry = catalog.find(name)
-    with vector.make(entry.creator, env_kwargs=check_env(name, {**settings["env"], "num_envs": 1})) as vecenv:
+    with vector.make(
+        entry.creator, env_kwargs=check_section("env", {**settings["env"], "num_envs": 1}, name)
+    ) as vecenv:
         return load_policy(settings, vecenv, name), settings
 
 

@@ -4,7 +4,7 @@ from pufferlib.config import load_config
 from pufferlib.errors import CheckpointError
 from pufferlib.runs import checkpoint, description
 from pufferlib.runs.description import model_settings, run_settings
-from pufferlib.runs.folder import write_description
+from pufferlib.runs.folder import CONFIG_FILE, write_json
 
 SQUARED = "puffer_squared"
 
@@ -17,7 +17,7 @@ def run(tmp_path):
         begun, folder = load_config(SQUARED), tmp_path / "puffer_squared_1"
         begun["train"].update(gamma=0.5, device="cuda", data_dir=str(tmp_path))
         folder.mkdir()
-        write_description(folder, {**description.describe_run(begun), "policy_class": policy_class})
+        write_json(folder / CONFIG_FILE, {**description.describe_run(begun), "policy_class": policy_class})
         (folder / "model_puffer_squared_000001.pt").touch()
         (folder / checkpoint.TRAINER_STATE).touch()
         today = load_config(SQUARED)

@@ -89,7 +89,7 @@ def test_a_resumed_run_equals_the_uninterrupted_one(folders, command, epochs):
     first, second = metrics(only_run(whole)), metrics(only_run(parts))
     assert len(first) == epochs // 2
     assert first == second
-    notes = [checkpoint.read_note(only_run(folder), "best") for folder in folders]
+    notes = [checkpoint.read_facts(only_run(folder) / "best.json") for folder in folders]
     assert notes[0] == notes[1] and bool(notes[0]) == ("--train.evaluations" in command)
 
 

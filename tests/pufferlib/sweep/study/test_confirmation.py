@@ -64,20 +64,20 @@ def test_what_it_led_to_survives_the_storage(tmp_path):
 def test_the_winner_is_who_confirms_best(goal, first, text):
     known = [*runs(0, 0.5, 0.6), *runs(1, 0.9, 0.1), *runs(2, 0.8, 0.7)]
     results = found(scored(0.7, 1, 0.01), scored(0.9, 9, 0.02), scored(0.8, 9, 0.03), goal=goal, known=known)
-    assert results.winner.number == results.confirmed[0].number == first
+    assert results.winner.number == first
     assert results.winner.confirmed_text == f"{text} on 2 fresh seeds"
 
 
 def test_who_fails_is_behind_who_does_not():
     known = [*runs(0, 0.5, 0.6), *runs(1, 0.9, None)]
-    first, second = found(scored(0.7, 1, 0.01), scored(0.9, 9, 0.02), known=known).confirmed
-    assert (first.number, second.num_failed, second.scores) == (0, 1, [0.9])
-    assert second.confirmed_text == "0.9 ± 0 on 2 fresh seeds, 1 failed"
+    results = found(scored(0.7, 1, 0.01), scored(0.9, 9, 0.02), known=known)
+    assert (results.winner.number, results.best.number, results.best.scores) == (0, 1, [0.9])
+    assert results.best.confirmed_text == "0.9 ± 0 on 2 fresh seeds, 1 failed"
 
 
 def test_without_confirmations_the_best_score_wins():
     trials = scored(0.7, 1, 0.01), scored(0.9, 9, 0.02)
     assert found(*trials).winner.number == 1
     assert found(*trials, known=runs(0, None, None)).winner.number == 1
-    assert found(*trials, known=runs(0, None)).confirmed[0].confirmed_text == "- on 1 fresh seed, 1 failed"
+    assert found(*trials, known=runs(0, None)).ended[0].confirmed_text == "- on 1 fresh seed, 1 failed"
     assert found().winner is None
