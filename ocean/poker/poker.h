@@ -168,6 +168,20 @@ PUFFER_FN uint64_t poker_hand(const Poker* env, int player) {
     return hand;
 }
 
+// The rank of a card, in a game of at most two suits.
+PUFFER_FN int poker_rank(const PokerRules* rules, int card) {
+    return card >= rules->num_ranks ? card - rules->num_ranks : card;
+}
+
+// What the player's hand is worth when all cards are dealt: the better one has the higher number.
+PUFFER_FN int poker_strength(const Poker* env, int player) {
+    const PokerRules* rules = poker_rules(env);
+    if (rules->num_hole > 1) return poker_evaluate(poker_hand(env, player));
+    int rank = poker_rank(rules, env->holes[player][0]);
+    bool is_pair = rank == poker_rank(rules, env->board[0]);  // never with POKER_NO_CARD
+    return is_pair ? rules->num_ranks + rank : rank;
+}
+
 // A card that is none of `taken`, bits by number, which it joins.
 PUFFER_FN uint8_t poker_draw(Rng* rng, int num_cards, uint64_t* taken) {
     int card;
@@ -189,8 +203,9 @@ PUFFER_FN uint64_t poker_taken(const Poker* env, bool of_both) {
 
 // Sets a number of every agent's observation.
 PUFFER_FN void poker_show(Poker* env, int index) {
-    env->observations[index] = 1;
-    if (env->num_agents == 2) env->observations[env->observation_size + index] = 1;
+    uint8_t* observations = env->observations;
+    int other = env->num_agents == 2 ? env->observation_size + index : index;
+    observations[index] = observations[other] = 1;
 }
 
 PUFFER_FN void poker_deal_board(Poker* env) {
@@ -262,7 +277,7 @@ PUFFER_FN bool poker_play(Poker* env, int action, int* won) {
         return false;
     }
     env->round -= 1;
-    int value = poker_evaluate(poker_hand(env, 0)), other_value = poker_evaluate(poker_hand(env, 1));
+    int value = poker_strength(env, 0), other_value = poker_strength(env, 1);
     *won = value == other_value ? 0 : value > other_value ? env->chips[1] : -env->chips[0];
     return true;
 }
@@ -302,14 +317,19 @@ PUFFER_FN int poker_bot_action(Poker* env) {
 
 // ----------------------------------------------------------------------------------------------------- what agents see
 
+// The action masks of an agent that waits are 1.
 PUFFER_FN void poker_write_turn(Poker* env) {
-    for (int i = 0; i < env->num_agents; i++) {
-        bool has_turn = env->turn == i;
-        env->masks[i] = has_turn;
-        env->action_masks[POKER_NUM_ACTIONS * i + POKER_FOLD] = !has_turn || poker_can_fold(env);
-        env->action_masks[POKER_NUM_ACTIONS * i + POKER_CALL] = 1;
-        env->action_masks[POKER_NUM_ACTIONS * i + POKER_RAISE] = !has_turn || poker_can_raise(env);
+    int turn = env->turn;  // an agent's
+    bool can_fold = poker_can_fold(env), can_raise = poker_can_raise(env);
+    uint8_t* choices = env->action_masks;
+    env->masks[0] = turn == 0;
+    memset(choices, 1, POKER_NUM_ACTIONS);
+    if (env->num_agents == 2) {
+        env->masks[1] = turn == 1;
+        memset(choices + POKER_NUM_ACTIONS, 1, POKER_NUM_ACTIONS);
     }
+    choices[POKER_NUM_ACTIONS * turn + POKER_FOLD] = can_fold;
+    choices[POKER_NUM_ACTIONS * turn + POKER_RAISE] = can_raise;
 }
 
 PUFFER_FN void poker_begin_hand(Poker* env) {
