@@ -204,8 +204,8 @@ PUFFER_FN uint64_t poker_taken(const Poker* env, bool of_both) {
 // Sets a number of every agent's observation.
 PUFFER_FN void poker_show(Poker* env, int index) {
     uint8_t* observations = env->observations;
-    int other = env->num_agents == 2 ? env->observation_size + index : index;
-    observations[index] = observations[other] = 1;
+    int last = env->num_agents - 1;
+    observations[index] = observations[last * env->observation_size + index] = 1;
 }
 
 PUFFER_FN void poker_deal_board(Poker* env) {
@@ -261,16 +261,14 @@ PUFFER_FN bool poker_play(Poker* env, int action, int* won) {
         *won = player == 0 ? -env->chips[0] : env->chips[1];
         return true;
     }
-    int slot = 2 * (env->round * rules->num_turns + env->num_turns) + (action == POKER_RAISE);
-    poker_show(env, env->observation_size - 2 * rules->num_rounds * rules->num_turns + slot);
-    bool is_round_over = action == POKER_CALL && env->num_turns > 0;
+    bool is_raise = action == POKER_RAISE, is_round_over = !is_raise && env->num_turns > 0;
+    int turns_left = (rules->num_rounds - env->round) * rules->num_turns - env->num_turns;  // of the hand, at most
+    int bet = is_raise ? rules->bets[env->round] : 0;
+    env->chips[player] = (int16_t)(env->chips[other] + bet);
+    env->num_raises = (int8_t)(env->num_raises + is_raise);
     env->num_turns += 1;
-    env->chips[player] = env->chips[other];
     env->turn = (int8_t)other;
-    if (action == POKER_RAISE) {
-        env->chips[player] += (int16_t)rules->bets[env->round];
-        env->num_raises += 1;
-    }
+    poker_show(env, env->observation_size - 2 * turns_left + is_raise);
     if (!is_round_over) return false;
     if (++env->round < rules->num_rounds) {
         poker_begin_round(env);
@@ -319,15 +317,13 @@ PUFFER_FN int poker_bot_action(Poker* env) {
 
 // The action masks of an agent that waits are 1.
 PUFFER_FN void poker_write_turn(Poker* env) {
-    int turn = env->turn;  // an agent's
+    int turn = env->turn, last = env->num_agents - 1;  // the bot has no turn here
     bool can_fold = poker_can_fold(env), can_raise = poker_can_raise(env);
-    uint8_t* choices = env->action_masks;
-    env->masks[0] = turn == 0;
+    uint8_t *masks = env->masks, *choices = env->action_masks;
+    masks[0] = masks[last] = 0;
+    masks[turn] = 1;
     memset(choices, 1, POKER_NUM_ACTIONS);
-    if (env->num_agents == 2) {
-        env->masks[1] = turn == 1;
-        memset(choices + POKER_NUM_ACTIONS, 1, POKER_NUM_ACTIONS);
-    }
+    memset(choices + POKER_NUM_ACTIONS * last, 1, POKER_NUM_ACTIONS);
     choices[POKER_NUM_ACTIONS * turn + POKER_FOLD] = can_fold;
     choices[POKER_NUM_ACTIONS * turn + POKER_RAISE] = can_raise;
 }
@@ -375,10 +371,10 @@ PUFFER_FN void poker_finish_hand(Poker* env, int won) {
 
 PUFFER_FN void c_step(Poker* env) {
     int won = 0, action = ((const int32_t*)env->actions)[env->turn];
-    for (int i = 0; i < env->num_agents; i++) {
-        env->rewards[i] = 0.0f;
-        env->terminals[i] = env->truncations[i] = 0;
-    }
+    int last = env->num_agents - 1;
+    uint8_t *terminals = env->terminals, *truncations = env->truncations;
+    env->rewards[0] = env->rewards[last] = 0.0f;
+    terminals[0] = terminals[last] = truncations[0] = truncations[last] = 0;
     env->num_steps += 1;
     if (poker_play(env, poker_meant(env, action), &won) || poker_let_bot_play(env, &won)) {
         poker_finish_hand(env, won);
