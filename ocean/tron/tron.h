@@ -68,7 +68,7 @@ PUFFER_FN PufferLayout c_layout(const Tron* env) {
 
 // ----------------------------------------------------------------------------------------------------------- the walls
 
-// A row of the arena without walls.
+// A row of the arena in which nobody left a wall.
 PUFFER_FN uint64_t tron_free_row(int size) { return ~(((1ull << size) - 1) << TRON_BORDER); }
 
 // For cells of the arena and of the border.
@@ -119,7 +119,7 @@ PUFFER_TABLE uint64_t TRON_SPREAD[256] = {TRON_SPREAD_64(0), TRON_SPREAD_64(64),
 
 // A byte for each cell of the window, 0 or 1. Each row writes one byte too many, which is overwritten.
 PUFFER_FN void tron_write_window(int8_t* window, const Tron* env, int column, int row) {
-    const uint64_t* walls = &env->walls[row];  // TRON_BORDER rows above this one, as `column` is the first of the bits
+    const uint64_t* walls = &env->walls[row];  // the window's first row, as bit `column` is its first column
     for (int i = 0; i < TRON_VIEW; i++) {
         uint64_t seen = walls[i] >> column;
         uint64_t cells[2] = {TRON_SPREAD[seen & 0xFF], TRON_SPREAD[seen >> 8 & 0xFF]};
@@ -129,7 +129,7 @@ PUFFER_FN void tron_write_window(int8_t* window, const Tron* env, int column, in
 
 PUFFER_FN void tron_write_observation(Tron* env, int index) {
     int num_riders = env->num_riders;
-    TronRider rider = env->riders[index];  // copies, as what is written might be anything else for the compiler
+    TronRider rider = env->riders[index];  // copied: for the compiler, bytes that are written may be these
     int8_t* row = env->observations + index * TRON_OBSERVATION;
     tron_write_window(row, env, rider.column, rider.row);
     for (int i = 0; i < TRON_NUM_ACTIONS; i++) row[TRON_WINDOW + i] = rider.heading == i;
