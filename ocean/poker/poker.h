@@ -168,6 +168,20 @@ PUFFER_FN uint64_t poker_hand(const Poker* env, int player) {
     return hand;
 }
 
+// The rank of a card, in a game of at most two suits.
+PUFFER_FN int poker_rank(const PokerRules* rules, int card) {
+    return card >= rules->num_ranks ? card - rules->num_ranks : card;
+}
+
+// What the player's hand is worth when all cards are dealt: the better one has the higher number.
+PUFFER_FN int poker_strength(const Poker* env, int player) {
+    const PokerRules* rules = poker_rules(env);
+    if (rules->num_hole > 1) return poker_evaluate(poker_hand(env, player));
+    int rank = poker_rank(rules, env->holes[player][0]);
+    bool is_pair = rank == poker_rank(rules, env->board[0]);  // never with POKER_NO_CARD
+    return is_pair ? rules->num_ranks + rank : rank;
+}
+
 // A card that is none of `taken`, bits by number, which it joins.
 PUFFER_FN uint8_t poker_draw(Rng* rng, int num_cards, uint64_t* taken) {
     int card;
@@ -189,8 +203,9 @@ PUFFER_FN uint64_t poker_taken(const Poker* env, bool of_both) {
 
 // Sets a number of every agent's observation.
 PUFFER_FN void poker_show(Poker* env, int index) {
-    env->observations[index] = 1;
-    if (env->num_agents == 2) env->observations[env->observation_size + index] = 1;
+    uint8_t* observations = env->observations;
+    int last = env->num_agents - 1;
+    observations[index] = observations[last * env->observation_size + index] = 1;
 }
 
 PUFFER_FN void poker_deal_board(Poker* env) {
@@ -246,23 +261,21 @@ PUFFER_FN bool poker_play(Poker* env, int action, int* won) {
         *won = player == 0 ? -env->chips[0] : env->chips[1];
         return true;
     }
-    int slot = 2 * (env->round * rules->num_turns + env->num_turns) + (action == POKER_RAISE);
-    poker_show(env, env->observation_size - 2 * rules->num_rounds * rules->num_turns + slot);
-    bool is_round_over = action == POKER_CALL && env->num_turns > 0;
+    bool is_raise = action == POKER_RAISE, is_round_over = !is_raise && env->num_turns > 0;
+    int turns_left = (rules->num_rounds - env->round) * rules->num_turns - env->num_turns;  // of the hand, at most
+    int bet = is_raise ? rules->bets[env->round] : 0;
+    env->chips[player] = (int16_t)(env->chips[other] + bet);
+    env->num_raises = (int8_t)(env->num_raises + is_raise);
     env->num_turns += 1;
-    env->chips[player] = env->chips[other];
     env->turn = (int8_t)other;
-    if (action == POKER_RAISE) {
-        env->chips[player] += (int16_t)rules->bets[env->round];
-        env->num_raises += 1;
-    }
+    poker_show(env, env->observation_size - 2 * turns_left + is_raise);
     if (!is_round_over) return false;
     if (++env->round < rules->num_rounds) {
         poker_begin_round(env);
         return false;
     }
     env->round -= 1;
-    int value = poker_evaluate(poker_hand(env, 0)), other_value = poker_evaluate(poker_hand(env, 1));
+    int value = poker_strength(env, 0), other_value = poker_strength(env, 1);
     *won = value == other_value ? 0 : value > other_value ? env->chips[1] : -env->chips[0];
     return true;
 }
@@ -302,14 +315,17 @@ PUFFER_FN int poker_bot_action(Poker* env) {
 
 // ----------------------------------------------------------------------------------------------------- what agents see
 
+// The action masks of an agent that waits are 1.
 PUFFER_FN void poker_write_turn(Poker* env) {
-    for (int i = 0; i < env->num_agents; i++) {
-        bool has_turn = env->turn == i;
-        env->masks[i] = has_turn;
-        env->action_masks[POKER_NUM_ACTIONS * i + POKER_FOLD] = !has_turn || poker_can_fold(env);
-        env->action_masks[POKER_NUM_ACTIONS * i + POKER_CALL] = 1;
-        env->action_masks[POKER_NUM_ACTIONS * i + POKER_RAISE] = !has_turn || poker_can_raise(env);
-    }
+    int turn = env->turn, last = env->num_agents - 1;  // the bot has no turn here
+    bool can_fold = poker_can_fold(env), can_raise = poker_can_raise(env);
+    uint8_t *masks = env->masks, *choices = env->action_masks;
+    masks[0] = masks[last] = 0;
+    masks[turn] = 1;
+    memset(choices, 1, POKER_NUM_ACTIONS);
+    memset(choices + POKER_NUM_ACTIONS * last, 1, POKER_NUM_ACTIONS);
+    choices[POKER_NUM_ACTIONS * turn + POKER_FOLD] = can_fold;
+    choices[POKER_NUM_ACTIONS * turn + POKER_RAISE] = can_raise;
 }
 
 PUFFER_FN void poker_begin_hand(Poker* env) {
@@ -355,10 +371,10 @@ PUFFER_FN void poker_finish_hand(Poker* env, int won) {
 
 PUFFER_FN void c_step(Poker* env) {
     int won = 0, action = ((const int32_t*)env->actions)[env->turn];
-    for (int i = 0; i < env->num_agents; i++) {
-        env->rewards[i] = 0.0f;
-        env->terminals[i] = env->truncations[i] = 0;
-    }
+    int last = env->num_agents - 1;
+    uint8_t *terminals = env->terminals, *truncations = env->truncations;
+    env->rewards[0] = env->rewards[last] = 0.0f;
+    terminals[0] = terminals[last] = truncations[0] = truncations[last] = 0;
     env->num_steps += 1;
     if (poker_play(env, poker_meant(env, action), &won) || poker_let_bot_play(env, &won)) {
         poker_finish_hand(env, won);

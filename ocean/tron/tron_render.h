@@ -55,11 +55,10 @@ static void tron_draw_arena(const Tron* env) {
 // The walls that riders left, without the cells in which they are.
 static void tron_draw_walls(const Tron* env) {
     float pixels = tron_pixels(env), inset = 0.08f * pixels;
-    Grid grid = tron_grid(env);
     for (int row = 0; row < env->size; row++) {
         for (int column = 0; column < env->size; column++) {
-            int rider = env->cells[grid_cell(&grid, column, row)] - 1;
-            if (rider < 0) continue;
+            if (!tron_is_wall(env, column, row)) continue;
+            int rider = tron_owner(env, column, row);
             Color color =
                 puffer_mix(tron_color(rider), PUFFER_BACKGROUND, env->riders[rider].is_riding ? 0.42f : 0.78f);
             puffer_rounded(TRON_MARGIN + pixels * (float)column + inset, TRON_HEADER + pixels * (float)row + inset,
@@ -129,7 +128,6 @@ static void c_render(Client* client, const Tron* before, const Tron* now, float 
         return;
     }
     Tron after = *before;
-    tron_steer(&after);
     int crashed = tron_ride(&after);
     tron_draw_riders(before, &after, crashed, progress);
 }

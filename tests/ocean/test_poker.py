@@ -31,6 +31,12 @@ HANDS_OF_SEVEN = [23_294_460, 58_627_800, 31_433_400, 6_461_620, 6_180_020, 4_04
 PROBE = """
 #include "poker.h"
 int evaluate(uint64_t cards) { return poker_evaluate(cards); }
+void value_twice(int game, int hole, int board, int* values) {
+    Poker env = {.game = game, .holes = {{(uint8_t)hole}}, .board = {(uint8_t)board}};
+    env.num_board = board != POKER_NO_CARD;
+    values[0] = poker_strength(&env, 0);
+    values[1] = poker_evaluate(poker_hand(&env, 0));
+}
 void count_hands(int left, int first, uint64_t cards, long long* counts) {
     if (left == 0) counts[poker_evaluate(cards) >> 26] += 1;
     for (int card = first; left > 0 && card < 52; card++) count_hands(left - 1, card + 1, cards | 1ull << card, counts);
@@ -112,6 +118,17 @@ def test_the_better_of_two_hands_is_that_of_a_plain_evaluator(probe):
         assert [value >> 26 for value in values] == [kind for kind, _ in expected]
         results[np.sign(values[0] - values[1])] += 1
     assert len(results) == 3
+
+
+@pytest.mark.parametrize(("game", "num_cards", "boards"), [(0, 3, [255]), (1, 6, range(6))], ids=["kuhn", "leduc"])
+def test_single_cards_compare_as_the_evaluator_has_it(probe, game, num_cards, boards):
+    for board in boards:
+        values = (ctypes.c_int * 2 * num_cards)()
+        for hole, found in enumerate(values):
+            probe.value_twice(game, hole, board, found)
+        held = [tuple(found) for hole, found in enumerate(values) if hole != board]
+        for one, other in itertools.product(held, repeat=2):
+            assert np.sign(one[0] - other[0]) == np.sign(one[1] - other[1])
 
 
 def replay(game, num_hands):

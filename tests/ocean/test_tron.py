@@ -11,7 +11,7 @@ from pufferlib.ocean.tron.tron import DOWN, LEFT, RIGHT, UP, Tron
 
 STEPS = {UP: (0, -1), RIGHT: (1, 0), DOWN: (0, 1), LEFT: (-1, 0)}
 WINDOW, HALF = 225, 7
-RIDERS = 88  # bytes of the struct before them
+RIDERS, WALLS, OWNERS = 88, 176, 672  # bytes of the struct before them: Tron in tron.h
 
 
 def heading_of(row):
@@ -23,8 +23,8 @@ def window_of(row):
 
 
 def places_in(env):
-    """Columns and rows of the first environment's riders, from its struct: TronRider in tron.h."""
-    rider = np.dtype([("cell", "i2"), ("column", "i1"), ("row", "i1"), ("heading", "i1"), ("is_riding", "u1")])
+    """Columns and rows of the first environment's riders, from its struct."""
+    rider = np.dtype([("column", "i1"), ("row", "i1"), ("heading", "i1"), ("is_riding", "u1")])
     riders = env.structs()[0, RIDERS : RIDERS + rider.itemsize * env.num_agents].view(rider)
     return {i: (int(one["column"]), int(one["row"])) for i, one in enumerate(riders)}
 
@@ -182,6 +182,50 @@ def test_the_bots_outlive_who_goes_straight_on_and_are_agents_of_nothing():
         assert env.masks.all()
     (statistics,) = env.episode_statistics()
     assert statistics["score"] < -0.8 and statistics["episode_length"] < 24
+
+
+def cell_of(structs, place):
+    """The walls of its row, the planes of owners there, and its bit, in the first environment: views of its struct."""
+    column, row = place
+    walls = structs[0, WALLS:OWNERS].view(np.uint64)
+    owners = structs[0, OWNERS:].view(np.uint64).reshape(3, 48)
+    return walls[row + HALF :][:1], owners[:, row], np.uint64(1 << column + HALF)
+
+
+def open_the_border(structs, place):
+    walls, _, _ = cell_of(structs, place)
+    walls &= ~np.uint64(1)
+
+
+def take_the_wall_away(structs, place):
+    walls, _, bit = cell_of(structs, place)
+    walls &= ~bit
+
+
+def give_the_wall_to_another(structs, place):
+    _, owners, bit = cell_of(structs, place)
+    owners[0] ^= bit
+
+
+def leave_a_wall_of_no_rider(structs, place):
+    column, row = place
+    walls, owners, bit = cell_of(structs, (15 - column, row))
+    walls |= bit
+    owners |= bit
+
+
+FORGERIES = [open_the_border, take_the_wall_away, give_the_wall_to_another, leave_a_wall_of_no_rider]
+
+
+@pytest.mark.parametrize("forge", FORGERIES, ids=lambda forge: forge.__name__)
+def test_an_arena_that_no_game_reaches_is_refused(forge):
+    env = Tron(1, 5, "self", size=16)
+    env.reset(0)
+    structs = env.structs().copy()
+    env.put_structs(structs, 0)
+    forge(structs, places_in(env)[0])
+    with pytest.raises(APIUsageError, match="holds numbers that no game reaches"):
+        env.put_structs(structs, 0)
 
 
 @pytest.mark.parametrize("kwargs", [{"num_riders": 1}, {"num_riders": 9}, {"size": 49}, {"opponent": "pool"}])
