@@ -27,6 +27,7 @@
 #pragma once
 
 #include "puffer_bits.h"
+#include "puffer_bot.h"
 
 enum { POKER_KUHN, POKER_LEDUC, POKER_HOLDEM, POKER_NUM_GAMES };
 enum { POKER_FOLD, POKER_CALL, POKER_RAISE, POKER_NUM_ACTIONS };
@@ -353,14 +354,21 @@ PUFFER_FN void poker_finish_hand(Poker* env, int won) {
     c_reset(env);
 }
 
+// What the agent whose turn it is does, or the bot in its place.
+PUFFER_FN int poker_agent_action(Poker* env) {
+    int action = ((const int32_t*)env->actions)[env->turn];
+    bool is_bots = action == PUFFER_BOT_MOVES && env->num_agents == 2;
+    return is_bots ? poker_bot_action(env) : poker_meant(env, action);
+}
+
 PUFFER_FN void c_step(Poker* env) {
-    int won = 0, action = ((const int32_t*)env->actions)[env->turn];
+    int won = 0, action = poker_agent_action(env);
     for (int i = 0; i < env->num_agents; i++) {
         env->rewards[i] = 0.0f;
         env->terminals[i] = env->truncations[i] = 0;
     }
     env->num_steps += 1;
-    if (poker_play(env, poker_meant(env, action), &won) || poker_let_bot_play(env, &won)) {
+    if (poker_play(env, action, &won) || poker_let_bot_play(env, &won)) {
         poker_finish_hand(env, won);
     } else {
         poker_write_turn(env);

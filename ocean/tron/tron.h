@@ -21,6 +21,7 @@
 // Score is the reward, perf 0.5 + 0.5 * reward.
 #pragma once
 
+#include "puffer_bot.h"
 #include "puffer_window.h"
 
 enum { TRON_UP, TRON_RIGHT, TRON_DOWN, TRON_LEFT, TRON_NUM_ACTIONS };
@@ -172,11 +173,17 @@ PUFFER_FN void tron_turn(TronRider* rider, int heading) {
     if (is_turn) rider->heading = (int8_t)heading;
 }
 
+// Whether a bot steers a rider: one that is no agent, or one of several whose action is PUFFER_BOT_MOVES.
+PUFFER_FN bool tron_is_bot(const Tron* env, int rider) {
+    if (rider >= env->num_agents) return true;
+    return env->num_agents > 1 && ((const int32_t*)env->actions)[rider] == PUFFER_BOT_MOVES;
+}
+
 PUFFER_FN void tron_steer(Tron* env) {
     for (int i = 0; i < env->num_riders; i++) {
         TronRider* rider = &env->riders[i];
         if (!rider->is_riding) continue;
-        bool is_bot = i >= env->num_agents;
+        bool is_bot = tron_is_bot(env, i);
         tron_turn(rider, is_bot ? tron_bot_heading(env, rider) : ((const int32_t*)env->actions)[i]);
     }
 }
