@@ -32,7 +32,7 @@
 typedef void KernelRange(int64_t begin, int64_t end, void* context);
 typedef int32_t KernelParallelFor(int64_t begin, int64_t end, int64_t grain, KernelRange* range, void* context);
 
-// The thread pool of threads.py.
+// The thread pool of cpu_library.py.
 typedef void KernelTask(void* context, int begin, int end, int thread);
 typedef void KernelRun(void* pool, KernelTask* task, void* context, int count);
 

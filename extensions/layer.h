@@ -2,7 +2,8 @@
 //
 // A kind is a struct over a Layer of cpu_kernels.h that derives from LayerOp and replaces what it needs of it. A new
 // kind is a header like linear_layer.h, a constant of cpu_kernels.h, a line in the table of network.h, and a class of
-// network_layers.py.
+// network_layers.py. Which of torch's modules or operations it stands for is said in fast/traced_layers.py or
+// traced_operations.py, and how the C export writes it in export/c_layers.py and puffernet.h.
 #pragma once
 
 #include "packed_matrix.h"

@@ -209,6 +209,10 @@ class Keys:
     waits: bool = False
 
 
+BOT_MOVES = -(2**31)
+"""The action by which an agent has the environment's own bot move in its place; see `PufferEnv.has_bot_moves`."""
+
+
 def fitting_actions(actions: ArrayLike, like: np.ndarray) -> np.ndarray:
     """Converts a caller's actions to an array like an environment's own; an APIUsageError where they do not fit."""
     actions = np.asarray(actions)
@@ -241,6 +245,8 @@ class PufferEnv:
         action_masks: `(num_agents, choices)` bool, a column for each choice of each discrete part of an action, the
             parts in their order. False is what the agent may not do after the observation beside it. None where
             everything is always allowed.
+        has_bot_moves: whether an action of BOT_MOVES, or one that begins with it, has the environment's own bot move
+            for the agent, so that the bot may be a member of a pool of opponents.
         made_from: how it was made, where that was by its name.
         keys: how a person plays it; None where that is not known.
         simulator: the library that steps it, where an environment of its name has several.
@@ -250,6 +256,7 @@ class PufferEnv:
     simulator: str | None = None
     keys: Keys | None = None
     has_action_masks: bool = False
+    has_bot_moves: bool = False
     action_masks: np.ndarray | None = None
     single_observation_space: gymnasium.Space
     single_action_space: gymnasium.Space

@@ -51,7 +51,7 @@ from pufferlib.loggers import Logger, NeptuneLogger, WandbLogger
 from pufferlib.metrics.finite import describe_update, explaining
 from pufferlib.metrics.measures import prefixed
 from pufferlib.ocean import PREFIX
-from pufferlib.play.matches import load_rival
+from pufferlib.play.matches import load_member
 from pufferlib.play.scores import PeriodicEvaluation, final_episodes, play_whole_episodes
 from pufferlib.policy import NormalizedObservations
 from pufferlib.ppo.collector import agents_in_one
@@ -257,7 +257,7 @@ class PuffeRL:
             num_agents=self.vecenv.num_agents,
             agents_per_game=agents_in_one(self.vecenv),
             fixed={
-                name: load_rival(name, env_name, self.vecenv, self.device, self.config.data_dir) for name in members
+                name: load_member(name, env_name, self.vecenv, self.device, self.config.data_dir) for name in members
             },
             make_actor=partial(self._backend.make_opponent, self.vecenv),
             generator=torch.Generator(self.device).manual_seed(mix_seed(self.ranks.seed(self.config.seed), _POOL_SEED)),

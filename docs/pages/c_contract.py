@@ -17,6 +17,7 @@ HELPERS = (
     "puffer_paths.h",
     "puffer_alphabeta.h",
     "puffer_turns.h",
+    "puffer_bot.h",
     "puffer_bits.h",
     "puffer_lights.h",
 )

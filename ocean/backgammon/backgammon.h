@@ -10,7 +10,8 @@
 // can be played; where it begins so, the only choice is to pass.
 //
 // With `opponent` "self" both players are agents, by turns; with "bot" one is. The bot moves the checker that leaves it
-// the most points and the fewest blots, and hits where it can; `bot_random` percent of its moves are any.
+// the most points and the fewest blots, and hits where it can; `bot_random` percent of its moves are any. Of two
+// agents, PUFFER_BOT_MOVES of puffer_bot.h has it move for one.
 //
 // Observation uint8[203], from the player's own side, where point 1 is the last before bearing off:
 //   0-95 its checkers by point, 96-191 the other's by the same points, four numbers each: 1 if there is one, if there
@@ -25,6 +26,7 @@
 #pragma once
 
 #include "puffer_bits.h"
+#include "puffer_bot.h"
 
 enum { BACKGAMMON_POINTS = 24, BACKGAMMON_BAR = 24, BACKGAMMON_OFF = 25, BACKGAMMON_PLACES = 26 };
 enum { BACKGAMMON_HOME = 6, BACKGAMMON_CHECKERS = 15, BACKGAMMON_NUM_SOURCES = 25 };
@@ -339,14 +341,21 @@ PUFFER_FN void backgammon_finish_game(Backgammon* env, int winner) {
     c_reset(env);
 }
 
-PUFFER_FN void c_step(Backgammon* env) {
+// The move of the agent whose turn it is, or of the bot in its place.
+PUFFER_FN int backgammon_agent_action(Backgammon* env) {
     int action = ((const int32_t*)env->actions)[env->turn];
+    bool is_bots = action == PUFFER_BOT_MOVES && env->num_agents == 2;
+    return is_bots ? backgammon_bot_action(env) : backgammon_meant(env, action);
+}
+
+PUFFER_FN void c_step(Backgammon* env) {
+    int action = backgammon_agent_action(env);
     for (int agent = 0; agent < env->num_agents; agent++) {
         env->rewards[agent] = 0.0f;
         env->terminals[agent] = env->truncations[agent] = 0;
     }
     env->num_steps += 1;
-    if (backgammon_play(env, backgammon_meant(env, action)) || backgammon_let_bot_play(env)) {
+    if (backgammon_play(env, action) || backgammon_let_bot_play(env)) {
         backgammon_finish_game(env, env->turn);
     } else {
         backgammon_write(env);

@@ -28,6 +28,7 @@ class Backgammon(OceanEnv):
     has_truncations = False
     has_action_masks = True
     has_turns = True
+    has_bot_moves = True
     keys = Keys(
         {
             f"{letter}+{key}": 25 * die + i

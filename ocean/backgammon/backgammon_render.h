@@ -180,8 +180,7 @@ static BackgammonScript backgammon_script(const Backgammon* before) {
     uint8_t observations[2 * BACKGAMMON_OBSERVATION];
     Backgammon moment = *before;
     moment.observations = observations;
-    int action = ((const int32_t*)before->actions)[before->turn];
-    bool is_over = backgammon_replay(&script, &moment, backgammon_meant(&moment, action));
+    bool is_over = backgammon_replay(&script, &moment, backgammon_agent_action(&moment));
     while (!is_over && moment.turn == moment.num_agents) {
         is_over = backgammon_replay(&script, &moment, backgammon_bot_action(&moment));
     }

@@ -16,7 +16,7 @@
 // Each step but those between two jumps is a turn of the agent and one of the bot; who begins is drawn by chance.
 //
 // With two agents each step is a move of one of them, and the log has the game of each; who begins is drawn. The second
-// sees the board turned around, so that it moves up too.
+// sees the board turned around, so that it moves up too. PUFFER_BOT_MOVES of puffer_bot.h has the bot move for one.
 //
 // The bot looks `bot_depth` turns ahead, and on until there is nothing to jump over; it counts pieces, and men that
 // have crossed the middle. Of moves that are equally good it takes any. `bot_random` percent of its moves are drawn by
@@ -24,6 +24,7 @@
 #pragma once
 
 #include "puffer_bits.h"
+#include "puffer_bot.h"
 
 enum { CHECKERS_SIDE = 8, CHECKERS_SQUARES = 64, CHECKERS_NUM_DIRECTIONS = 4, CHECKERS_NUM_ACTIONS = 512 };
 enum { CHECKERS_MAX_PIECES = 12, CHECKERS_QUIET_TURNS = 80, CHECKERS_MAX_DEPTH = 8 };
@@ -299,10 +300,13 @@ PUFFER_FN void checkers_move(Checkers* env, int move) {
     env->board = checkers_play(&env->board, move);
 }
 
+// The move that the bot chooses for the player to move.
+PUFFER_FN int checkers_bot_move(Checkers* env) {
+    return alphabeta_move(&env->board, env->bot_depth, env->bot_random, &env->rng);
+}
+
 PUFFER_FN void checkers_answer(Checkers* env) {
-    while (env->board.player == CHECKERS_BOT) {
-        checkers_move(env, alphabeta_move(&env->board, env->bot_depth, env->bot_random, &env->rng));
-    }
+    while (env->board.player == CHECKERS_BOT) checkers_move(env, checkers_bot_move(env));
 }
 
 PUFFER_FN void checkers_begin_episode(Checkers* env) {
@@ -379,10 +383,16 @@ PUFFER_FN bool checkers_take_turns(Checkers* env, float* outcome) {
     return env->quiet_turns == CHECKERS_QUIET_TURNS;
 }
 
+// The move of the agent to move, or of the bot in its place.
+PUFFER_FN int checkers_next_move(Checkers* env) {
+    bool asks_bot = env->agents == 2 && ((const int32_t*)env->actions)[env->board.player] == PUFFER_BOT_MOVES;
+    return asks_bot ? checkers_bot_move(env) : checkers_agent_move(env);
+}
+
 // Plays a move of the agent to move; returns whether the game is over, and how for the first one.
 PUFFER_FN bool checkers_take_turn(Checkers* env, float* outcome) {
     int mover = env->board.player;
-    checkers_move(env, checkers_agent_move(env));
+    checkers_move(env, checkers_next_move(env));
     *outcome = 0.0f;
     if (env->board.player == mover) return false;  // it must jump on
     bool is_won = checkers_is_stuck(env);

@@ -33,6 +33,7 @@ class Checkers(OceanEnv):
     has_truncations = False
     has_action_masks = True
     has_turns = True
+    has_bot_moves = True
     keys = Keys({key: _numbered(index) for index, key in enumerate(_KEYS)}, waits=True)
 
     def __init__(self, num_envs: int = 1024, bot_depth: int = 2, bot_random: int = 10, opponent: str = "bot", **kwargs):

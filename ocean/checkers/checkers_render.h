@@ -62,12 +62,11 @@ static void checkers_add_move(CheckersTurns* turns, Checkers* moment, int move) 
 static CheckersTurns checkers_turns(const Checkers* before) {
     Checkers moment = *before;
     CheckersTurns turns = {.boards = {before->board}, .count = 0};
-    checkers_add_move(&turns, &moment, checkers_agent_move(before));
+    checkers_add_move(&turns, &moment, checkers_next_move(&moment));
     bool is_over = checkers_is_stuck(&moment) || moment.quiet_turns == CHECKERS_QUIET_TURNS;
     bool has_bot = before->agents == 1;
     while (has_bot && !is_over && moment.board.player == CHECKERS_BOT && turns.count < CHECKERS_MAX_SEGMENTS) {
-        checkers_add_move(&turns, &moment,
-                          alphabeta_move(&moment.board, moment.bot_depth, moment.bot_random, &moment.rng));
+        checkers_add_move(&turns, &moment, checkers_bot_move(&moment));
     }
     return turns;
 }

@@ -25,7 +25,7 @@
 //
 // The bot looks `bot_depth` turns ahead, to what pieces are worth and how far they stand to the middle; at 0 it moves
 // by chance, at 1 it takes what it can; at 5 one of 0, 1 and 2 is drawn for each game. `bot_random` percent of its
-// moves are drawn by chance.
+// moves are drawn by chance. Of two agents, PUFFER_BOT_MOVES of puffer_bot.h has it move for one.
 #pragma once
 
 #include "puffer_bits.h"
@@ -39,6 +39,7 @@ enum {
     CHESS_BOTH_SIDES = 3
 };  // rights to castle; the other's two bits higher
 enum { CHESS_QUIET_TURNS = 100, CHESS_MAX_MOVES = 218, CHESS_MAX_DEPTH = 4, CHESS_DRAWN_DEPTH = 5 };
+enum { CHESS_UNDRAWN = -1, CHESS_DRAWS = 3 };  // the depth of a game before its bot moves; depths that are drawn
 enum { CHESS_VALUE_WON = 100000 };
 
 // Sets of squares are the bits of a number, 8 * rank + file.
@@ -484,7 +485,7 @@ typedef struct {
     int num_turns, num_steps;
     int value;         // of the board as seat 0 sees it, where pieces are rewarded
     float returns[2];  // of the rewards beside those for the end
-    int bot_depth;     // turns that it looks ahead in this game, 0 to 4
+    int bot_depth;     // turns that it looks ahead in this game, 0 to 4, or CHESS_UNDRAWN
     bool draws_depth;  // for each game
     int bot_random;    // percent of its moves
     float draw_penalty, piece_reward;
@@ -521,7 +522,7 @@ PUFFER_FN void turns_begin(Chess* env) {
     env->board = chess_opening();
     env->quiet_turns = 0;
     env->hashes[0] = chess_hash(&env->board);
-    if (env->draws_depth && env->has_bot) env->bot_depth = rng_below(&env->rng, 3);
+    if (env->draws_depth) env->bot_depth = CHESS_UNDRAWN;
     env->value = 0;
     env->returns[0] = env->returns[1] = 0.0f;
 }
@@ -591,6 +592,7 @@ PUFFER_FN ChessMove chess_move_of(const ChessBoard* board, int action) {
 PUFFER_FN void turns_play(Chess* env, int action) { chess_move(env, chess_move_of(&env->board, action)); }
 
 PUFFER_FN void turns_answer(Chess* env) {
+    if (env->bot_depth == CHESS_UNDRAWN) env->bot_depth = rng_below(&env->rng, CHESS_DRAWS);
     chess_move(env, alphabeta_move(&env->board, env->bot_depth, env->bot_random, &env->rng));
 }
 
@@ -712,7 +714,8 @@ PUFFER_FN bool chess_board_is_sound(const ChessBoard* board) {
 
 PUFFER_FN bool c_accepts(const Chess* env, const Chess* saved) {
     if (!is_bool(&saved->draws_depth) || saved->draws_depth != env->draws_depth) return false;
-    bool is_depth = env->draws_depth ? is_within(saved->bot_depth, 0, 2) : saved->bot_depth == env->bot_depth;
+    bool is_drawn = env->draws_depth && is_within(saved->bot_depth, CHESS_UNDRAWN, CHESS_DRAWS - 1);
+    bool is_depth = is_drawn || (!env->draws_depth && saved->bot_depth == env->bot_depth);
     return is_depth && saved->bot_random == env->bot_random && saved->draw_penalty == env->draw_penalty &&
            saved->piece_reward == env->piece_reward && turns_are_sound(env, saved, PUFFER_MAX_STEPS) &&
            is_within(saved->value, -CHESS_VALUE_WON, CHESS_VALUE_WON) &&

@@ -30,6 +30,7 @@ class Chess(OceanEnv):
     has_truncations = False
     has_action_masks = True
     has_turns = True
+    has_bot_moves = True
     keys = Keys({chord: 1792 + index for index, chord in enumerate(_CHORDS)}, waits=True)
 
     def __init__(

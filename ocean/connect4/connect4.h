@@ -14,13 +14,14 @@
 // `bot_random` percent of its discs fall by chance.
 //
 // With two agents each step is one disc of one of them, by turns, and the log has the game of each; who begins is
-// drawn.
+// drawn. PUFFER_BOT_MOVES of puffer_bot.h has the bot move for one of them.
 //
 // Boards are sets of cells, the bits of a number: column * 7 + row from the bottom. The seventh row stays empty, so
 // that no line runs from one column into the next.
 #pragma once
 
 #include "puffer_bits.h"
+#include "puffer_bot.h"
 
 enum { CONNECT4_COLUMNS = 7, CONNECT4_ROWS = 6, CONNECT4_CELLS = 42, CONNECT4_STRIDE = 7, CONNECT4_NUM_DIRECTIONS = 4 };
 enum { CONNECT4_MAX_DEPTH = 8, CONNECT4_WON = 1000 };
@@ -168,17 +169,22 @@ PUFFER_FN void connect4_write_observations(Connect4* env) {
     }
 }
 
-// The bot's turn, on a board that is not full.
-PUFFER_FN void connect4_answer(Connect4* env) {
+// The cell that the bot chooses for a player, on a board that is not full.
+PUFFER_FN uint64_t connect4_bot_cell(Connect4* env, int player) {
     Connect4Board board;
-    board.own = env->discs[CONNECT4_BOT];
-    board.other = env->discs[CONNECT4_AGENT];
-    connect4_drop(env, CONNECT4_BOT, alphabeta_move(&board, env->bot_depth, env->bot_random, &env->rng));
+    board.own = env->discs[player];
+    board.other = env->discs[!player];
+    return alphabeta_move(&board, env->bot_depth, env->bot_random, &env->rng);
+}
+
+PUFFER_FN void connect4_answer(Connect4* env) {
+    connect4_drop(env, CONNECT4_BOT, connect4_bot_cell(env, CONNECT4_BOT));
 }
 
 // The cell that the action of an agent stands for, 0 if it is none.
-PUFFER_FN uint64_t connect4_agent_cell(const Connect4* env, int agent) {
+PUFFER_FN uint64_t connect4_agent_cell(Connect4* env, int agent) {
     int column = ((const int32_t*)env->actions)[agent];
+    if (column == PUFFER_BOT_MOVES && env->agents == 2) return connect4_bot_cell(env, agent);
     if (!is_within(column, 0, CONNECT4_COLUMNS - 1)) return 0;
     return connect4_landings(env->discs[CONNECT4_AGENT] | env->discs[CONNECT4_BOT]) & CONNECT4_COLUMN(column);
 }

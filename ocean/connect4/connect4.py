@@ -24,6 +24,7 @@ class Connect4(OceanEnv):
     has_truncations = False
     has_action_masks = True
     has_turns = True
+    has_bot_moves = True
     keys = Keys(dict(zip(("one", "two", "three", "four", "five", "six", "seven"), range(7), strict=True)), waits=True)
 
     def __init__(self, num_envs: int = 1024, bot_depth: int = 4, bot_random: int = 10, opponent: str = "bot", **kwargs):

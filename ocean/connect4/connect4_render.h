@@ -63,7 +63,7 @@ typedef struct {
 
 static Connect4Turn connect4_turn(const Connect4* before) {
     Connect4 moment = *before;
-    uint64_t cell = connect4_agent_cell(before, before->mover);
+    uint64_t cell = connect4_agent_cell(&moment, before->mover);
     Connect4Turn turn = {.cells = {before->mover == CONNECT4_AGENT ? cell : 0, 0}};
     if (cell) {
         connect4_drop(&moment, before->mover, cell);

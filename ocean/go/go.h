@@ -7,7 +7,7 @@
 // alone; white gets 7.5 more. The agent's colour is drawn for each game. A game of 3 * size * size turns is cut.
 //
 // With two agents each step is a turn of one of them, and the log has the game of each. To the one who waits no point
-// is shown as allowed, and no last move.
+// is shown as allowed, and no last move. PUFFER_BOT_MOVES of puffer_bot.h has the opponent, as below, move for one.
 //
 // The opponent by `strength`, each with what the ones before do: 0 plays anywhere but into its own eyes and where its
 // chain would have one liberty; 1 captures the largest chain that it can; 2 saves the largest that it can; 3 takes away
@@ -24,6 +24,7 @@
 #pragma once
 
 #include "puffer_bits.h"
+#include "puffer_bot.h"
 
 // A board is 64 bits, eight for each row whatever the size: point = 8 * row + column.
 enum { GO_MIN_SIZE = 2, GO_MAX_SIZE = 8, GO_ROW = 8, GO_POINTS = GO_ROW * GO_MAX_SIZE, GO_PASS = GO_POINTS };
@@ -358,8 +359,9 @@ PUFFER_FN void go_write_observations(Go* env) {
     for (int agent = 0; agent < env->agents; agent++) go_write_observation(env, agent);
 }
 
+// The opponent's turn, or that of one of two agents in whose place it moves.
 PUFFER_FN bool go_reply(Go* env) {
-    int color = !env->agent_color, point = go_choose(env, color);
+    int color = env->turns % GO_COLORS, point = go_choose(env, color);
     env->last_move = (uint8_t)point;
     return go_take_turn(env, color, point);
 }
@@ -416,6 +418,11 @@ PUFFER_FN int go_action(Go* env) {
     return go_may_play(env, go_color(env, agent), point) ? point : GO_PASS;
 }
 
+// Whether one of two agents has the opponent move in its place.
+PUFFER_FN bool go_asks_bot(const Go* env) {
+    return env->agents == 2 && ((const int32_t*)env->actions)[go_mover(env)] == PUFFER_BOT_MOVES;
+}
+
 PUFFER_FN bool go_is_cut(const Go* env) { return env->turns >= GO_TURNS_PER_POINT * go_num_points(env); }
 
 PUFFER_FN void c_step(Go* env) {
@@ -423,13 +430,13 @@ PUFFER_FN void c_step(Go* env) {
     memset(env->terminals, 0, (size_t)env->agents);
     memset(env->truncations, 0, (size_t)env->agents);
     env->steps += 1;
-    int point = go_action(env);
-    bool is_over = go_take_turn(env, go_color(env, go_mover(env)), point);
-    if (env->agents == 2) {
-        env->last_move = (uint8_t)point;
-    } else if (!is_over && !go_is_cut(env)) {
-        is_over = go_reply(env);
+    bool asks_bot = go_asks_bot(env), is_over = false;
+    if (!asks_bot) {
+        int point = go_action(env);
+        is_over = go_take_turn(env, go_color(env, go_mover(env)), point);
+        if (env->agents == 2) env->last_move = (uint8_t)point;
     }
+    if (asks_bot || (env->agents == 1 && !is_over && !go_is_cut(env))) is_over = go_reply(env);
     if (is_over) {
         go_finish_episode(env, env->terminals);
     } else if (go_is_cut(env)) {

@@ -27,6 +27,7 @@ class Go(OceanEnv):
     binding = binding
     has_action_masks = True
     has_turns = True
+    has_bot_moves = True
 
     def __init__(self, num_envs: int = 1024, size: int = 7, strength: int = 5, opponent: str = "bot", **kwargs):
         # Any other size is refused by the C side, before it could ask for a huge or senseless array here.

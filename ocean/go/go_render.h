@@ -149,7 +149,8 @@ static void go_draw_position(const Client* client, const Go* env) {
 static void go_draw_step(Client* client, const Go* before, const Go* now, float progress) {
     Go first = *before;
     int color = go_color(before, go_mover(before));
-    bool has_bot = before->agents == 1, is_over = go_take_turn(&first, color, go_action(&first));
+    bool has_bot = before->agents == 1;
+    bool is_over = go_asks_bot(before) ? go_reply(&first) : go_take_turn(&first, color, go_action(&first));
     Go second = first;
     if (has_bot && !is_over && !go_is_cut(&first)) go_reply(&second);
     bool is_second = has_bot && progress >= 0.5f;

@@ -17,7 +17,7 @@
 //
 // The bot by `bot_strength`: 0 plays anywhere, 1 on its own shortest way between its sides, 2 where the shortest ways
 // of both that lead through the cell are shortest together, which blocks as well. `bot_random` percent of its moves are
-// drawn by chance. It never swaps.
+// drawn by chance. It never swaps. Of two agents, PUFFER_BOT_MOVES of puffer_bot.h has it move for one.
 #pragma once
 
 #include "puffer_bits.h"

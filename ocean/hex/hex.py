@@ -30,6 +30,7 @@ class Hex(OceanEnv):
     has_truncations = False
     has_action_masks = True
     has_turns = True
+    has_bot_moves = True
     keys = Keys(_CELLS, waits=True)
 
     def __init__(

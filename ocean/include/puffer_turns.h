@@ -8,7 +8,8 @@
 //     int num_turns;  since the game began
 //     int num_steps;  calls of c_step since then
 //
-// Below the include the game defines the functions that are declared here.
+// Below the include the game defines the functions that are declared here. The bot answers, or moves for one of two
+// agents whose action is PUFFER_BOT_MOVES of puffer_bot.h, so that turns_answer moves for either seat.
 //
 // A game that rewards more than the end defines TURNS_HAS_REWARDS, `float returns[2];` in its struct, which turns_begin
 // clears, and turns_reward, which adds to both arrays what the seats get for a step.
@@ -17,6 +18,7 @@
 // same step; perf is 1, 0.5 or 0 for each of them.
 #pragma once
 
+#include "puffer_bot.h"
 #include "puffer_env.h"
 
 typedef enum { TURNS_LOST = -1, TURNS_DRAWN, TURNS_WON, TURNS_UNDECIDED } TurnsResult;
@@ -77,16 +79,25 @@ PUFFER_FN void turns_finish(TurnsEnv* env, TurnsResult result) {
     c_reset(env);
 }
 
+// Whether one of two agents, the one to move, has the bot move in its place.
+PUFFER_FN bool turns_asks_bot(const TurnsEnv* env) {
+    return !env->has_bot && ((const int32_t*)env->actions)[turns_seat(env)] == PUFFER_BOT_MOVES;
+}
+
 PUFFER_FN void c_step(TurnsEnv* env) {
     int seats = turns_seats(env);
+    bool asks_bot = turns_asks_bot(env);
+    TurnsResult result = TURNS_UNDECIDED;
     memset(env->rewards, 0, (size_t)seats * sizeof(float));
     memset(env->terminals, 0, (size_t)seats);
     memset(env->truncations, 0, (size_t)seats);
-    turns_play(env, ((const int32_t*)env->actions)[turns_seat(env)]);
-    env->num_turns++;
     env->num_steps++;
-    TurnsResult result = turns_result(env);
-    if (env->has_bot && result == TURNS_UNDECIDED) {
+    if (!asks_bot) {
+        turns_play(env, ((const int32_t*)env->actions)[turns_seat(env)]);
+        env->num_turns++;
+        result = turns_result(env);
+    }
+    if ((env->has_bot || asks_bot) && result == TURNS_UNDECIDED) {
         turns_answer(env);
         env->num_turns++;
         result = turns_result(env);

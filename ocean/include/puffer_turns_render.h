@@ -14,7 +14,11 @@ static inline TurnsStep turns_step(const TurnsEnv* before) {
     TurnsStep step = {.moments = {*before}, .count = 1};
     TurnsEnv* moment = &step.moments[1];
     *moment = *before;
-    turns_play(moment, ((const int32_t*)before->actions)[turns_seat(before)]);
+    if (turns_asks_bot(before)) {
+        turns_answer(moment);
+    } else {
+        turns_play(moment, ((const int32_t*)before->actions)[turns_seat(before)]);
+    }
     moment->num_turns++;
     if (!before->has_bot || turns_result(moment) != TURNS_UNDECIDED) return step;
     step.moments[2] = *moment;

@@ -10,7 +10,8 @@
 // Score is 1 for a win, 0 for a draw, -1 for a loss; perf is 1, 0.5 and 0.
 //
 // The bot looks `bot_depth` turns ahead, to corners, what lies beside them, and how many moves each side has; at 0 it
-// moves by chance. `bot_random` percent of its moves are drawn by chance.
+// moves by chance. `bot_random` percent of its moves are drawn by chance. Of two agents, PUFFER_BOT_MOVES of
+// puffer_bot.h has it move for one.
 #pragma once
 
 #include "puffer_bits.h"

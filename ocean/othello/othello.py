@@ -29,6 +29,7 @@ class Othello(OceanEnv):
     has_truncations = False
     has_action_masks = True
     has_turns = True
+    has_bot_moves = True
     keys = Keys({**_CELLS, "space": 64}, waits=True)
 
     def __init__(self, num_envs: int = 1024, opponent: str = "bot", bot_depth: int = 2, bot_random: int = 10, **kwargs):

@@ -20,13 +20,15 @@
 //   may have: a check or call, a bet or raise.
 // That is all that a player knows: what the other one holds is never in it.
 // Action: 0 fold, 1 check or call, 2 bet or raise. A fold with nothing to call, a raise too many and any other number
-// are a check or call. Action masks are the legal ones; those of an agent that waits allow all.
+// are a check or call. Action masks are the legal ones; those of an agent that waits allow all. Of two agents,
+// PUFFER_BOT_MOVES of puffer_bot.h has the bot act for one.
 // Reward, for both at the end of a hand, which is terminal: the chips won or lost, by the most that one can lose: 2 in
 // kuhn, 13 in leduc, 48 in holdem.
 // Score is the chips, perf 0.5 + 0.5 * reward.
 #pragma once
 
 #include "puffer_bits.h"
+#include "puffer_bot.h"
 
 enum { POKER_KUHN, POKER_LEDUC, POKER_HOLDEM, POKER_NUM_GAMES };
 enum { POKER_FOLD, POKER_CALL, POKER_RAISE, POKER_NUM_ACTIONS };
@@ -369,14 +371,21 @@ PUFFER_FN void poker_finish_hand(Poker* env, int won) {
     c_reset(env);
 }
 
+// What the agent whose turn it is does, or the bot in its place.
+PUFFER_FN int poker_agent_action(Poker* env) {
+    int action = ((const int32_t*)env->actions)[env->turn];
+    bool is_bots = action == PUFFER_BOT_MOVES && env->num_agents == 2;
+    return is_bots ? poker_bot_action(env) : poker_meant(env, action);
+}
+
 PUFFER_FN void c_step(Poker* env) {
-    int won = 0, action = ((const int32_t*)env->actions)[env->turn];
+    int won = 0, action = poker_agent_action(env);
     int last = env->num_agents - 1;
     uint8_t *terminals = env->terminals, *truncations = env->truncations;
     env->rewards[0] = env->rewards[last] = 0.0f;
     terminals[0] = terminals[last] = truncations[0] = truncations[last] = 0;
     env->num_steps += 1;
-    if (poker_play(env, poker_meant(env, action), &won) || poker_let_bot_play(env, &won)) {
+    if (poker_play(env, action, &won) || poker_let_bot_play(env, &won)) {
         poker_finish_hand(env, won);
     } else {
         poker_write_turn(env);

@@ -28,6 +28,7 @@ class Poker(OceanEnv):
     has_truncations = False
     has_action_masks = True
     has_turns = True
+    has_bot_moves = True
     keys = Keys({"f": FOLD, "c": CALL, "r": RAISE}, waits=True)
 
     def __init__(

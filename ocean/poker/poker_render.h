@@ -162,7 +162,7 @@ static void poker_script(PokerScript* script, const Poker* before) {
     script->count = script->won = 0;
     script->is_over = false;
     script->moments[0] = moment;
-    int action = poker_meant(before, ((const int32_t*)before->actions)[before->turn]);
+    int action = poker_agent_action(&moment);
     moment.num_steps += 1;
     do {
         script->actions[script->count++] = action;

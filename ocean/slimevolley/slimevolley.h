@@ -10,7 +10,8 @@
 //
 // The agent is on the right. With `opponent` "self" a second one is on the left, who sees the court mirrored: what both
 // see, do and get is alike, to the bit. With "bot" the other slime plays by `bot_strength`: 0 at random, 1 runs below
-// the ball, 2 runs to where it will come down and gets behind it; `bot_random` percent of its steps are random.
+// the ball, 2 runs to where it will come down and gets behind it; `bot_random` percent of its steps are random. Of two
+// agents, PUFFER_BOT_MOVES of puffer_bot.h has it play for one.
 //
 // Observation float[12], positions in tens and velocities in tens a second, the net at 0 and the own side positive:
 //   0-3 x and y of the own slime, and its velocities; 4-7 those of the ball; 8-11 those of the other slime.
@@ -20,6 +21,7 @@
 // after 3,000 steps. Score is lives taken less lives lost, perf 0.5 + 0.1 * score.
 #pragma once
 
+#include "puffer_bot.h"
 #include "puffer_env.h"
 
 enum { SLIMEVOLLEY_RIGHT, SLIMEVOLLEY_LEFT, SLIMEVOLLEY_SIDES };
@@ -134,6 +136,12 @@ PUFFER_FN int slimevolley_pressed(const Slimevolley* env, int agent) {
     const int32_t* row = (const int32_t*)env->actions + agent * SLIMEVOLLEY_ACTIONS;
     return (row[0] == 1) << SLIMEVOLLEY_FORWARD | (row[1] == 1) << SLIMEVOLLEY_BACKWARD |
            (row[2] == 1) << SLIMEVOLLEY_JUMP;
+}
+
+// Whether the bot plays a side: that of no agent, or of one of two whose action is PUFFER_BOT_MOVES.
+PUFFER_FN bool slimevolley_is_bot(const Slimevolley* env, int side) {
+    if (side >= env->num_agents) return true;
+    return env->num_agents == 2 && ((const int32_t*)env->actions)[side * SLIMEVOLLEY_ACTIONS] == PUFFER_BOT_MOVES;
 }
 
 PUFFER_FN void slimevolley_move(SlimevolleyBody* slime, int pressed, float sign) {
@@ -261,7 +269,7 @@ PUFFER_FN void slimevolley_finish_game(Slimevolley* env, bool is_over) {
 
 PUFFER_FN void slimevolley_move_slimes(Slimevolley* env) {
     for (int side = 0; side < SLIMEVOLLEY_SIDES; side++) {
-        int pressed = side < env->num_agents ? slimevolley_pressed(env, side) : slimevolley_bot(env, side);
+        int pressed = slimevolley_is_bot(env, side) ? slimevolley_bot(env, side) : slimevolley_pressed(env, side);
         slimevolley_move(&env->slimes[side], pressed, slimevolley_sign(side));
     }
 }

@@ -22,6 +22,7 @@ class Slimevolley(OceanEnv):
 
     binding = binding
     has_turns = True
+    has_bot_moves = True
     keys = Keys({"left": [1, 0, 0], "right": [0, 1, 0], "up": [0, 0, 1]}, idle=[0, 0, 0])
 
     def __init__(

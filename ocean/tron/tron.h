@@ -14,7 +14,8 @@
 //   225-228 whether it goes up, right, down or left;
 //   229-249 three numbers for each of seven others: 1 if it is riding, and how many cells it is to the right and how
 //   many down, in fours; 0 for one that is out or not there.
-// Action: 0 up, 1 right, 2 down, 3 left; back to where it came from, or any other number, goes straight on.
+// Action: 0 up, 1 right, 2 down, 3 left; back to where it came from, or any other number, goes straight on. Of several
+// agents, PUFFER_BOT_MOVES of puffer_bot.h has a bot steer one.
 // Reward, for a rider that is out: the share of the others that were out before less the share that is still riding,
 // so that it is -1 for the first, +1 for the last one, and 0 if the only two crash at once. The end of the game is
 // terminal for all.
@@ -22,6 +23,7 @@
 #pragma once
 
 #include "puffer_bits.h"
+#include "puffer_bot.h"
 
 enum { TRON_UP, TRON_RIGHT, TRON_DOWN, TRON_LEFT, TRON_NUM_ACTIONS };
 enum { TRON_MIN_SIZE = 16, TRON_MAX_SIZE = 48, TRON_MAX_RIDERS = 8, TRON_NUM_BLOCKS = 9 };
@@ -219,6 +221,12 @@ PUFFER_FN void tron_turn(TronRider* rider, int heading) {
     if (is_turn) rider->heading = (int8_t)heading;
 }
 
+// Whether a bot steers a rider: one that is no agent, or one of several whose action is PUFFER_BOT_MOVES.
+PUFFER_FN bool tron_is_bot(const Tron* env, int rider) {
+    if (rider >= env->num_agents) return true;
+    return env->num_agents > 1 && ((const int32_t*)env->actions)[rider] == PUFFER_BOT_MOVES;
+}
+
 // Turns and moves all riders; returns those that crash, as bits. A bot knows the walls and itself alone, so it does not
 // matter that riders before it have moved.
 PUFFER_FN int tron_ride(Tron* env) {
@@ -226,7 +234,7 @@ PUFFER_FN int tron_ride(Tron* env) {
     for (int i = 0; i < env->num_riders; i++) {
         TronRider* rider = &env->riders[i];
         if (!rider->is_riding) continue;
-        bool is_bot = i >= env->num_agents;
+        bool is_bot = tron_is_bot(env, i);
         tron_turn(rider, is_bot ? tron_bot_heading(env, rider) : ((const int32_t*)env->actions)[i]);
         rider->column = (int8_t)(rider->column + TRON_COLUMNS[rider->heading]);
         rider->row = (int8_t)(rider->row + TRON_ROWS[rider->heading]);

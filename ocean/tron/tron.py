@@ -26,6 +26,7 @@ class Tron(OceanEnv):
     binding = binding
     has_truncations = False
     has_turns = True
+    has_bot_moves = True
     keys = Keys({"up": UP, "right": RIGHT, "down": DOWN, "left": LEFT})
 
     def __init__(

@@ -164,8 +164,8 @@ class SelfplayConfig(ConfigSection, section="selfplay"):
     )
     pool_members: list[str] | str | None = setting(
         None,
-        "Agents that are in the pool from the start to the end, as load_agent takes them: a list, or words with commas "
-        "between.",
+        "Agents that are in the pool from the start to the end, as load_agent takes them, bot for the environment's "
+        "own, or random: a list, or words with commas between.",
     )
     snapshot_steps: int | Auto = setting(
         "auto", "Agent steps after which the policy enters the pool; auto is a 20th of total_timesteps.", "[1, inf)"

@@ -50,6 +50,21 @@ def load_rival(word: str, env_name: str, env: EnvSpaces, device: torch.device, d
     return load_agent(source, env, str(device)).policy
 
 
+def load_member(word: str, env_name: str, vecenv: Vector, device: torch.device, data_dir: str) -> nn.Module | None:
+    """Loads a member of a pool of opponents, by a word as `load_rival` takes it; None is the environment's own bot.
+
+    It raises an APIUsageError if the environment has none that moves in an agent's place.
+    """
+    if word != BOT:
+        return load_rival(word, env_name, vecenv, device, data_dir)
+    if not getattr(vecenv.driver_env, "has_bot_moves", False):
+        raise APIUsageError(
+            f"pool_members has {BOT!r}, and {env_name} has no bot that moves in an agent's place; "
+            f"take {RANDOM!r}, or an agent"
+        )
+    return None
+
+
 class Versus(nn.Module):
     """Two policies as one: the first acts for the agents where `is_first`, `(agents,)` bool, the second for the others.
 

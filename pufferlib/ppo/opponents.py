@@ -1,10 +1,10 @@
-"""The pool of opponents: earlier policies, and agents that stay as they are, play some sides of the games; ratings."""
+"""The pool of opponents: earlier policies, agents that stay as they are, and bots play some sides of games; ratings."""
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from pufferlib.config import SelfplayConfig
 from pufferlib.distributed import Ranks
+from pufferlib.environment import BOT_MOVES
 from pufferlib.errors import APIUsageError
 from pufferlib.ppo.actor import Actor
 from pufferlib.seeding import Streams
@@ -55,6 +56,27 @@ class _Member:
             self.states[name][agents] = state[rows]
         return actions
 
+    def begin_rollout(self) -> None:
+        self.actor.start_rollout(0)
+
+    def close(self) -> None:
+        self.actor.close()
+
+
+@dataclass
+class _Bot:
+    name: str
+    states: dict[str, Tensor] = field(default_factory=dict)  # none: what it remembers is the environment's
+
+    def act(self, rows: slice, agents: Tensor, seen: Seen, starts: np.ndarray) -> np.ndarray:
+        return np.array(BOT_MOVES)  # of every agent, and every part of its action
+
+    def begin_rollout(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
 
 class Pool:
     """Decides who plays whom, and acts for the opponents.
@@ -78,7 +100,7 @@ class Pool:
         snapshot_steps: Callable[[], int],  # agent steps from one snapshot to the next
         num_agents: int,
         agents_per_game: int,
-        fixed: Mapping[str, nn.Module],  # the agents that stay, by name
+        fixed: Mapping[str, nn.Module | None],  # the agents that stay, by name; None is the environments' own bot
         make_actor: Callable[[nn.Module, torch.Generator], Actor],
         generator: torch.Generator,  # draws opponents and their actions, and nothing else draws from it
         ranks: Ranks | None = None,  # of all that learn together; None for this process alone
@@ -91,7 +113,7 @@ class Pool:
         self._config, self._snapshot_steps, self._seats = config, snapshot_steps, agents_per_game
         self._ranks = ranks or Ranks()
         self._make_actor, self.generator, self._streams = make_actor, generator, Streams(generator, num_agents)
-        self.members: list[_Member] = []
+        self.members: list[_Member | _Bot] = []
         self.num_fixed, self.capacity = len(fixed), len(fixed) + config.pool_size
         self.points, self.games, self.elos = np.zeros((3, self.capacity))
         self._before = np.zeros((2, self.capacity))  # points and games when the rollout began
@@ -105,7 +127,7 @@ class Pool:
         self._is_counted = np.zeros(len(self.opponents), bool)  # the opponent is still the one that it was
         self._seen: dict[int, Seen] = {}  # of a batch until it acts, by its first agent
         for name, policy in fixed.items():
-            self._add(name, policy)
+            self.members.append(_Bot(name) if policy is None else self._make_member(name, policy))
         self._chances = self.probabilities()  # of the members, for the games that begin in this rollout
 
     # ------------------------------------------------------------------------------------------------------- the games
@@ -129,7 +151,7 @@ class Pool:
         self._before = np.stack([self.points, self.games])
         self._streams.begin()
         for member in self.members:
-            member.actor.start_rollout(0)
+            member.begin_rollout()
 
     def end_rollout(self) -> None:
         """Adds what the games of the other processes found; no agent acts meanwhile."""
@@ -218,7 +240,7 @@ class Pool:
         rating, _ = self.rating()
         if len(self.members) == self.capacity:
             oldest = self.num_fixed
-            self.members.pop(oldest).actor.close()
+            self.members.pop(oldest).close()
             for array in (self.points, self.games, self.elos):
                 array[oldest:] = np.append(array[oldest + 1 :], 0.0)
             self._is_counted &= self.opponents != oldest
@@ -227,12 +249,12 @@ class Pool:
                 players[players > oldest] -= 1
         self.elos[len(self.members)] = rating
         self._recent[:] = 0.0
-        self._add(f"after {agent_steps} steps", copy.deepcopy(policy))
+        self.members.append(self._make_member(f"after {agent_steps} steps", copy.deepcopy(policy)))
 
-    def _add(self, name: str, policy: nn.Module) -> None:
+    def _make_member(self, name: str, policy: nn.Module) -> _Member:
         actor = self._make_actor(policy.eval(), self.generator)
         states = {key: torch.zeros_like(state) for key, state in actor.states.items()}
-        self.members.append(_Member(name, policy, actor, states))
+        return _Member(name, policy, actor, states)
 
     def rating(self) -> tuple[float, float]:
         """The policy's rating against the pool, and half the width of its 95 % confidence interval."""
@@ -254,7 +276,7 @@ class Pool:
     def close(self) -> None:
         """Releases what the members hold; may be called twice."""
         for member in self.members:
-            member.actor.close()
+            member.close()
 
     # -------------------------------------------------------------------------------------------------- its checkpoint
 
@@ -290,8 +312,9 @@ class Pool:
         self.close()
         del self.members[self.num_fixed :]
         for name, weights in zip(state["names"], state["weights"], strict=True):
-            self._add(name, copy.deepcopy(policy))
-            self.members[-1].policy.load_state_dict(weights)
+            member = self._make_member(name, copy.deepcopy(policy))
+            member.policy.load_state_dict(weights)
+            self.members.append(member)
         for name in _RESULTS:
             getattr(self, name)[...] = state[name].numpy()
         self.next_snapshot = state["next_snapshot"]

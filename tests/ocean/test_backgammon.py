@@ -194,7 +194,7 @@ def test_a_game_is_won_by_one_two_or_three_points():
 
 
 def test_an_action_that_is_not_legal_is_the_first_that_is():
-    for action in (PASS, 51, -1, 2**31 - 1, -(2**31)):
+    for action in (PASS, 51, -1, 2**31 - 1, 1 - 2**31):
         rollouts = []
         for is_legal in (False, True):
             env = Backgammon(1, "self")

@@ -272,7 +272,7 @@ def test_pawns_become_what_they_are_to_become(kind, number):
 def test_other_actions_stand_for_a_legal_move():
     """The next number that is legal; those of the other promotions count the legal moves."""
     found = set()
-    for action in (0, 1857, 1792, 1793, 1811, 1812, 500, -1, -(2**31), 2**31 - 1):
+    for action in (0, 1857, 1792, 1793, 1811, 1812, 500, -1, 1 - 2**31, 2**31 - 1):
         env = Chess(1, opponent="self")
         env.reset(0)
         row = int(env.masks.argmax())

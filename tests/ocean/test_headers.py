@@ -19,7 +19,7 @@ WARNINGS = ["-Wall", "-Wextra", "-Wno-unused-parameter", "-Werror"]
 FLOAT_WARNINGS = ["-Wdouble-promotion", "-Wunsuffixed-float-constants"]  # doubles are slow on a GPU
 STANDARD_HEADERS = {"<math.h>", "<stdbool.h>", "<stdint.h>", "<string.h>"}
 COMMON_HEADERS = {"puffer_env.h", "puffer_bits.h", "puffer_window.h", "puffer_paths.h"}
-COMMON_HEADERS |= {"puffer_alphabeta.h", "puffer_turns.h"}
+COMMON_HEADERS |= {"puffer_alphabeta.h", "puffer_bot.h", "puffer_turns.h"}
 MEMORY_FUNCTIONS = {"memcpy", "memmove", "memset", "memcmp"}
 MATH = """
     sin cos tan asin acos atan atan2 sinh cosh tanh exp exp2 expm1 log log2 log10 log1p pow sqrt cbrt hypot

@@ -147,7 +147,7 @@ def test_the_right_to_take_over_ends_with_another_move():
 
 
 def test_other_actions_stand_for_the_next_free_cell():
-    for action, cell in ((7, 8), (7 + CELLS, 8), (-(2**31), None), (2**31 - 1, None), (-1, None)):
+    for action, cell in ((7, 8), (7 + CELLS, 8), (1 - 2**31, None), (2**31 - 1, None), (-1, None)):
         env, first = begun()
         step(env, 7)
         step(env, 100)

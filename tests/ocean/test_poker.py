@@ -291,7 +291,7 @@ def test_the_better_hand_wins_the_showdown(probe):
 
 
 def test_actions_that_are_not_legal_check_or_call():
-    for action in (FOLD, 3, -1, 2**31 - 1, -(2**31)):
+    for action in (FOLD, 3, -1, 2**31 - 1, 1 - 2**31):
         rollouts = []
         for played in (action, CALL):
             env = make("kuhn", opponent="self")

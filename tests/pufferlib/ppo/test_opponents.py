@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -13,8 +14,10 @@ from torch import nn
 
 from pufferlib import NoLogger, PuffeRL
 from pufferlib.distributed import Ranks
+from pufferlib.environment import BOT_MOVES
 from pufferlib.errors import APIUsageError, CheckpointError, ConfigError
 from pufferlib.models import Default, MinGRUWrapper
+from pufferlib.ocean.connect4.connect4 import Connect4
 
 SIZES = {"num_steps": 8, "batch_size": 128, "total_timesteps": 128 * 100, "seed": 7}
 
@@ -325,11 +328,11 @@ def test_several_processes_share_a_pool():
     alone.close()
 
 
-def connect4_trainer():
+def connect4_trainer(env="puffer_connect4", **settings):
     torch.manual_seed(1)
     pool = {"opponent": "pool", "selfplay_share": 0.3, "pool_size": 2, "snapshot_steps": 200}
     sizes = {"num_envs": 24, "num_workers": 1, "batch_size": 24 * 2 * 16, "num_steps": 16}
-    return PuffeRL("puffer_connect4", **sizes, **pool, total_timesteps=10**6, logger=NoLogger())
+    return PuffeRL(env, **{**sizes, **pool, **settings}, total_timesteps=10**6, logger=NoLogger())
 
 
 def test_a_game_of_turns_with_masks_is_resumed_exactly_and_opponents_move_legally():
@@ -362,6 +365,95 @@ def test_a_game_of_turns_with_masks_is_resumed_exactly_and_opponents_move_legall
     assert rewards.abs().sum() > 0 and masks.float().mean() < 0.5
     straight.close()
     resumed.close()
+
+
+def test_the_bot_is_a_member_whose_agents_ask_the_environment_for_its_moves():
+    trainer = connect4_trainer(pool_members="bot", pool_size=1)
+    pool, act, asked = trainer.pool, trainer.pool.act, []
+
+    def watched(rows, actions):
+        is_bots = (pool._players[rows] == 0) & pool._masks[rows]
+        chosen = act(rows, actions)
+        assert np.array_equal(chosen == BOT_MOVES, is_bots)
+        asked.append(int(is_bots.sum()))
+        return chosen
+
+    pool.act = watched
+    iterate(trainer, 8)
+    assert [member.name for member in pool.members] == ["bot", trainer.pool.members[1].name]
+    assert sum(asked) > 300
+    assert trainer.rollout.actions.min() >= 0  # those of the bot are none of the policy's
+    assert pool.games[0] > 20 and pool.points[0] < 0.4 * pool.games[0]  # it looks four discs ahead
+    assert pool.metrics()["selfplay/members"] == 2
+    trainer.close()
+
+
+def test_the_strength_of_the_bot_is_the_environments():
+    env = partial(Connect4, bot_depth=0)
+    trainer = connect4_trainer(env, pool_members=["bot"], pool_size=0, selfplay_share=0.0, learning_rate=0.0)
+    iterate(trainer, 30)
+    points, games = trainer.pool.points[0], trainer.pool.games[0]
+    assert games > 200 and points / games == pytest.approx(0.5, abs=0.12)
+    trainer.close()
+
+
+def test_a_run_with_the_bot_in_its_pool_is_resumed_exactly():
+    straight, first = (connect4_trainer(pool_members="bot, random") for _ in range(2))
+    for trainer in (straight, first):
+        iterate(trainer, 4)
+    first.save_checkpoint()
+    folder = first.run_folder
+    first.close()
+    resumed = connect4_trainer(pool_members="bot, random")
+    resumed.load_checkpoint(folder)
+    for trainer in (straight, resumed):
+        iterate(trainer, 3)
+    for own, other in zip(state_of(straight), state_of(resumed), strict=True):
+        assert torch.equal(own, other)
+    assert straight.pool.games[0] > 5 and straight.pool.metrics() == resumed.pool.metrics()
+    straight.close()
+    resumed.close()
+
+
+class RoundsWithBot(Rounds):
+    """The bot plays paper."""
+
+    has_bot_moves = True
+
+    def step(self, actions):
+        return super().step(np.where(actions == BOT_MOVES, 1, actions))
+
+
+def test_a_game_in_python_may_have_a_bot_too_which_the_policy_learns_to_beat():
+    trainer = make_trainer(env=RoundsWithBot, pool_members="bot", pool_size=0, selfplay_share=0.0, learning_rate=0.01)
+    iterate(trainer, 10)
+    assert trainer.pool.metrics()["selfplay/win_rate"] > 0.8 and trainer.pool.games[0] > 100
+    trainer.close()
+
+
+@pytest.mark.parametrize(
+    ("make", "problem"),
+    [
+        (
+            lambda: make_trainer(pool_members="bot"),
+            r"pool_members has 'bot', and .*Rounds has no bot that .*; take 'random'",
+        ),
+        (lambda: connect4_trainer(opponent="bot", pool_members="bot"), r"got 1 in each .*; pass opponent='self'"),
+    ],
+    ids=["an environment without a bot", "one agent against the bot"],
+)
+def test_a_bot_that_cannot_be_a_member_is_refused(make, problem):
+    with pytest.raises(APIUsageError, match=problem):
+        make()
+
+
+def test_the_bot_has_every_part_of_an_action():
+    game = {"opponent": "self", "num_envs": 8, "num_workers": 1}
+    trainer = PuffeRL("puffer_slimevolley", **game, pool_members="bot", logger=NoLogger())
+    trainer.evaluate()
+    asked = trainer.vecenv.driver_env.actions == BOT_MOVES
+    assert (asked.all(1) == asked.any(1)).all() and asked.any()
+    trainer.close()
 
 
 def test_a_member_of_another_game_is_refused():
