@@ -282,12 +282,13 @@ class Pool:
 
     def state_dict(self) -> dict[str, Any]:
         """Returns everything that a later process needs to continue exactly, between two rollouts."""
-        snapshots = self.members[self.num_fixed :]
+        snapshots, names = self.members[self.num_fixed :], [member.name for member in self.members]
         return {
             **{name: torch.from_numpy(getattr(self, name).copy()) for name in ARRAYS},
             "generator": self.generator.get_state(),
             "next_snapshot": self.next_snapshot,
-            "names": [member.name for member in snapshots],
+            "fixed": names[: self.num_fixed],
+            "names": names[self.num_fixed :],
             "weights": [dict(member.policy.state_dict()) for member in snapshots],
             "states": [{key: state.clone() for key, state in member.states.items()} for member in self.members],
         }

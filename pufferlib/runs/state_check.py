@@ -389,11 +389,14 @@ def _check_pool(collector: Collector, found: object, place: str) -> None:
     pool, policy, states = collector.pool, collector.actor.policy, collector.actor.states
     expected = {name: torch.from_numpy(getattr(pool, name)) for name in ARRAYS}
     _require(type(found) is dict and type(found.get("names")) is list, place, "a pool of opponents", found)
-    count = len(found["names"])
+    count, fixed = len(found["names"]), [member.name for member in pool.members[: pool.num_fixed]]
     _require(count <= pool.capacity - pool.num_fixed, place, f"of a pool_size of {count} or more", found["names"])
+    found = {"fixed": fixed, **found}  # earlier checkpoints do not tell
+    _require(found["fixed"] == fixed, f"{place}['fixed']", f"the pool_members {', '.join(fixed)}", found["fixed"])
     of_fixed = [member.states for member in pool.members[: pool.num_fixed]]
     expected |= {
-        **{"generator": partial(_check_generator, pool.generator.device), "next_snapshot": int, "names": [str] * count},
+        **{"generator": partial(_check_generator, pool.generator.device), "next_snapshot": int},
+        **{"fixed": [str] * len(fixed), "names": [str] * count},
         **{"weights": [dict(policy.state_dict())] * count, "states": [*of_fixed, *[states] * count]},
     }
     compare(found, expected, place)

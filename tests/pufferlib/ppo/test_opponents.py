@@ -413,6 +413,10 @@ def test_a_run_with_the_bot_in_its_pool_is_resumed_exactly():
     assert straight.pool.games[0] > 5 and straight.pool.metrics() == resumed.pool.metrics()
     straight.close()
     resumed.close()
+    others = connect4_trainer(pool_members="random, bot")
+    with pytest.raises(CheckpointError, match="pool_members random, bot"):
+        others.load_checkpoint(folder)
+    others.close()
 
 
 class RoundsWithBot(Rounds):
