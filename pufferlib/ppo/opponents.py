@@ -266,11 +266,13 @@ class Pool:
         return float(elos[-1]), float(widths[-1])
 
     def metrics(self) -> dict[str, float]:
-        """Returns the rating and its interval, the win rate against the pool, and its members, by `selfplay/...`."""
+        """Returns the rating with its interval, win rates, and the number of members, by `selfplay/...`."""
         if not self.games.any():
             return {}
         rating, width = self.rating()
         found = {"elo": rating, "elo_interval": width, "win_rate": self.points.sum() / self.games.sum()}
+        results = zip(self.members[: self.num_fixed], self.points, self.games, strict=False)
+        found |= {f"win_rate/{member.name}": points / games for member, points, games in results if games > 0}
         return {f"selfplay/{name}": float(value) for name, value in {**found, "members": len(self.members)}.items()}
 
     def close(self) -> None:

@@ -12,7 +12,7 @@ from pufferlib import PuffeRL
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "metrics.md"
 ELSEWHERE = {  # what a single process on a CPU, without opponents, does not log
-    *(f"selfplay/{name}" for name in ("elo", "elo_interval", "win_rate", "members")),
+    *(f"selfplay/{name}" for name in ("elo", "elo_interval", "win_rate", "win_rate/<member>", "members")),
     "performance/communicate",
     "device/<phase>",
     "hardware/gpu",

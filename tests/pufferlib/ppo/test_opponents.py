@@ -431,7 +431,8 @@ class RoundsWithBot(Rounds):
 def test_a_game_in_python_may_have_a_bot_too_which_the_policy_learns_to_beat():
     trainer = make_trainer(env=RoundsWithBot, pool_members="bot", pool_size=0, selfplay_share=0.0, learning_rate=0.01)
     iterate(trainer, 10)
-    assert trainer.pool.metrics()["selfplay/win_rate"] > 0.8 and trainer.pool.games[0] > 100
+    metrics = trainer.pool.metrics()
+    assert metrics["selfplay/win_rate/bot"] == metrics["selfplay/win_rate"] > 0.8 and trainer.pool.games[0] > 100
     trainer.close()
 
 
