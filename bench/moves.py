@@ -1,12 +1,13 @@
 """Moves per second of games for several: `python -m pytest -n0 bench/moves.py --benchmark-enable`.
 
 Moves are drawn from the legal ones. Ours are steps of 2,048 games on one thread, with their masks and observations; the
-moves are drawn outside the clock. OpenSpiel and python-chess play one game, as their users do: legal moves, one of them
-drawn, played. Cards and dice that a game draws are part of a move here and no moves of their own there.
+moves are drawn outside the clock. OpenSpiel, PettingZoo and python-chess play one game, as their users do: legal moves,
+one of them drawn, played. Cards and dice that a game draws are part of a move here and no moves of their own there.
 """
 
 from __future__ import annotations
 
+import importlib
 import random
 
 import numpy as np
@@ -33,6 +34,12 @@ SPIEL = {
     "backgammon": "backgammon",
     "poker": "leduc_poker",
     "chess": "chess",
+}
+ZOO = {  # with observations, as ours; its packages are those of pettingzoo[classic]
+    "chess": ("chess_v6", {}),
+    "connect4": ("connect_four_v3", {}),
+    "go": ("go_v5", {"board_size": 7}),
+    "poker": ("leduc_holdem_v4", {}),
 }
 OTHERS_MOVES = 2_000
 
@@ -77,6 +84,32 @@ def test_open_spiel(benchmark, name):
 
     benchmark.extra_info["steps"] = OTHERS_MOVES
     benchmark.pedantic(run, rounds=5, warmup_rounds=1)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", ZOO)
+def test_pettingzoo(benchmark, name):
+    module, settings = ZOO[name]
+    try:
+        env = importlib.import_module(f"pettingzoo.classic.{module}").env(**settings)
+    except ImportError as error:
+        pytest.skip(str(error))
+    generator = np.random.default_rng(0)
+    env.reset(seed=0)
+
+    def run():
+        moves = 0
+        while moves < OTHERS_MOVES // 4:
+            observation, _, is_terminated, is_truncated, _ = env.last()
+            if is_terminated or is_truncated:
+                env.reset()
+                continue
+            env.step(int(generator.choice(observation["action_mask"].nonzero()[0])))
+            moves += 1
+
+    benchmark.extra_info["steps"] = OTHERS_MOVES // 4
+    benchmark.pedantic(run, rounds=5, warmup_rounds=1)
+    env.close()
 
 
 def test_python_chess(benchmark):
