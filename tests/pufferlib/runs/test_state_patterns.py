@@ -126,7 +126,6 @@ def test_of_more_processes_only_what_is_used_is_looked_at(keep):
 
 def patch_load(monkeypatch, load):
     monkeypatch.setattr("pufferlib.runs.checkpoint.load", load)
-    monkeypatch.setattr("pufferlib.runs.checkpoint.load", load)
 
 
 @pytest.mark.slow
@@ -148,7 +147,7 @@ def test_whatever_stands_in_a_checkpoint_it_is_refused_or_gone_on_from(keep, mon
     used = (place for place in places(found) if place[:1] != ("description",))  # which no trainer goes on from
     states = (replaced(found, place, value) for place in used for value in spoilt(at(found, place)))
     for state in itertools.islice(states, 0, None, stride):
-        patch_load(monkeypatch, lambda path, state=state, **_: state if path.name == name else load(path))
+        patch_load(monkeypatch, lambda path, *_, state=state: state if path.name == name else load(path))
         try:
             trainer.load_checkpoint(path)
         except CheckpointError as error:
