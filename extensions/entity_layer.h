@@ -60,6 +60,34 @@ struct ArrangeOp : LayerOp {
     }
 };
 
+// Each number of a row times a factor; in place of one that is a category a number for every category, 1 for that which it
+// is and 0 for all others. sizes: numbers of a row. parameters: the factors, the first category of each number, and how
+// many it has, 0 where it is none; constants, all [numbers].
+struct FeaturesOp : LayerOp {
+    static constexpr bool HAS_PRODUCTS = false;
+
+    KERNEL_METHOD explicit FeaturesOp(const Layer& description) : LayerOp(description) {}
+
+    template <class Set>
+    KERNEL_METHOD void forward(const LayerRows& rows) const {
+        const float *factors = layer.parameters[0], *lowest = layer.parameters[1], *counts = layer.parameters[2];
+        memset(rows.output, 0, rows.count * layer.row * sizeof(float));
+        for (int64_t row = 0; row < rows.count; row++) {
+            const float* numbers = rows.inputs[0] + row * layer.input_rows[0];
+            float* target = rows.output + row * layer.row;
+            for (int64_t i = 0; i < layer.sizes[0]; i++) {
+                float place = numbers[i] - lowest[i];
+                if (counts[i] == 0.0f) *target = numbers[i] * factors[i];
+                if (place >= 0.0f && place < counts[i]) target[(int64_t)place] = 1.0f;
+                target += counts[i] == 0.0f ? 1 : (int64_t)counts[i];
+            }
+        }
+    }
+
+    template <class Set>
+    KERNEL_METHOD void backward(const LayerRows&) const {}  // it reads the observation
+};
+
 // The row of a table that each number of a row stands for; NaN where there is none. sizes: numbers of a row of the
 // table, numbers of a row, and rows of the table. parameters: the table.
 struct EmbeddingOp : LayerOp {

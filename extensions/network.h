@@ -38,7 +38,8 @@
     KIND(LAYER_EMBEDDING, EmbeddingOp)     \
     KIND(LAYER_COMPARE, CompareOp)         \
     KIND(LAYER_ATTENTION, AttentionOp)     \
-    KIND(LAYER_STATE, StateOp)
+    KIND(LAYER_STATE, StateOp)             \
+    KIND(LAYER_FEATURES, FeaturesOp)
 
 #define LAYER_CASE(constant, Op) \
     case constant: {             \

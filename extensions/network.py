@@ -21,7 +21,16 @@ from pufferlib.errors import APIUsageError, DivergedError
 from pufferlib.extensions import cpu_library
 from pufferlib.extensions.cpu_library import CONSTANTS, STRUCTURES, ThreadPool, check_tensor, padded
 from pufferlib.extensions.declarations import Structure
-from pufferlib.extensions.network_layers import Layer, Layers, Shape, State, check_layers
+from pufferlib.extensions.network_layers import (
+    Arrange,
+    Concatenate,
+    Features,
+    Layer,
+    Layers,
+    Shape,
+    State,
+    check_layers,
+)
 
 NUM_METRICS = CONSTANTS["PPO_METRICS"]
 BLOCK_ROWS = 64  # rows that go through the layers together
@@ -163,11 +172,13 @@ class Network:
         layers, shapes = self.layers.layers, self.layers.shapes()
         outputs = {self.layers.decision, self.layers.value}
         is_differentiated, gradients = _find_gradients(layers, outputs, set(map(id, self.parameters)))
-        described, first_state, loops = [], 0, self.layers.loops()
+        described, first_state, loops, observed = [], 0, self.layers.loops(), {0}
         for index, layer in enumerate(layers):
             seen = [shapes[value] for value in layer.inputs]
             # What is seen and what is decided keeps its digits.
-            is_exact = 0 in layer.inputs or index + 1 in outputs
+            is_exact = not observed.isdisjoint(layer.inputs) or index + 1 in outputs
+            if isinstance(layer, (Arrange, Concatenate, Features)) and observed.issuperset(layer.inputs):
+                observed.add(index + 1)
             described.append(
                 STRUCTURES["Layer"](
                     kind=CONSTANTS[f"LAYER_{layer.kind}"],

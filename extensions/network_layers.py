@@ -477,6 +477,32 @@ class Arrange(Layer):
 
 
 @dataclass(frozen=True)
+class Features(Layer):
+    """Each number of the observation times a factor; of one that is a category, 0 and 1 for every category.
+
+    A category outside of those is 0 for all. Its tensors are constants.
+    """
+
+    factors: Tensor  # `(numbers,)`, of those that are no categories
+    lowest: Tensor  # `(numbers,)`, the first category
+    counts: Tensor  # `(numbers,)`, how many categories; 0 for a number that is none
+
+    kind = "FEATURES"
+    tensor_names = "factors", "lowest", "counts"
+
+    @override
+    def result(self, shapes: Sequence[Shape]) -> Shape | None:
+        are_shaped = self.inputs == (0,) and all(tensor.shape == shapes[0] for tensor in self.parameters())
+        width = int(self.counts.clamp(min=1).sum()) if are_shaped and self.counts.min() >= 0 else 0
+        are_exact = max(width, self.lowest.abs().max()) < 2**24  # in float32
+        return (width,) if width > 0 and are_exact else None
+
+    @override
+    def sizes(self, shapes: Sequence[Shape]) -> tuple[int, ...]:
+        return shapes[0]
+
+
+@dataclass(frozen=True)
 class Embedding(Layer):
     """The row of a table that each number of a row stands for; NaN for a number that is none of its rows."""
 

@@ -39,6 +39,23 @@ def features(observations: Tensor, emulated: Layout) -> Tensor:
     return torch.cat([_numbers(leaf_view(observations, leaf, emulated), leaf) for leaf in emulated.leaves], -1)
 
 
+def describe_features(emulated: Layout) -> Tensor:
+    """What `features` does to the numbers of all leaves, in their order: `(3, numbers)` float32.
+
+    Of each number a factor, its first category, and how many it has, which is 0 where it is no category.
+    """
+    columns = []
+    for leaf in emulated.leaves:
+        size, space = math.prod(leaf.shape), leaf.space
+        factors, starts, counts = np.full(size, 1 / 255 if _is_image(leaf) else 1), np.zeros(size), np.zeros(size)
+        if isinstance(space, Discrete):
+            starts, counts = np.full(size, space.start), np.full(size, space.n)
+        elif isinstance(space, MultiDiscrete):
+            starts, counts = space.start.reshape(-1), space.nvec.reshape(-1)
+        columns.append(np.stack([factors, starts, counts]))
+    return torch.from_numpy(np.concatenate(columns, 1)).float()
+
+
 def leaf_view(rows: Tensor, leaf: Leaf, layout: Layout) -> Tensor:
     """One leaf `(..., *leaf_shape)` of packed rows, in its own dtype where rows are bytes."""
     elements = rows[..., layout.elements(leaf)]
@@ -61,10 +78,14 @@ def _numbers(values: Tensor, leaf: Leaf) -> Tensor:
     if isinstance(space, MultiDiscrete):
         parts = zip(flat.unbind(-1), space.start.flat, space.nvec.flat, strict=True)
         return torch.cat([_one_hot(part.unsqueeze(-1), int(start), int(count)) for part, start, count in parts], -1)
-    is_byte = isinstance(space, Box) and space.dtype == np.uint8
-    is_image = is_byte and (space.low == 0).all() and (space.high == 255).all()
     numbers = flat.to(torch.float32)
-    return numbers / 255.0 if is_image else numbers
+    return numbers / 255.0 if _is_image(leaf) else numbers
+
+
+def _is_image(leaf: Leaf) -> bool:
+    space = leaf.space
+    is_byte = isinstance(space, Box) and space.dtype == np.uint8
+    return is_byte and bool((space.low == 0).all() and (space.high == 255).all())
 
 
 def _one_hot(values: Tensor, start: int, count: int) -> Tensor:

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, fx, nn
 from torch.distributions import Distribution, Normal
 
-from pufferlib import emulation, pytorch
+from pufferlib import emulation, models, pytorch
 from pufferlib.emulation import tensors
 from pufferlib.extensions import Layers, Network, NetworkBatch, Normalizer
 from pufferlib.extensions.cpu_library import CONSTANTS
@@ -46,8 +46,8 @@ class _Tracer(fx.Tracer):
     proxy_buffer_attributes = True
 
     def __init__(self) -> None:
-        super().__init__(autowrap_functions=(tensors.nativize, pytorch.nativize_tensor))
-        self._autowrap_search += emulation, tensors, pytorch  # where they may be called as an attribute
+        super().__init__(autowrap_functions=(tensors.nativize, pytorch.nativize_tensor, tensors.features))
+        self._autowrap_search += emulation, tensors, pytorch, models  # where they may be called as an attribute
 
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
         return type(m) is ActionHead or super().is_leaf_module(m, module_qualified_name)
@@ -82,8 +82,6 @@ def trace(policy: nn.Module, rollout: Rollout) -> Layers:
         normalizer = Normalizer(inner.mean, inner.variance, EPSILON, inner.clip)
         inner = inner.policy
     own = inner.policy if type(inner) in (MinGRUWrapper, LSTMWrapper) else inner
-    if type(own).__module__.startswith("pufferlib."):  # else its layers would have been found
-        raise UntracedError("has parts, hooks or methods that the kernel does not know")
     own_states = rollout.states if hasattr(inner, "forward_eval") and inner is own else {}
     given = tuple(rollout.observations.shape[2:]), rollout.observations.dtype, normalizer is not None, own_states
     calls = _Calls(*given, are_cells_layers=True)

@@ -120,6 +120,8 @@ class Operations(LayerList):
     def _decide(self, head: ActionHead, value: Value) -> tuple[Any, Value]:
         if head.is_continuous and (head.is_joint or not all(head._are_numbers)):
             self._refuse("ActionHead of numbers and choices")
+        if type(head.linear) is not nn.Linear:
+            self._refuse(f"ActionHead of a {type(head.linear).__name__}")
         output = self._linear(value, head.linear.weight, head.linear.bias)
         *parts, last = self._torch_split(output, [*head.sizes, 1], -1)
         last = replace(last, shape=last.shape[:-1])

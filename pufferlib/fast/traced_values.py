@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 import torch
 from torch import Tensor, nn
 
+from pufferlib.emulation.tensors import describe_features
 from pufferlib.extensions import Convolution, Linear
 from pufferlib.extensions.network import OBSERVATION_DTYPES
 from pufferlib.extensions.network_layers import (
@@ -20,6 +21,7 @@ from pufferlib.extensions.network_layers import (
     Attention,
     Concatenate,
     Embedding,
+    Features,
     Fields,
     Layer,
     Multiply,
@@ -298,10 +300,29 @@ class LayerList:
 
     def _torch_nativize(self, value: Operand, layout: Layout | None) -> Any:
         # The parts of an observation, as `nativize` gives them.
+        if not self._open(value, layout):
+            return value
+        firsts, first = {}, 0
+        for leaf in layout.leaves:
+            firsts[leaf.path], first = first, first + math.prod(leaf.shape)
+        return map_structure(lambda leaf: self._part(leaf, firsts[leaf.path]), layout.structure)
+
+    def _torch_features(self, value: Operand, layout: Layout) -> Value:
+        # The parts side by side, as the library's policies see them.
+        self._open(value, layout)
+        factors, lowest, counts = describe_features(layout).unbind()
+        for column, (start, count) in enumerate(zip(lowest.int().tolist(), counts.int().tolist(), strict=True)):
+            if count:
+                self.counts[column] = max(start + count, 1)
+        index = 0 if self.packed is not None else self._read(Value(0, self.shapes[0]))
+        return self._add(Features((index,), factors, lowest, counts))
+
+    def _open(self, value: Operand, layout: Layout | None) -> bool:
+        # Whether the observation has parts, whose numbers layers may read from now on.
         if not isinstance(layout, (Layout, type(None))) or not isinstance(value, Value) or value.index != 0:
             self._refuse("parts of something else than the observation")
         if layout is None or not layout.is_packed:
-            return value
+            return False
         if layout.is_bytes:
             unknown = [leaf.name for leaf in layout.leaves if dtype_of(leaf) not in OBSERVATION_DTYPES]
             if unknown:
@@ -309,10 +330,7 @@ class LayerList:
             if self.seen and self.packed is None:
                 self._refuse(BYTES)
             self.packed, self.shapes[0] = layout, (sum(math.prod(leaf.shape) for leaf in layout.leaves),)
-        firsts, first = {}, 0
-        for leaf in layout.leaves:
-            firsts[leaf.path], first = first, first + math.prod(leaf.shape)
-        return map_structure(lambda leaf: self._part(leaf, firsts[leaf.path]), layout.structure)
+        return True
 
     def _part(self, leaf: Leaf, first: int) -> Value:
         size = math.prod(leaf.shape)

@@ -509,6 +509,14 @@ class Truth:
     def embedding(self, layer, inputs, parameters, states, resets):
         return functional.embedding(inputs[0].long(), parameters[0]).mT.squeeze(3), []
 
+    def features(self, layer, inputs, parameters, states, resets):
+        columns = []
+        numbers = zip(inputs[0].unbind(-1), layer.factors, layer.lowest, layer.counts, strict=True)
+        for number, factor, lowest, count in numbers:
+            categories = lowest + torch.arange(int(count))
+            columns.append((number[..., None] == categories).double() if count else (number * factor)[..., None])
+        return torch.cat(columns, -1), []
+
     def attention(self, layer, inputs, parameters, states, resets):
         q, k, v = (each.unflatten(2, (layer.heads, -1)).mT for each in inputs[:3])  # (..., heads, entities, numbers)
         scores = layer.scale * q @ k.mT

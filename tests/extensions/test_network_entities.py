@@ -27,6 +27,7 @@ from pufferlib.extensions.network_layers import (
     Compare,
     Concatenate,
     Embedding,
+    Features,
     Fields,
     Norm,
     Pool,
@@ -202,6 +203,34 @@ def test_tables_of_categories_match_float64(dtype):
         *(Concatenate((0,), ((0, 1),)), Embedding((4,), torch.randn(9, 17)), Concatenate((3, 5), ((0, 21), (2, 15)))),
     ]
     check(with_head(layers, (4,)), torch.randint(0, 5, (13, 2, 4)).to(dtype), 13)
+
+
+@settings(deadline=None, max_examples=30)
+@given(
+    counts=st.lists(st.sampled_from([0, 0, 1, 2, 7, 16, 40]), min_size=1, max_size=20),
+    dtype=st.sampled_from([torch.uint8, torch.int16, torch.int64, torch.float32]),
+    segments=st.integers(1, 40),
+    seed=st.integers(0, 2**31),
+)
+def test_numbers_and_categories_of_an_observation_match_float64(counts, dtype, segments, seed):
+    torch.manual_seed(seed)
+    counts = torch.tensor(counts).float()
+    lowest = torch.randint(-3, 4, counts.shape).float()
+    layers = [Features((0,), torch.rand(len(counts)), lowest, counts)]
+    layers.append(Linear((1,), random(16, int(counts.clamp(min=1).sum())), torch.randn(16), "tanh"))
+    # Some are none of the categories, which counts as zeros.
+    observations = torch.randint(0 if dtype == torch.uint8 else -5, 45, (segments, 2, len(counts))).to(dtype)
+    constants = layers[0].parameters()
+    check(with_head(layers, (len(counts),), constants=constants), observations, segments)
+
+
+def test_features_of_what_is_no_observation_or_of_other_sizes_are_refused():
+    ones, head = torch.ones(3), (Linear((2,), random(4, 3), None), (3,), 3, 3, 3)
+    layers = Layers([Linear((0,), random(3, 3), None), Features((0,), ones, ones, ones), head[0]], (3,), (3,), 3, 3, 3)
+    assert not layers.fit()  # as nothing reads the first
+    for inputs, counts in (((1,), ones), ((0,), ones[:2]), ((0,), -ones), ((0,), ones * 2.0**24)):
+        assert Features(inputs, ones, ones, counts).result([(3,)]) is None
+    assert Features((0,), ones, ones, torch.tensor([0.0, 4.0, 1.0])).result([(3,)]) == (6,)
 
 
 def test_a_number_that_is_no_category_is_not_a_number_and_reads_no_other_memory():

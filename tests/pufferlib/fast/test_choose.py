@@ -46,6 +46,12 @@ def with_an_unused_parameter():
     return policy
 
 
+def with_another_activation(activation):
+    policy = Default(ENV, 16)
+    policy.encoder[1] = activation
+    return policy
+
+
 def deep():
     return Default(ENV, 16, num_layers=64)
 
@@ -78,6 +84,13 @@ def test_a_small_policy_on_a_cpu_is_a_kernel():
     assert type(backend.make_gradients(rollout)) is NetworkGradients
 
 
+@pytest.mark.parametrize("policy", [with_an_unused_parameter(), with_another_activation(nn.ELU())])
+def test_a_policy_of_the_library_that_was_changed_is_traced_as_one_of_a_users_own(policy):
+    assert str(chosen(policy=policy)) == "C kernel"
+    reason = chosen(policy=with_another_activation(nn.Hardtanh())).reason
+    assert reason.startswith("the policy Default has Hardtanh as `encoder.1`, which the kernel does not know, (models.py")
+
+
 @pytest.mark.parametrize(
     "given, reason",
     [
@@ -88,11 +101,7 @@ def test_a_small_policy_on_a_cpu_is_a_kernel():
         ({"loss": functools.partial(ppo_loss, clip_coef=0.3)}, "the loss is partial, one of your own"),
         (
             {"policy": DropsOut()},
-            "the policy DropsOut has Dropout as `drop`, which the kernel does not know, (test_choose.py, line 59)",
-        ),
-        (
-            {"policy": with_an_unused_parameter()},
-            "the policy Default has parts, hooks or methods that the kernel does not know",
+            "the policy DropsOut has Dropout as `drop`, which the kernel does not know, (test_choose.py, line 65)",
         ),
         ({"policy": deep()}, "the policy's layers are not of the sizes and types that the kernel takes"),
         ({"space": Box(0, 1, (3,), dtype="bool")}, "observations are bool"),

@@ -6,7 +6,7 @@ import threading
 import numpy as np
 import pytest
 import torch
-from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete, Tuple
+from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Tuple
 from torch import nn
 from torch.distributions import Normal
 from torch.nn import functional
@@ -19,7 +19,7 @@ from pufferlib.emulation import nativize
 from pufferlib.emulation.tensors import features
 from pufferlib.errors import DivergedError
 from pufferlib.fast.cpu import NetworkGradients
-from pufferlib.models import Default, LSTMWrapper, MinGRUWrapper
+from pufferlib.models import Continuous, Default, LSTMWrapper, MinGRUWrapper
 from pufferlib.spaces import Layout
 
 
@@ -512,7 +512,38 @@ def recurrent(wrapper):
     return make
 
 
+PICTURE = Box(0, 255, (4, 5), np.uint8)
+STRUCTURES = {
+    "state": Discrete(16),
+    "state below zero": Discrete(5, start=-2),
+    "states": MultiDiscrete([[2, 3], [30, 1]], start=[[0, 4], [7, 0]]),
+    "fractions": Dict({"a": NUMBERS, "b": Box(-1, 1, (3, 2), np.float32)}),
+    "pairs": Tuple((Discrete(3), Discrete(4), Box(0, 9, (2,), np.int64))),
+    "all": Dict(
+        {"picture": PICTURE, "to": Tuple((NUMBERS, Discrete(4))), "on": MultiBinary(3), "of": Box(0, 9, (2,), np.int8)}
+    ),
+}
+
+
+def library_policy(kind, observations, actions):
+    def make():
+        env = pufferlib.make(Drawn, num_envs=1, observations=observations, actions=actions)
+        if kind in (Default, Continuous):
+            return kind(env)
+        return kind(env, Default(env, 16), 16, 16)
+
+    make.spaces = observations, actions
+    return make
+
+
+STRUCTURED = {
+    **{f"Default, {name}": library_policy(Default, space, CHOICES) for name, space in STRUCTURES.items()},
+    "Continuous, all": library_policy(Continuous, STRUCTURES["all"], Box(-1, 1, (2,), np.float32)),
+    "MinGRUWrapper, all": library_policy(MinGRUWrapper, STRUCTURES["all"], PARTS),
+    "LSTMWrapper, all": library_policy(LSTMWrapper, STRUCTURES["all"], CHOICES),
+}
 POLICIES = {
+    **STRUCTURED,
     **{kind.__name__: kind for kind in (Towers, Residual, Atari, Impala, Parts, Gaussian, Encoder, Cell, TwoCells)},
     **{kind.__name__: kind for kind in (Frozen, Shares, Idle, Constants, Twice, Kinds, KindOfEach, Filters, Lines)},
     **{kind.__name__: kind for kind in (Attends, AttendsByHand, Transformer, Several, Mixed, Alike)},
@@ -525,7 +556,7 @@ def make_trainer(make_policy, folder, spaces=None, **settings):
     torch.manual_seed(0)
     policy = make_policy()
     spaces = spaces or make_policy.spaces
-    if isinstance(spaces[0], (Dict, Tuple)):
+    if isinstance(spaces[0], (Dict, Tuple)) or make_policy in STRUCTURED.values():
         env = pufferlib.make(Drawn, num_envs=16, observations=spaces[0], actions=spaces[1])
     else:
         env = Game(*spaces)
@@ -534,7 +565,9 @@ def make_trainer(make_policy, folder, spaces=None, **settings):
     return PuffeRL(env, policy, **given, **sizes, **settings)
 
 
-@pytest.mark.quick("Towers", "Impala", "Gaussian", "LSTM", "Frozen", "Attends", "Mixed")
+@pytest.mark.quick(
+    "Towers", "Impala", "Gaussian", "LSTM", "Frozen", "Attends", "Mixed", "Default, all", "Continuous, all"
+)
 @pytest.mark.parametrize("name", POLICIES)
 def test_the_kernel_trains_a_policy_as_torch_does(name, tmp_path):
     results = []
