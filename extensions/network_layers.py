@@ -461,19 +461,21 @@ class Arrange(Layer):
     """The numbers of a row as those of entities or an image, or the other way round, in torch's order."""
 
     shape: Shape  # of the result; of an image, the row has one channel after the other
+    has_channels_last: bool = False  # whether the row has one pixel of that image after the other instead
 
     kind = "ARRANGE"
 
     @override
     def result(self, shapes: Sequence[Shape]) -> Shape | None:
         is_row_there = 1 in (len(shapes[0]), len(self.shape))
-        return self.shape if is_row_there and math.prod(self.shape) == math.prod(shapes[0]) else None
+        is_known = is_row_there and (len(self.shape) == 3 or not self.has_channels_last)
+        return self.shape if is_known and math.prod(self.shape) == math.prod(shapes[0]) else None
 
     @override
     def sizes(self, shapes: Sequence[Shape]) -> tuple[int, ...]:
         makes_row = len(self.shape) == 1
         units, *image = shapes[0] if makes_row else self.shape
-        return units, math.prod(image), int(len(image) == 2), int(makes_row)
+        return units, math.prod(image), int(len(image) == 2 and not self.has_channels_last), int(makes_row)
 
 
 @dataclass(frozen=True)

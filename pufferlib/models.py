@@ -261,8 +261,8 @@ class Convolutional(_Encoding):
         one_hot: whether integers are names rather than amounts, such as the cells of a board: every value between the
             bounds of a channel has a plane of zeros and ones; see OneHotPlanes.
         image_shape: of an image, where observations are flat; empty where they have the shape of one.
-        channels_last: whether the channels of an image are its last dimension. The kernels and the export to C have
-            channels first alone; torch computes these, which takes longer.
+        channels_last: whether the channels of an image are its last dimension. The export to C has channels first
+            alone, and with `one_hot` too torch computes the policy, which takes longer.
     """
 
     def __init__(

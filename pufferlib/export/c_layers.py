@@ -76,6 +76,8 @@ def network_of(policy: nn.Module, env: PufferEnv) -> CNetwork:
         raise ExportError(f"C has no structured observations, got {env.emulated.parts_text()}; {_REMEDY}")
     policy = _acting(policy)
     states = initial_state(policy, 1, torch.device("cpu"))
+    if any(getattr(part, "channels_last", False) for part in policy.modules()):
+        raise ExportError(f"C takes images whose channels come first, got channels_last; {_REMEDY}")
     layers = find_layers(policy)
     if layers is None or None in layers.shapes():
         layers = _traced(policy, env, states)
@@ -126,8 +128,6 @@ def _traced(policy: nn.Module, env: PufferEnv, states: dict[str, Tensor]) -> Lay
     own = policy.policy if type(policy) is NormalizedObservations else policy
     own = own.policy if type(own) in (LSTMWrapper, MinGRUWrapper) else own
     name, space, cpu = type(own).__qualname__, env.single_observation_space, torch.device("cpu")
-    if getattr(own, "channels_last", False):
-        raise ExportError(f"C takes images whose channels come first, got channels_last; {_REMEDY}")
     if type(own).__module__.startswith("pufferlib."):
         found = ", ".join(type(part).__name__ for part in own.modules() if not list(part.children()))
         raise ExportError(

@@ -97,6 +97,8 @@ def trace(policy: nn.Module, rollout: Rollout) -> Layers:
     layers = replace(layers, constants=[tensor for tensor in layers.tensors() if id(tensor) not in trained])
     if not layers.parameters():
         raise UntracedError("has no parameter that is trained")
+    if not all(tensor.is_leaf for tensor in layers.tensors()):
+        raise UntracedError("has a parametrization, which computes a weight in each call")
     if len(layers.layers) > CONSTANTS["NETWORK_MAX_LAYERS"]:
         raise UntracedError(f"has {len(layers.layers)} layers, more than {CONSTANTS['NETWORK_MAX_LAYERS']}")
     if not layers.fit():
@@ -108,6 +110,7 @@ def trace(policy: nn.Module, rollout: Rollout) -> Layers:
     return layers
 
 
+@torch.enable_grad()  # so that it shows which weights are computed in a call
 def _follow(inner: nn.Module, calls: _Calls, normalizer: Normalizer | None) -> Layers:
     if type(inner) in (MinGRUWrapper, LSTMWrapper):
         recurrent = inner.layers if type(inner) is MinGRUWrapper else inner.cells

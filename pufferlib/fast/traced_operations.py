@@ -18,8 +18,8 @@ import torch
 from torch import nn
 
 from pufferlib.extensions import Convolution
-from pufferlib.extensions.network_layers import Add, Compare, Multiply, Norm, Pool
-from pufferlib.fast.traced_values import LayerList, Operand, Parameter, Scores, Value, numbers
+from pufferlib.extensions.network_layers import Add, Arrange, Compare, Multiply, Norm, Pool
+from pufferlib.fast.traced_values import LayerList, Operand, Parameter, Scores, Turned, Value, numbers
 from pufferlib.models import ActionHead
 
 ACTIVATIONS: dict[str, dict[str, object]] = {
@@ -46,6 +46,8 @@ _COMPARISONS = {
     **{"gt": "GREATER", "ge": "GREATER_EQUAL", "lt": "LESS", "le": "LESS_EQUAL"},
     **{"eq": "EQUAL", "ne": "UNEQUAL"},
 }
+_NUMBERWISE = {*ACTIVATIONS, "add", "sub", "mul", "div", "float", "to"}  # whatever the order of dimensions
+_PLAIN = int, float, torch.dtype
 _CASTS = {torch.float32: "float", torch.int64: "long", torch.int32: "long", torch.bool: "bool"}
 
 
@@ -63,6 +65,10 @@ class Operations(LayerList):
 
     def _call(self, what: str, name: str, arguments: Sequence[Any], keywords: dict[str, Any]) -> Any:
         name = SAME.get(name, name)
+        first, *others = arguments or (None,)
+        if name in _NUMBERWISE and isinstance(first, Turned) and all(type(each) in _PLAIN for each in others):
+            row = replace(self._row(first.value), shape=first.value.shape)
+            return replace(first, value=self._call(what, name, (row, *others), keywords))
         if name in ACTIVATIONS:
             return self._activation(name, *arguments, **keywords)
         if name in _COMPARISONS:
@@ -112,16 +118,14 @@ class Operations(LayerList):
         if kind is nn.Softmax:
             return self._torch_softmax(value, found.dim)
         if kind in (nn.Conv1d, nn.Conv2d):
-            return self._convolve(numbers(value), found)
+            return self._convolve(value, found)
         if kind in (nn.MaxPool2d, nn.AvgPool2d):
-            return self._pool(numbers(value), found)
+            return self._pool(value, found)
         return self._refuse(f"{kind.__name__} as `{target}`, which the kernel does not know,")
 
     def _decide(self, head: ActionHead, value: Value) -> tuple[Any, Value]:
         if head.is_continuous and (head.is_joint or not all(head._are_numbers)):
             self._refuse("ActionHead of numbers and choices")
-        if type(head.linear) is not nn.Linear:
-            self._refuse(f"ActionHead of a {type(head.linear).__name__}")
         output = self._linear(value, head.linear.weight, head.linear.bias)
         *parts, last = self._torch_split(output, [*head.sizes, 1], -1)
         last = replace(last, shape=last.shape[:-1])
@@ -134,13 +138,18 @@ class Operations(LayerList):
         settings = module.weight, getattr(module, "bias", None), epsilon, type(module) is nn.LayerNorm
         return self._add(Norm((self._read_each(self._plain(value)),), *settings, len(value.shape) > 1), value.shape)
 
-    def _image(self, value: Value) -> Value:
+    def _image(self, value: Operand) -> Value:
+        if isinstance(value, Turned) and value.order == (2, 0, 1):  # whose channels are last
+            *edges, channels = numbers(value.value).shape
+            row = self._read(self._row(value.value))
+            return self._add(Arrange((row,), (channels, *edges), has_channels_last=True))
+        value = numbers(value)
         shape = value.shape if len(value.shape) != 2 else (value.shape[0], 1, value.shape[1])
         if len(shape) != 3:
             self._refuse("a convolution or windows of something else than an image")
         return self._arrange(value, shape)
 
-    def _convolve(self, value: Value, module: nn.Conv1d | nn.Conv2d) -> Value:
+    def _convolve(self, value: Operand, module: nn.Conv1d | nn.Conv2d) -> Value:
         is_line = type(module) is nn.Conv1d
         given = module.stride, module.dilation, module.kernel_size
         stride, dilation, size = ((1,) * is_line + each for each in given)
@@ -148,7 +157,8 @@ class Operations(LayerList):
         padding = {"valid": (0, 0), "same": tuple(each // 2 for each in around)}.get(module.padding, module.padding)
         padding = (0,) * (2 - len(padding)) + padding
         is_centered = module.padding != "same" or all(each % 2 == 0 for each in around)
-        if module.padding_mode != "zeros" or not is_centered or len(value.shape) != 3 - is_line:
+        sizes = value.order if isinstance(value, Turned) else numbers(value).shape
+        if module.padding_mode != "zeros" or not is_centered or len(sizes) != 3 - is_line:
             self._refuse("a convolution whose padding is not of as many zeros on both sides")
         value = self._image(value)
         observed = value.shape[0] if value.index == 0 else 0
@@ -157,16 +167,17 @@ class Operations(LayerList):
         found = self._add(layer)
         return replace(found, shape=(found.shape[0], found.shape[2])) if is_line else found
 
-    def _pool(self, value: Value, module: nn.MaxPool2d | nn.AvgPool2d) -> Value:
+    def _pool(self, value: Operand, module: nn.MaxPool2d | nn.AvgPool2d) -> Value:
         is_largest = type(module) is nn.MaxPool2d
         if is_largest:
             is_plain = module.dilation == 1 and not module.return_indices
         else:
             is_plain = module.count_include_pad and module.divisor_override is None
-        if not is_plain or module.ceil_mode or len(value.shape) != 3:
+        sizes = value.order if isinstance(value, Turned) else numbers(value).shape
+        if not is_plain or module.ceil_mode or len(sizes) != 3:
             self._refuse(f"{type(module).__name__} that is not of plain windows of an image")
-        sizes = module.kernel_size, module.stride or module.kernel_size, module.padding
-        return self._add(Pool((self._read_each(self._image(value)),), *sizes, is_largest))
+        windows = module.kernel_size, module.stride or module.kernel_size, module.padding
+        return self._add(Pool((self._read_each(self._image(value)),), *windows, is_largest))
 
     # --------------------------------------------------------------------------------------------- number by number
 

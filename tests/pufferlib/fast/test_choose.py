@@ -88,7 +88,9 @@ def test_a_small_policy_on_a_cpu_is_a_kernel():
 def test_a_policy_of_the_library_that_was_changed_is_traced_as_one_of_a_users_own(policy):
     assert str(chosen(policy=policy)) == "C kernel"
     reason = chosen(policy=with_another_activation(nn.Hardtanh())).reason
-    assert reason.startswith("the policy Default has Hardtanh as `encoder.1`, which the kernel does not know, (models.py")
+    assert reason.startswith(
+        "the policy Default has Hardtanh as `encoder.1`, which the kernel does not know, (models.py"
+    )
 
 
 @pytest.mark.parametrize(

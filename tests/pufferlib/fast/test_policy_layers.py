@@ -391,12 +391,13 @@ def test_other_policies_have_no_layers_for_a_kernel(policy):
     assert find_layers(policy) is None
 
 
-def test_images_whose_channels_are_last_are_for_torch():
+def test_the_planes_of_images_whose_channels_are_last_are_for_torch():
     class Camera:
-        single_observation_space, single_action_space = Box(0, 255, (6, 7, 2), np.uint8), Discrete(3)
+        single_observation_space, single_action_space = Box(0, 3, (6, 7, 2), np.uint8), Discrete(3)
 
-    settings = {"filters": [4], "sizes": [3], "strides": [1]}
-    assert find_layers(Convolutional(Camera, 8, **settings, channels_last=True)) is None
+    settings = {"filters": [4], "sizes": [3], "strides": [1], "channels_last": True}
+    assert find_layers(Convolutional(Camera, 8, **settings)).fit()
+    assert find_layers(Convolutional(Camera, 8, **settings, one_hot=True)) is None
 
 
 def test_the_categories_of_a_policy_are_those_of_its_space():

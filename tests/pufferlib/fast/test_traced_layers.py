@@ -19,7 +19,7 @@ from pufferlib.emulation import nativize
 from pufferlib.emulation.tensors import features
 from pufferlib.errors import DivergedError
 from pufferlib.fast.cpu import NetworkGradients
-from pufferlib.models import Continuous, Default, LSTMWrapper, MinGRUWrapper
+from pufferlib.models import ActionHead, Continuous, Convolutional, Default, LSTMWrapper, MinGRUWrapper
 from pufferlib.spaces import Layout
 
 
@@ -371,6 +371,34 @@ class Filters(nn.Module):
         return self.head(images.flatten(1)), self.value(images.mean(dim=(2, 3)))
 
 
+class ChannelsLast(Base):
+    """Pictures as most simulators have them."""
+
+    spaces = Box(0, 255, (8, 9, 2), np.uint8), CHOICES
+
+    def __init__(self):
+        super().__init__()
+        self.network = nn.Sequential(nn.Conv2d(2, 8, 3), nn.ReLU(), nn.Conv2d(8, 4, 3, 2), nn.ReLU())
+        self.body = nn.Linear(24, 6)
+
+    def hidden(self, observations):
+        images = observations.permute(0, 3, 1, 2).float() / 255.0
+        return torch.relu(self.body(self.network(images - 0.5).flatten(1)))
+
+
+class DividedBefore(ChannelsLast):
+    """And pooled first; without a subtraction."""
+
+    def __init__(self):
+        super().__init__()
+        self.network = nn.Sequential(nn.MaxPool2d(2), nn.Conv2d(2, 6, (2, 3)), nn.ReLU())
+        self.body = nn.Linear(36, 6)
+
+    def hidden(self, observations):
+        images = torch.permute(observations / 255, (0, 3, 1, 2))
+        return torch.relu(self.body(self.network(images).flatten(1)))
+
+
 class Lines(Base):
     spaces = Box(-9, 9, (3, 12), np.float32), CHOICES
 
@@ -404,6 +432,22 @@ class Attends(Base):
         query, key, value = self.split(query), self.split(key), self.split(value)
         attended = functional.scaled_dot_product_attention(query, key, value, attn_mask=mask)
         return (hidden + attended.transpose(1, 2).flatten(2)).amax(dim=1)
+
+
+class AttendsToItself(nn.Module):
+    """By torch's module, with the library's head."""
+
+    spaces = Attends.spaces
+
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Linear(7, 6)
+        self.attention = nn.MultiheadAttention(6, 2, batch_first=True)
+        self.head = ActionHead(6, CHOICES)
+
+    def forward(self, observations):
+        hidden = self.body(observations)
+        return self.head(torch.tanh(self.attention(hidden, hidden, hidden)[0].mean(dim=1)))
 
 
 class AttendsByHand(Base):
@@ -536,6 +580,15 @@ def library_policy(kind, observations, actions):
     return make
 
 
+def camera(dtype):
+    def make():
+        settings = {"filters": [6, 4], "sizes": [3, 2], "strides": [2, 1], "channels_last": True}
+        return Convolutional(Game(*make.spaces), 16, **settings)
+
+    make.spaces = Box(0 if dtype == np.uint8 else -9, 255 if dtype == np.uint8 else 9, (9, 8, 3), dtype), CHOICES
+    return make
+
+
 STRUCTURED = {
     **{f"Default, {name}": library_policy(Default, space, CHOICES) for name, space in STRUCTURES.items()},
     "Continuous, all": library_policy(Continuous, STRUCTURES["all"], Box(-1, 1, (2,), np.float32)),
@@ -546,7 +599,10 @@ POLICIES = {
     **STRUCTURED,
     **{kind.__name__: kind for kind in (Towers, Residual, Atari, Impala, Parts, Gaussian, Encoder, Cell, TwoCells)},
     **{kind.__name__: kind for kind in (Frozen, Shares, Idle, Constants, Twice, Kinds, KindOfEach, Filters, Lines)},
-    **{kind.__name__: kind for kind in (Attends, AttendsByHand, Transformer, Several, Mixed, Alike)},
+    **{kind.__name__: kind for kind in (ChannelsLast, DividedBefore)},
+    **{kind.__name__: kind for kind in (Attends, AttendsToItself, AttendsByHand, Transformer, Several, Mixed, Alike)},
+    "Convolutional": camera(np.uint8),
+    "Convolutional of numbers": camera(np.float32),
     "LSTM": recurrent(LSTMWrapper),
     "MinGRU": recurrent(MinGRUWrapper),
 }
@@ -566,7 +622,16 @@ def make_trainer(make_policy, folder, spaces=None, **settings):
 
 
 @pytest.mark.quick(
-    "Towers", "Impala", "Gaussian", "LSTM", "Frozen", "Attends", "Mixed", "Default, all", "Continuous, all"
+    "Towers",
+    "Impala",
+    "Gaussian",
+    "LSTM",
+    "Frozen",
+    "Attends",
+    "Mixed",
+    "Default, all",
+    "Convolutional",
+    "ChannelsLast",
 )
 @pytest.mark.parametrize("name", POLICIES)
 def test_the_kernel_trains_a_policy_as_torch_does(name, tmp_path):
@@ -873,6 +938,18 @@ def test_a_number_that_is_changed_between_iterations_counts_at_once(tmp_path):
 def test_a_policy_of_which_nothing_is_trained_is_left_to_torch(tmp_path):
     trainer = make_trainer(AllFrozen, tmp_path)
     assert "AllFrozen has no parameter that is trained" in trainer.computed_by
+    trainer.release()
+
+
+@pytest.mark.parametrize("part", ["head.linear", "attention.out_proj"])
+def test_weights_that_are_computed_in_a_part_of_a_module_are_left_to_torch(part, tmp_path):
+    def make():
+        policy = AttendsToItself()
+        torch.nn.utils.parametrizations.weight_norm(policy.get_submodule(part))
+        return policy
+
+    trainer = make_trainer(make, tmp_path, AttendsToItself.spaces)
+    assert "has a parametrization, which computes a weight in each call" in trainer.computed_by
     trainer.release()
 
 
