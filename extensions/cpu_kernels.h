@@ -119,7 +119,7 @@ struct Network {
     const ObservationField* fields;  // [num_fields], in whose order its numbers are; NULL where they lie so in its row
     int64_t num_fields, row_bytes;   // row_bytes of a row of fields
     int64_t is_of_categories;        // whether layers read its categories
-    int64_t divides_bytes;           // whether its bytes are divided by 255
+    int64_t divides_integers;        // whether they are divided by 255
     int64_t is_step_by_step;         // whether rows of a block lie step by step, else sequence by sequence
     int64_t products;                // of the layers that round
     int64_t decision;                // the value that begins with the logits or means,

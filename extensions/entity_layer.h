@@ -60,9 +60,9 @@ struct ArrangeOp : LayerOp {
     }
 };
 
-// Each number of a row times a factor; in place of one that is a category a number for every category, 1 for that which it
-// is and 0 for all others. sizes: numbers of a row. parameters: the factors, the first category of each number, and how
-// many it has, 0 where it is none; constants, all [numbers].
+// Each number of a row times a factor; in place of one that is a category a number for each category, 1 for the one
+// that it is and 0 for the others. sizes: numbers of a row. parameters: the factors, the first category of each number,
+// and how many it has, 0 where it is none; constants, all [numbers].
 struct FeaturesOp : LayerOp {
     static constexpr bool HAS_PRODUCTS = false;
 

@@ -22,8 +22,8 @@ void run_slots(void* context, int begin, int end, int) {
     ((const Shared<Call>*)context)->run(begin, end, context);
 }
 
-KERNEL_FN bool is_of_bytes(const Observations& source) {
-    return source.kind == OBSERVATION_BYTE || source.kind == OBSERVATION_SIGNED_BYTE;
+KERNEL_FN bool is_of_integers(const Observations& source) {
+    return source.kind != OBSERVATION_FLOAT && source.kind != OBSERVATION_DOUBLE;
 }
 
 template <class Element>
@@ -60,7 +60,7 @@ KERNEL_FN void read_observation(const Network& network, const Observations& sour
         return;
     }
     read_numbers(source.kind, source.data, offset, mean, numbers, target);
-    if (is_of_bytes(source) && network.divides_bytes) {
+    if (is_of_integers(source) && network.divides_integers) {
         INDEPENDENT_LANES
         for (int64_t i = 0; i < numbers; i++) target[i] *= 1.0f / 255.0f;
     }
@@ -73,14 +73,14 @@ KERNEL_FN void read_observation(const Network& network, const Observations& sour
     }
 }
 
-template <class Element>
+template <class Element, class Sum>
 KERNEL_FN void find_columns(const Network& network, const Element* row, int32_t* target) {
     const int32_t *lowest = network.lowest, *first = network.first_columns, *last = network.last_columns;
     int64_t cells = network.numbers;
     INDEPENDENT_LANES
     for (int64_t i = 0; i < cells; i++) {
-        int32_t column = first[i] + (int32_t)row[i] - lowest[i];
-        target[i] = column < first[i] ? first[i] : column > last[i] ? last[i] : column;
+        Sum column = (Sum)first[i] + (int32_t)row[i] - lowest[i];
+        target[i] = column < first[i] ? first[i] : column > last[i] ? last[i] : (int32_t)column;
     }
 }
 
@@ -88,8 +88,12 @@ KERNEL_FN void find_columns(const Network& network, const Element* row, int32_t*
 KERNEL_FN void read_categories(const Network& network, const Observations& source, int64_t segment, int64_t step,
                                int32_t* target) {
     int64_t offset = segment * source.segment_stride + step * source.step_stride;
-    if (source.kind == OBSERVATION_BYTE) find_columns(network, (const uint8_t*)source.data + offset, target);
-    if (source.kind == OBSERVATION_SIGNED_BYTE) find_columns(network, (const int8_t*)source.data + offset, target);
+    const void* data = source.data;
+    if (source.kind == OBSERVATION_BYTE) find_columns<uint8_t, int32_t>(network, (uint8_t*)data + offset, target);
+    if (source.kind == OBSERVATION_SIGNED_BYTE) find_columns<int8_t, int32_t>(network, (int8_t*)data + offset, target);
+    if (source.kind == OBSERVATION_SHORT) find_columns<int16_t, int32_t>(network, (int16_t*)data + offset, target);
+    if (source.kind == OBSERVATION_INTEGER) find_columns<int32_t, int64_t>(network, (int32_t*)data + offset, target);
+    if (source.kind == OBSERVATION_LONG) find_columns<int64_t, int64_t>(network, (int64_t*)data + offset, target);
 }
 
 KERNEL_FN void read_into(const Network& network, const Observations& source, int64_t segment, int64_t step,

@@ -45,9 +45,10 @@ OBSERVATION_DTYPES = {
     torch.int16: CONSTANTS["OBSERVATION_SHORT"],
     torch.int32: CONSTANTS["OBSERVATION_INTEGER"],
     torch.int64: CONSTANTS["OBSERVATION_LONG"],
+    torch.bool: CONSTANTS["OBSERVATION_BYTE"],
 }
 PRODUCTS = {"float32": CONSTANTS["PRODUCTS_FLOAT32"], "bfloat16": CONSTANTS["PRODUCTS_BFLOAT16"]}
-CATEGORY_DTYPES = (torch.uint8, torch.int8)  # those that may stand for categories
+CATEGORY_DTYPES = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)  # may stand for categories
 
 
 def observation_dtypes(layers: Layers) -> tuple[torch.dtype, ...]:
@@ -246,7 +247,7 @@ class Network:
             num_fields=0 if self._fields is None else len(self._fields),
             row_bytes=0 if self._fields is None else layers.fields.row_bytes,
             is_of_categories=categories is not None,
-            divides_bytes=layers.divides_bytes and categories is None and normalizer is None,
+            divides_integers=layers.divides_integers and categories is None and normalizer is None,
             is_step_by_step=layers.is_step_by_step,
             products=PRODUCTS[self.products],
             decision=layers.decision,

@@ -599,8 +599,8 @@ class Layers:
     normalizer: Normalizer | None = None  # of the observations; None where the layers see them as they are
     # Of the observations, which are not normalised then; None where the layers see them as numbers
     categories: Categories | None = None
-    # Whether observations of bytes that are neither categories nor normalised are divided by 255
-    divides_bytes: bool = False
+    # Whether observations of integers that are neither categories nor normalised are divided by 255
+    divides_integers: bool = False
     constants: Sequence[Tensor] = ()  # tensors of the layers that have no gradient
     # Of the observations, which are neither categories nor normalised then; None where rows hold numbers
     fields: Fields | None = None
@@ -732,7 +732,7 @@ class Layers:
         )
 
     def _sees_numbers(self) -> bool:
-        return self.categories is None and self.normalizer is None and not self.divides_bytes
+        return self.categories is None and self.normalizer is None and not self.divides_integers
 
     def _are_in_loops(self) -> bool:
         # Whether layers of a loop stand together and can be computed step by step, and other states come after theirs.

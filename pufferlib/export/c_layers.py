@@ -63,7 +63,7 @@ class CNetwork:
     def image_scale(self) -> float:
         """What the numbers of an observation are divided by."""
         layers, is_float = self.layers, self.observation.dtype.kind == "f"
-        is_divided = layers.divides_bytes and layers.normalizer is None and layers.categories is None
+        is_divided = layers.divides_integers and layers.normalizer is None and layers.categories is None
         return 255.0 if is_divided and not is_float else 1.0
 
 

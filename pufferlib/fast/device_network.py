@@ -94,7 +94,7 @@ def can_be_in_a_rollout(layers: Layers | None, observations: torch.dtype) -> boo
     """Whether the kernel knows layers of these kinds, at most WIDEST wide, and observations of this type."""
     if layers is None or observations not in NUMBERS:
         return False
-    if layers.normalizer or layers.categories or layers.divides_bytes or not _are_a_chain(layers):
+    if layers.normalizer or layers.categories or layers.divides_integers or not _are_a_chain(layers):
         return False
     return layers.fit(layers.layers[0].weight.device.type)
 

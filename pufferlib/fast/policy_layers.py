@@ -83,7 +83,7 @@ def _find_layers(policy: nn.Module) -> Layers:
         value_place=sum(head.sizes),
         log_std=log_std,
         categories=None if one_hot is None else Categories(one_hot.lowest, one_hot.highest - one_hot.lowest + 1),
-        divides_bytes=shape is not None,
+        divides_integers=shape is not None,
     )
 
 

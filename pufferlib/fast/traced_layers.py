@@ -210,7 +210,7 @@ class _Calls(StepStates):
             value_place=0,
             log_std=log_std,
             normalizer=normalizer,
-            divides_bytes=self.seen == {True},
+            divides_integers=self.seen == {True},
             fields=self._fields(),
             state_places=self.state_places(),
         ).in_loops()

@@ -212,7 +212,7 @@ class Operations(LayerList):
         if type(number) not in (int, float) or number == 0:
             self._refuse("a division by something that is no number")
         is_seen = isinstance(value, Value) and value.index == 0 and not value.divided
-        if is_seen and number == 255 and self.dtype == torch.uint8 and not self.is_normalized:
+        if is_seen and number == 255 and not self.dtype.is_floating_point and not self.is_normalized:
             return replace(numbers(value), kind="float", divided=True)
         return self._combine(Multiply, value, 1.0 / number)
 

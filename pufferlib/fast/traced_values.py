@@ -86,7 +86,7 @@ Operand = Value | Turned | Scores | Parameter | float | int
 
 def dtype_of(leaf: Leaf) -> torch.dtype:
     """Of a part of an observation in its bytes."""
-    return torch.uint8 if leaf.dtype == bool else getattr(torch, leaf.dtype.name)
+    return getattr(torch, leaf.dtype.name)
 
 
 def numbers(value: Operand) -> Value:
@@ -107,7 +107,8 @@ class LayerList:
         self.dtype, self.is_normalized = dtype, is_normalized  # of observations, before the first layer
         self.layers: list[Layer] = []
         self.shapes: list[Shape] = [shape if len(shape) == 3 else (math.prod(shape),)]
-        self.observation = Value(0, shape, "float" if dtype.is_floating_point or is_normalized else "observed")
+        kind = "bool" if dtype == torch.bool else "observed"
+        self.observation = Value(0, shape, "float" if dtype.is_floating_point or is_normalized else kind)
         self.place = ""  # of the operation that is traced, in the user's code
         self.is_only_user = True  # whether what the operation reads is a layer's result that nothing else reads
         self.packed: Layout | None = None  # of observations that are packed in bytes
@@ -311,9 +312,9 @@ class LayerList:
         # The parts side by side, as the library's policies see them.
         self._open(value, layout)
         factors, lowest, counts = describe_features(layout).unbind()
-        for column, (start, count) in enumerate(zip(lowest.int().tolist(), counts.int().tolist(), strict=True)):
+        for column, (first, count) in enumerate(zip(lowest.int().tolist(), counts.int().tolist(), strict=True)):
             if count:
-                self.counts[column] = max(start + count, 1)
+                self.counts[column] = max(first + count, 1)
         index = 0 if self.packed is not None else self._read(Value(0, self.shapes[0]))
         return self._add(Features((index,), factors, lowest, counts))
 
@@ -336,8 +337,6 @@ class LayerList:
         size = math.prod(leaf.shape)
         index = 0 if self.packed is not None else self._read(Value(0, self.shapes[0]))
         found = self._add(Concatenate((index,), ((first, size),)), leaf.shape)
-        if leaf.dtype == bool:
-            self.counts.update(dict.fromkeys(range(first, first + size), 2))
         if leaf.dtype.kind not in "iu":
             return found
         return replace(found, kind="integer" if leaf.dtype.itemsize > 1 else "observed")

@@ -156,7 +156,7 @@ def random_layers(
         log_std=0.3 * torch.randn(numbers) if numbers else None,
         normalizer=random_normalizer(math.prod(image) if convolutions else inputs) if is_normalized else None,
         categories=make_categories(counts, lowest) if counts else None,
-        divides_bytes=bool(convolutions),
+        divides_integers=bool(convolutions),
     )
 
 
@@ -399,7 +399,7 @@ class Truth:
             scaled = (seen - normalizer.mean) * (normalizer.variance + normalizer.epsilon).rsqrt()
             self.kinks.append(scaled.abs() - normalizer.clip)
             seen = scaled.clamp(-normalizer.clip, normalizer.clip)
-        elif self.layers.divides_bytes and not observations.is_floating_point():
+        elif self.layers.divides_integers and not observations.is_floating_point():
             seen = seen / 255
         if categories is None:
             return seen

@@ -284,8 +284,10 @@ def test_padded_convolutions_pools_and_sums_of_images_match_float64(image, sizes
     assert_learns_like_the_truth(layers, observations, minibatch)
 
 
-@pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.float32, torch.float64])
-def test_images_of_bytes_are_brought_to_one_and_numbers_are_seen_as_they_are(dtype):
+@pytest.mark.parametrize(
+    "dtype", [torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.float32, torch.float64]
+)
+def test_images_of_integers_are_brought_to_one_and_numbers_are_seen_as_they_are(dtype):
     torch.manual_seed(20)
     layers = random_layers(**IMAGES)
     low, high = (-128, 128) if dtype == torch.int8 else (0, 256)
@@ -333,13 +335,25 @@ def test_observations_of_signed_bytes_are_seen_with_their_signs():
     assert_learns_like_the_truth(layers, observations, random_minibatch(layers, 9, 6, 4))
 
 
-@pytest.mark.parametrize("dtype", [torch.uint8, torch.int8])
-def test_any_byte_leads_to_a_category(dtype):
-    """All 256 of them for cells of few categories; nearest counts, as in the policy of torch."""
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64])
+def test_any_integer_leads_to_a_category(dtype):
+    """256 of them for cells of few categories; nearest counts, as in the policy of torch."""
     torch.manual_seed(12)
-    layers = random_layers(counts=(3, 1, 200), lowest=(2, 120, -100 if dtype == torch.int8 else 30))
+    layers = random_layers(counts=(3, 1, 200), lowest=(2, 120, 30 if dtype == torch.uint8 else -100))
     observations = torch.arange(256).to(dtype)[:, None, None].expand(256, 2, 3).contiguous()
+    if dtype not in (torch.uint8, torch.int8):
+        observations = observations * 100 - 9_000
+        observations[0], observations[1] = torch.iinfo(dtype).min % -(2**31), min(torch.iinfo(dtype).max, 2**31 - 1)
     assert_learns_like_the_truth(layers, observations, random_minibatch(layers, 256, 256, 2))
+
+
+def test_integers_beyond_all_others_are_those_that_torch_makes_of_them():
+    layers = random_layers(counts=(3, 4), lowest=(-(2**29), 2**29))
+    numbers = torch.tensor([2**63 - 1, -(2**63), 2**31, 2**40 + 2**29 + 1, -1, 0])
+    found, expected = torch.empty(2, 6)
+    Network(layers).value(numbers[:, None].expand(6, 2).contiguous(), [], found)
+    Network(layers).value(numbers.int()[:, None].expand(6, 2).contiguous(), [], expected)
+    assert torch.equal(found, expected)
 
 
 def test_categories_that_are_never_seen_get_no_gradient_at_all():
@@ -863,7 +877,7 @@ def test_observations_of_another_form_are_refused(observations):
 
 @pytest.mark.parametrize(
     "observations",
-    [torch.zeros(4, 2), torch.zeros(4, 2, dtype=torch.int32), torch.zeros(4, 7, dtype=torch.uint8)],
+    [torch.zeros(4, 2), torch.zeros(4, 2, dtype=torch.float64), torch.zeros(4, 7, dtype=torch.uint8)],
 )
 def test_categories_of_another_form_are_refused(observations):
     with pytest.raises(APIUsageError, match="2 numbers, of one of the types uint8, int8"):

@@ -330,4 +330,4 @@ def test_layers_of_entities_that_do_not_fit_are_refused(layers):
 def test_fields_beyond_their_row_are_refused(places, row_bytes):
     layers = with_head(ENTITIES, (12,), fields=Fields([(torch.float32, 0, 12)], 48))
     assert layers.fit() and not dataclasses.replace(layers, fields=Fields(places, row_bytes)).fit()
-    assert not dataclasses.replace(layers, divides_bytes=True).fit()
+    assert not dataclasses.replace(layers, divides_integers=True).fit()

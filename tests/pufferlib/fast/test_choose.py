@@ -106,7 +106,7 @@ def test_a_policy_of_the_library_that_was_changed_is_traced_as_one_of_a_users_ow
             "the policy DropsOut has Dropout as `drop`, which the kernel does not know, (test_choose.py, line 65)",
         ),
         ({"policy": deep()}, "the policy's layers are not of the sizes and types that the kernel takes"),
-        ({"space": Box(0, 1, (3,), dtype="bool")}, "observations are bool"),
+        ({"space": Box(0, 1, (3,), dtype="float16")}, "observations are float16"),
     ],
     ids=lambda each: each[:30] if isinstance(each, str) else "",
 )

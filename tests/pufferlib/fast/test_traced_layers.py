@@ -41,6 +41,8 @@ class Game(PufferEnv):
         shape, space = self.observations.shape, self.single_observation_space
         if space.dtype.kind == "f":
             self.observations[:] = self.random.normal(size=shape)
+        elif space.dtype == bool:
+            self.observations[:] = self.random.random(shape) < 0.5
         else:
             low, high = (space.low, space.high) if isinstance(space, Box) else (0, space.nvec - 1)
             self.observations[:] = self.random.integers(low, np.add(high, 1, dtype=np.int64), shape)
@@ -399,6 +401,20 @@ class DividedBefore(ChannelsLast):
         return torch.relu(self.body(self.network(images).flatten(1)))
 
 
+class Flags(Base):
+    """Of which some are asked for."""
+
+    spaces = Box(0, 1, (2, 4), np.bool_), CHOICES
+
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Linear(8, 6)
+
+    def hidden(self, observations):
+        numbers = observations.to(torch.float32).flatten(1) + (~observations).float().flatten(1) * 0.5
+        return torch.tanh(self.body(numbers))
+
+
 class Lines(Base):
     spaces = Box(-9, 9, (3, 12), np.float32), CHOICES
 
@@ -585,7 +601,7 @@ def camera(dtype):
         settings = {"filters": [6, 4], "sizes": [3, 2], "strides": [2, 1], "channels_last": True}
         return Convolutional(Game(*make.spaces), 16, **settings)
 
-    make.spaces = Box(0 if dtype == np.uint8 else -9, 255 if dtype == np.uint8 else 9, (9, 8, 3), dtype), CHOICES
+    make.spaces = Box(*((-9, 9) if dtype == np.float32 else (0, 255)), (9, 8, 3), dtype), CHOICES
     return make
 
 
@@ -603,6 +619,8 @@ POLICIES = {
     **{kind.__name__: kind for kind in (Attends, AttendsToItself, AttendsByHand, Transformer, Several, Mixed, Alike)},
     "Convolutional": camera(np.uint8),
     "Convolutional of numbers": camera(np.float32),
+    "Convolutional of integers": camera(np.int32),
+    "Flags": Flags,
     "LSTM": recurrent(LSTMWrapper),
     "MinGRU": recurrent(MinGRUWrapper),
 }
