@@ -118,6 +118,7 @@ struct Network {
     int64_t numbers;                 // of an observation
     const ObservationField* fields;  // [num_fields], in whose order its numbers are; NULL where they lie so in its row
     int64_t num_fields, row_bytes;   // row_bytes of a row of fields
+    int64_t channels;                // of an image of which a row has one pixel after the other; else 1
     int64_t is_of_categories;        // whether layers read its categories
     int64_t divides_integers;        // whether they are divided by 255
     int64_t is_step_by_step;         // whether rows of a block lie step by step, else sequence by sequence
@@ -133,8 +134,8 @@ struct Network {
     const double *mean, *variance;   // [numbers] of the observations, NULL where they are seen as they are
     double epsilon;                  // added to the variance
     float clip;                      // the limit of what is seen
-    float* seen;                     // [2, numbers], filled by network_pack: what is subtracted, and the scale
-    const int32_t* lowest;           // [cells], the first category of each, NULL where there are none; bytes then
+    float* seen;            // [2, numbers], filled by network_pack: what is subtracted, and the scale; channels first
+    const int32_t* lowest;  // [cells], the first category of each, NULL where there are none; bytes then
     const int32_t *first_columns, *last_columns;  // [cells], of the inputs, or of a pixel's planes
     float* packed;                                // filled by network_pack
     int64_t log_std_gradients;                    // where those of log_std lie, as puffer_network_plan says

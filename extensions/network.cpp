@@ -26,23 +26,38 @@ KERNEL_FN bool is_of_integers(const Observations& source) {
     return source.kind != OBSERVATION_FLOAT && source.kind != OBSERVATION_DOUBLE;
 }
 
+// Numbers of a row that lie `step` apart.
 template <class Element>
-KERNEL_FN void read_row(const void* data, int64_t offset, const float* mean, int64_t numbers, float* target) {
+KERNEL_FN void read_plane(const Element* first, int64_t step, const float* mean, int64_t count, float* target) {
     typedef Element __attribute__((aligned(1), may_alias)) Unaligned;  // rows of bytes begin anywhere
-    const Unaligned* row = (const Unaligned*)data + offset;
+    const Unaligned* row = (const Unaligned*)first;
     INDEPENDENT_LANES
-    for (int64_t i = 0; i < numbers; i++) target[i] = (float)(mean == nullptr ? row[i] : row[i] - mean[i]);
+    for (int64_t i = 0; i < count; i++) {
+        target[i] = (float)(mean == nullptr ? row[i * step] : row[i * step] - mean[i]);
+    }
 }
 
-KERNEL_FN void read_numbers(int64_t kind, const void* data, int64_t offset, const float* mean, int64_t numbers,
-                            float* target) {
-    if (kind == OBSERVATION_BYTE) read_row<uint8_t>(data, offset, mean, numbers, target);
-    if (kind == OBSERVATION_SIGNED_BYTE) read_row<int8_t>(data, offset, mean, numbers, target);
-    if (kind == OBSERVATION_FLOAT) read_row<float>(data, offset, mean, numbers, target);
-    if (kind == OBSERVATION_DOUBLE) read_row<double>(data, offset, mean, numbers, target);
-    if (kind == OBSERVATION_SHORT) read_row<int16_t>(data, offset, mean, numbers, target);
-    if (kind == OBSERVATION_INTEGER) read_row<int32_t>(data, offset, mean, numbers, target);
-    if (kind == OBSERVATION_LONG) read_row<int64_t>(data, offset, mean, numbers, target);
+// A row of any type; of an image whose channels are last they come first in the target, as in `mean`.
+template <class Element>
+KERNEL_FN void read_row(const void* data, int64_t offset, const float* mean, int64_t channels, int64_t numbers,
+                        float* target) {
+    const Element* row = (const Element*)data + offset;
+    if (channels == 1) return read_plane(row, 1, mean, numbers, target);
+    int64_t pixels = numbers / channels;
+    for (int64_t i = 0; i < channels; i++) {
+        read_plane(row + i, channels, mean == nullptr ? nullptr : mean + i * pixels, pixels, target + i * pixels);
+    }
+}
+
+KERNEL_FN void read_numbers(int64_t kind, const void* data, int64_t offset, const float* mean, int64_t channels,
+                            int64_t numbers, float* target) {
+    if (kind == OBSERVATION_BYTE) read_row<uint8_t>(data, offset, mean, channels, numbers, target);
+    if (kind == OBSERVATION_SIGNED_BYTE) read_row<int8_t>(data, offset, mean, channels, numbers, target);
+    if (kind == OBSERVATION_FLOAT) read_row<float>(data, offset, mean, channels, numbers, target);
+    if (kind == OBSERVATION_DOUBLE) read_row<double>(data, offset, mean, channels, numbers, target);
+    if (kind == OBSERVATION_SHORT) read_row<int16_t>(data, offset, mean, channels, numbers, target);
+    if (kind == OBSERVATION_INTEGER) read_row<int32_t>(data, offset, mean, channels, numbers, target);
+    if (kind == OBSERVATION_LONG) read_row<int64_t>(data, offset, mean, channels, numbers, target);
 }
 
 // An observation as the layers see it; NaN stays NaN.
@@ -54,12 +69,12 @@ KERNEL_FN void read_observation(const Network& network, const Observations& sour
         for (int64_t i = 0; i < network.num_fields; i++) {
             const ObservationField& field = network.fields[i];
             const char* place = (const char*)source.data + offset + field.offset;
-            read_numbers(field.kind, place, 0, nullptr, field.count, target);
+            read_numbers(field.kind, place, 0, nullptr, 1, field.count, target);
             target += field.count;
         }
         return;
     }
-    read_numbers(source.kind, source.data, offset, mean, numbers, target);
+    read_numbers(source.kind, source.data, offset, mean, network.channels, numbers, target);
     if (is_of_integers(source) && network.divides_integers) {
         INDEPENDENT_LANES
         for (int64_t i = 0; i < numbers; i++) target[i] *= 1.0f / 255.0f;
@@ -74,13 +89,25 @@ KERNEL_FN void read_observation(const Network& network, const Observations& sour
 }
 
 template <class Element, class Sum>
-KERNEL_FN void find_columns(const Network& network, const Element* row, int32_t* target) {
-    const int32_t *lowest = network.lowest, *first = network.first_columns, *last = network.last_columns;
-    int64_t cells = network.numbers;
+KERNEL_FN void find_plane(const Network& network, const Element* row, int64_t step, int64_t start, int64_t count,
+                          int32_t* columns) {
+    const int32_t *lowest = network.lowest + start, *first = network.first_columns + start;
+    const int32_t* last = network.last_columns + start;
+    int32_t* target = columns + start;
     INDEPENDENT_LANES
-    for (int64_t i = 0; i < cells; i++) {
-        Sum column = (Sum)first[i] + (int32_t)row[i] - lowest[i];
+    for (int64_t i = 0; i < count; i++) {
+        Sum column = (Sum)first[i] + (int32_t)row[i * step] - lowest[i];
         target[i] = column < first[i] ? first[i] : column > last[i] ? last[i] : (int32_t)column;
+    }
+}
+
+// Likewise.
+template <class Element, class Sum>
+KERNEL_FN void find_columns(const Network& network, const Element* row, int32_t* target) {
+    int64_t channels = network.channels, pixels = network.numbers / channels;
+    if (channels == 1) return find_plane<Element, Sum>(network, row, 1, 0, pixels, target);
+    for (int64_t i = 0; i < channels; i++) {
+        find_plane<Element, Sum>(network, row + i, channels, i * pixels, pixels, target);
     }
 }
 

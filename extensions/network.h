@@ -82,9 +82,11 @@ KERNEL_FN void network_pack(const Network& network) {
         network.normal[i] = network.log_std[i];
         network.normal[network.num_parts + i] = expf(network.log_std[i]);
     }
+    int64_t channels = network.channels, pixels = network.numbers / channels;
     for (int64_t i = 0; network.mean != nullptr && i < network.numbers; i++) {
-        network.seen[i] = (float)network.mean[i];
-        network.seen[network.numbers + i] = (float)(1.0 / sqrt(network.variance[i] + network.epsilon));
+        float* seen = network.seen + i % channels * pixels + i / channels;
+        seen[0] = (float)network.mean[i];
+        seen[network.numbers] = (float)(1.0 / sqrt(network.variance[i] + network.epsilon));
     }
 }
 

@@ -246,6 +246,7 @@ class Network:
             fields=None if self._fields is None else ctypes.addressof(self._fields),
             num_fields=0 if self._fields is None else len(self._fields),
             row_bytes=0 if self._fields is None else layers.fields.row_bytes,
+            channels=layers.shape[0] if layers.has_channels_last else 1,
             is_of_categories=categories is not None,
             divides_integers=layers.divides_integers and categories is None and normalizer is None,
             is_step_by_step=layers.is_step_by_step,

@@ -601,6 +601,8 @@ class Layers:
     categories: Categories | None = None
     # Whether observations of integers that are neither categories nor normalised are divided by 255
     divides_integers: bool = False
+    # Whether observations are images of which a row has one pixel after the other; `shape` has channels first then, too
+    has_channels_last: bool = False
     constants: Sequence[Tensor] = ()  # tensors of the layers that have no gradient
     # Of the observations, which are neither categories nor normalised then; None where rows hold numbers
     fields: Fields | None = None
@@ -729,6 +731,7 @@ class Layers:
             and (self.normalizer is None or self.normalizer.fit(self.numbers))
             and (self.categories is None or self.normalizer is None)
             and (self.fields is None or (self._sees_numbers() and self.fields.fit(self.numbers)))
+            and (not self.has_channels_last or (len(self.shape) == 3 and self.fields is None))
         )
 
     def _sees_numbers(self) -> bool:

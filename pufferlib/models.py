@@ -262,7 +262,7 @@ class Convolutional(_Encoding):
             bounds of a channel has a plane of zeros and ones; see OneHotPlanes.
         image_shape: of an image, where observations are flat; empty where they have the shape of one.
         channels_last: whether the channels of an image are its last dimension. The export to C has channels first
-            alone, and with `one_hot` too torch computes the policy, which takes longer.
+            alone.
     """
 
     def __init__(

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from dataclasses import replace
 
 from torch import nn
 
 from pufferlib.extensions import LSTM, Categories, Convolution, Layers, Linear, MinGRU, Normalizer, OneHot
-from pufferlib.extensions.network_layers import Arrange, Layer
+from pufferlib.extensions.network_layers import Layer
 from pufferlib.fast.policy_watch import is_altered
 from pufferlib.metrics.measures import EPSILON
 from pufferlib.models import ACTIVATIONS, ActionHead, Continuous, Convolutional, Default, LSTMWrapper, MinGRUWrapper
@@ -59,8 +58,6 @@ def _find_layers(policy: nn.Module) -> Layers:
     modules, activation, shape = list(policy.encoder), "relu", None
     if type(policy) is Convolutional:
         shape = policy.image_shape
-        if policy.channels_last:
-            layers.append(Arrange((0,), shape, has_channels_last=True))
         layers.add_convolutions(modules.pop(0), shape[0], one_hot is not None)
     else:
         activation = policy.activation
@@ -76,7 +73,7 @@ def _find_layers(policy: nn.Module) -> Layers:
     first = next(iter(modules)).weight.shape[1]
     return Layers(
         layers=layers,
-        shape=(math.prod(shape),) if type(layers[0]) is Arrange else shape or (cells or first,),
+        shape=shape or (cells or first,),
         parts=[1] * len(log_std) if are_numbers else head.sizes,
         decision=len(layers),
         value=len(layers),
@@ -84,6 +81,7 @@ def _find_layers(policy: nn.Module) -> Layers:
         log_std=log_std,
         categories=None if one_hot is None else Categories(one_hot.lowest, one_hot.highest - one_hot.lowest + 1),
         divides_integers=shape is not None,
+        has_channels_last=getattr(policy, "channels_last", False),
     )
 
 
@@ -131,8 +129,7 @@ def _sees_rows(policy: nn.Module) -> bool:
     # Whether the first layer takes the numbers of an observation, or their categories, as they lie in its row.
     if type(policy) is Default:
         return not policy.emulated and type(policy.one_hot) in (type(None), OneHotCells)
-    kinds = (type(None), OneHotPlanes) if not getattr(policy, "channels_last", False) else (type(None),)
-    return type(policy) is Convolutional and type(policy.one_hot) in kinds
+    return type(policy) is Convolutional and type(policy.one_hot) in (type(None), OneHotPlanes)
 
 
 def _is_plain_convolution(module: nn.Module) -> bool:

@@ -211,6 +211,7 @@ class _Calls(StepStates):
             log_std=log_std,
             normalizer=normalizer,
             divides_integers=self.seen == {True},
+            has_channels_last=self.has_channels_last,
             fields=self._fields(),
             state_places=self.state_places(),
         ).in_loops()

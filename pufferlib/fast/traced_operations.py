@@ -138,9 +138,12 @@ class Operations(LayerList):
         settings = module.weight, getattr(module, "bias", None), epsilon, type(module) is nn.LayerNorm
         return self._add(Norm((self._read_each(self._plain(value)),), *settings, len(value.shape) > 1), value.shape)
 
-    def _image(self, value: Operand) -> Value:
+    def _image(self, value: Operand, may_be_observed: bool = False) -> Value:
         if isinstance(value, Turned) and value.order == (2, 0, 1):  # whose channels are last
             *edges, channels = numbers(value.value).shape
+            if may_be_observed and value.value.index == 0 and (self.has_channels_last or self._is_unread()):
+                self.shapes[0], self.has_channels_last = (channels, *edges), True
+                return replace(value.value, shape=self.shapes[0])
             row = self._read(self._row(value.value))
             return self._add(Arrange((row,), (channels, *edges), has_channels_last=True))
         value = numbers(value)
@@ -160,7 +163,7 @@ class Operations(LayerList):
         sizes = value.order if isinstance(value, Turned) else numbers(value).shape
         if module.padding_mode != "zeros" or not is_centered or len(sizes) != 3 - is_line:
             self._refuse("a convolution whose padding is not of as many zeros on both sides")
-        value = self._image(value)
+        value = self._image(value, may_be_observed=True)
         observed = value.shape[0] if value.index == 0 else 0
         settings = {"padding": padding, "dilation": dilation, "groups": module.groups, "is_rectified": False}
         layer = Convolution((self._read(value),), module.weight, module.bias, stride, observed, **settings)
@@ -313,8 +316,7 @@ class Operations(LayerList):
             sizes[sizes.index(-1)] = whole // known
         if not (rows is ROWS or rows == -1) or min(sizes, default=1) < 0 or math.prod(sizes) != whole:
             raise ValueError("a shape of other rows")
-        is_first = value.index == 0 and not any(0 in layer.inputs for layer in self.layers)
-        if is_first and len(sizes) == 3 and self.packed is None:
+        if value.index == 0 and len(sizes) == 3 and self._is_unread():
             self.shapes[0] = tuple(sizes)
         return replace(value, shape=tuple(sizes))
 

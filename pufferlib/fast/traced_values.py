@@ -113,6 +113,7 @@ class LayerList:
         self.is_only_user = True  # whether what the operation reads is a layer's result that nothing else reads
         self.packed: Layout | None = None  # of observations that are packed in bytes
         self.counts: dict[int, int] = {}  # numbers of the observation that are categories, and how many there are
+        self.has_channels_last = False  # whether convolutions read an observation whose channels are last
         self.seen: set[bool] = set()  # whether readers of the observation want it divided
         self._arranged: dict[tuple[int, Shape], Value] = {}  # values with their numbers in another order in memory
 
@@ -140,6 +141,10 @@ class LayerList:
         if value.index == 0 and len(self.shapes[0]) == 3:  # lies otherwise than images of layers do
             self._refuse("an operation on an image that is no convolution")
         return self._read(value)
+
+    def _is_unread(self) -> bool:
+        # Whether no layer reads the observation yet, which is no row of bytes, so that it may take another form.
+        return self.packed is None and not any(0 in layer.inputs for layer in self.layers)
 
     def _row(self, value: Value) -> Value:
         return self._arrange(value, (math.prod(value.shape),))

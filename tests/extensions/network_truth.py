@@ -394,7 +394,20 @@ class Truth:
 
     def see(self, observations):
         """Numbers of a row, or the planes of its categories."""
-        seen, normalizer, categories = observations.double(), self.layers.normalizer, self.layers.categories
+        normalizer, categories = self.layers.normalizer, self.layers.categories
+        if self.layers.has_channels_last:  # pixel after pixel
+            channels, *edges = self.layers.shape
+
+            def first(numbers):
+                return numbers.unflatten(-1, (*edges, channels)).movedim(-1, -3)
+
+            observations = first(observations.flatten(2))
+            if normalizer is not None:
+                turned = {name: first(getattr(normalizer, name).flatten()) for name in ("mean", "variance")}
+                normalizer = dataclasses.replace(normalizer, **turned)
+            if categories is not None:
+                observations = observations.flatten(-3)
+        seen = observations.double()
         if normalizer is not None:
             scaled = (seen - normalizer.mean) * (normalizer.variance + normalizer.epsilon).rsqrt()
             self.kinks.append(scaled.abs() - normalizer.clip)

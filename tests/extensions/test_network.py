@@ -297,6 +297,24 @@ def test_images_of_integers_are_brought_to_one_and_numbers_are_seen_as_they_are(
     assert_learns_like_the_truth(layers, observations, random_minibatch(layers, 9, 6, 4))
 
 
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int16, torch.int64, torch.float32, torch.float64])
+@pytest.mark.parametrize("kind", ["strides", "normalised_images", "planes_of_channels", "planes_below_zero"])
+def test_images_whose_channels_are_last_match_float64(kind, dtype):
+    torch.manual_seed(27)
+    layers = dataclasses.replace(random_layers(**CASES[kind]), has_channels_last=True)
+    if layers.categories is not None and dtype.is_floating_point:
+        return
+    channels, *edges = layers.shape
+    low, high = (0, 256) if dtype == torch.uint8 or layers.categories is None else (-9, 30)
+    observations = torch.randint(low, high, (9, 4, *edges, channels)).to(dtype)
+    if dtype.is_floating_point:
+        observations /= 100
+    if layers.categories is not None:
+        observations = observations.flatten(2)
+    assert layers.fit()
+    assert_learns_like_the_truth(layers, observations, random_minibatch(layers, 9, 6, 4))
+
+
 def test_normalised_bytes_of_images_are_not_scaled_again():
     torch.manual_seed(21)
     layers = random_layers(**IMAGES, is_normalized=True)

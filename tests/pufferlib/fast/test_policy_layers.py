@@ -391,13 +391,14 @@ def test_other_policies_have_no_layers_for_a_kernel(policy):
     assert find_layers(policy) is None
 
 
-def test_the_planes_of_images_whose_channels_are_last_are_for_torch():
+@pytest.mark.parametrize("one_hot", [False, True])
+def test_the_layers_of_images_whose_channels_are_last_say_so(one_hot):
     class Camera:
         single_observation_space, single_action_space = Box(0, 3, (6, 7, 2), np.uint8), Discrete(3)
 
-    settings = {"filters": [4], "sizes": [3], "strides": [1], "channels_last": True}
-    assert find_layers(Convolutional(Camera, 8, **settings)).fit()
-    assert find_layers(Convolutional(Camera, 8, **settings, one_hot=True)) is None
+    settings = {"filters": [4], "sizes": [3], "strides": [1], "channels_last": True, "one_hot": one_hot}
+    layers = find_layers(Convolutional(Camera, 8, **settings))
+    assert layers.fit() and layers.has_channels_last and layers.shape == (2, 6, 7)
 
 
 def test_the_categories_of_a_policy_are_those_of_its_space():

@@ -596,12 +596,13 @@ def library_policy(kind, observations, actions):
     return make
 
 
-def camera(dtype):
+def camera(dtype, one_hot=False):
     def make():
-        settings = {"filters": [6, 4], "sizes": [3, 2], "strides": [2, 1], "channels_last": True}
+        settings = {"filters": [6, 4], "sizes": [3, 2], "strides": [2, 1], "channels_last": True, "one_hot": one_hot}
         return Convolutional(Game(*make.spaces), 16, **settings)
 
-    make.spaces = Box(*((-9, 9) if dtype == np.float32 else (0, 255)), (9, 8, 3), dtype), CHOICES
+    low, high = (-9, 9) if dtype == np.float32 else (0, 4 if one_hot else 255)
+    make.spaces = Box(low, high, (9, 8, 3), dtype), CHOICES
     return make
 
 
@@ -620,6 +621,7 @@ POLICIES = {
     "Convolutional": camera(np.uint8),
     "Convolutional of numbers": camera(np.float32),
     "Convolutional of integers": camera(np.int32),
+    "Convolutional of categories": camera(np.int64, one_hot=True),
     "Flags": Flags,
     "LSTM": recurrent(LSTMWrapper),
     "MinGRU": recurrent(MinGRUWrapper),
