@@ -326,7 +326,7 @@ def with_hook(policy):
     [
         (lambda env: Default(env, 16, num_layers=64), {}),
         (lambda env: OwnPolicy(env, 16), {}),
-        (lambda env: with_encoder(Default(env, 16), nn.Sequential(nn.Linear(121, 16), nn.ELU())), {}),
+        (lambda env: with_encoder(Default(env, 16), nn.Sequential(nn.Linear(121, 16), nn.Hardtanh())), {}),
         (lambda env: with_hook(Default(env, 16)), {}),
         (lambda env: Default(env, 16), {"fused": False}),
     ],
