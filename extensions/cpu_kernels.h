@@ -135,7 +135,7 @@ struct Network {
     double epsilon;                  // added to the variance
     float clip;                      // the limit of what is seen
     float* seen;            // [2, numbers], filled by network_pack: what is subtracted, and the scale; channels first
-    const int32_t* lowest;  // [cells], the first category of each, NULL where there are none; bytes then
+    const int32_t* lowest;  // [cells], the first category of each, NULL where there are none; integers then
     const int32_t *first_columns, *last_columns;  // [cells], of the inputs, or of a pixel's planes
     float* packed;                                // filled by network_pack
     int64_t log_std_gradients;                    // where those of log_std lie, as puffer_network_plan says

@@ -27,7 +27,7 @@ def nativize(observations: Tensor, emulated: Layout | None) -> Any:
 
 def num_features(emulated: Layout) -> int:
     """The width of what `features` returns."""
-    return sum(_width(leaf) for leaf in emulated.leaves)
+    return int(describe_features(emulated)[2].clamp(min=1).sum())
 
 
 def features(observations: Tensor, emulated: Layout) -> Tensor:
@@ -40,7 +40,7 @@ def features(observations: Tensor, emulated: Layout) -> Tensor:
 
 
 def describe_features(emulated: Layout) -> Tensor:
-    """What `features` does to the numbers of all leaves, in their order: `(3, numbers)` float32.
+    """What `features` does to the numbers of all leaves, in their order: `(3, numbers)` float64.
 
     Of each number a factor, its first category, and how many it has, which is 0 where it is no category.
     """
@@ -53,7 +53,7 @@ def describe_features(emulated: Layout) -> Tensor:
         elif isinstance(space, MultiDiscrete):
             starts, counts = space.start.reshape(-1), space.nvec.reshape(-1)
         columns.append(np.stack([factors, starts, counts]))
-    return torch.from_numpy(np.concatenate(columns, 1)).float()
+    return torch.from_numpy(np.concatenate(columns, 1))
 
 
 def leaf_view(rows: Tensor, leaf: Leaf, layout: Layout) -> Tensor:
@@ -62,12 +62,6 @@ def leaf_view(rows: Tensor, leaf: Leaf, layout: Layout) -> Tensor:
     if layout.is_bytes:
         elements = elements.view(getattr(torch, leaf.dtype.name))
     return elements.view((*rows.shape[:-1], *leaf.shape))
-
-
-def _width(leaf: Leaf) -> int:
-    if isinstance(leaf.space, Discrete):
-        return int(leaf.space.n)
-    return int(leaf.space.nvec.sum()) if isinstance(leaf.space, MultiDiscrete) else math.prod(leaf.shape)
 
 
 def _numbers(values: Tensor, leaf: Leaf) -> Tensor:

@@ -160,8 +160,7 @@ class Operations(LayerList):
         padding = {"valid": (0, 0), "same": tuple(each // 2 for each in around)}.get(module.padding, module.padding)
         padding = (0,) * (2 - len(padding)) + padding
         is_centered = module.padding != "same" or all(each % 2 == 0 for each in around)
-        sizes = value.order if isinstance(value, Turned) else numbers(value).shape
-        if module.padding_mode != "zeros" or not is_centered or len(sizes) != 3 - is_line:
+        if module.padding_mode != "zeros" or not is_centered or len(value.shape) != 3 - is_line:
             self._refuse("a convolution whose padding is not of as many zeros on both sides")
         value = self._image(value, may_be_observed=True)
         observed = value.shape[0] if value.index == 0 else 0
@@ -176,11 +175,10 @@ class Operations(LayerList):
             is_plain = module.dilation == 1 and not module.return_indices
         else:
             is_plain = module.count_include_pad and module.divisor_override is None
-        sizes = value.order if isinstance(value, Turned) else numbers(value).shape
-        if not is_plain or module.ceil_mode or len(sizes) != 3:
+        if not is_plain or module.ceil_mode or len(value.shape) != 3:
             self._refuse(f"{type(module).__name__} that is not of plain windows of an image")
-        windows = module.kernel_size, module.stride or module.kernel_size, module.padding
-        return self._add(Pool((self._read_each(self._image(value)),), *windows, is_largest))
+        sizes = module.kernel_size, module.stride or module.kernel_size, module.padding
+        return self._add(Pool((self._read_each(self._image(value)),), *sizes, is_largest))
 
     # --------------------------------------------------------------------------------------------- number by number
 
@@ -321,7 +319,7 @@ class Operations(LayerList):
         return replace(value, shape=tuple(sizes))
 
     def _torch_transpose(self, value: Operand, dim0: int, dim1: int) -> Operand:
-        order = list(range(len(value.shape if isinstance(value, Value) else value.order) + 1))
+        order = list(range(len(value.shape) + 1))
         order[dim0], order[dim1] = order[dim1], order[dim0]
         return self._torch_permute(value, order)
 

@@ -59,6 +59,11 @@ class Turned:
     value: Value
     order: tuple[int, ...]
 
+    @property
+    def shape(self) -> Shape:
+        """That torch gives it without rows."""
+        return tuple(self.value.shape[each] for each in self.order)
+
 
 @dataclass(frozen=True)
 class Scores:
@@ -316,12 +321,11 @@ class LayerList:
     def _torch_features(self, value: Operand, layout: Layout) -> Value:
         # The parts side by side, as the library's policies see them.
         self._open(value, layout)
-        factors, lowest, counts = describe_features(layout).unbind()
+        factors, lowest, counts = describe_features(layout).float().unbind()
         for column, (first, count) in enumerate(zip(lowest.int().tolist(), counts.int().tolist(), strict=True)):
             if count:
                 self.counts[column] = max(first + count, 1)
-        index = 0 if self.packed is not None else self._read(Value(0, self.shapes[0]))
-        return self._add(Features((index,), factors, lowest, counts))
+        return self._add(Features((self._read_parts(),), factors, lowest, counts))
 
     def _open(self, value: Operand, layout: Layout | None) -> bool:
         # Whether the observation has parts, whose numbers layers may read from now on.
@@ -338,10 +342,12 @@ class LayerList:
             self.packed, self.shapes[0] = layout, (sum(math.prod(leaf.shape) for leaf in layout.leaves),)
         return True
 
+    def _read_parts(self) -> int:
+        return 0 if self.packed is not None else self._read(Value(0, self.shapes[0]))
+
     def _part(self, leaf: Leaf, first: int) -> Value:
         size = math.prod(leaf.shape)
-        index = 0 if self.packed is not None else self._read(Value(0, self.shapes[0]))
-        found = self._add(Concatenate((index,), ((first, size),)), leaf.shape)
+        found = self._add(Concatenate((self._read_parts(),), ((first, size),)), leaf.shape)
         if leaf.dtype.kind not in "iu":
             return found
         return replace(found, kind="integer" if leaf.dtype.itemsize > 1 else "observed")
@@ -395,8 +401,7 @@ class LayerList:
     ) -> Operand:
         *others, left, right = k.order if isinstance(k, Turned) else (0, 1)
         keys = Turned(k.value if isinstance(k, Turned) else k, (*others, right, left))
-        size = (q.value if isinstance(q, Turned) else q).shape[-1]
-        scores = self._score(q, keys, size**-0.5 if scale is None else scale)
+        scores = self._score(q, keys, q.shape[-1] ** -0.5 if scale is None else scale)
         if attn_mask is not None:
             scores = self._hide(scores, attn_mask, -math.inf, is_visible=True)
         return self._attend(replace(scores, is_softmax=True, is_safe=True), v)

@@ -1,4 +1,5 @@
 import dataclasses
+import itertools
 import math
 
 import numpy as np
@@ -297,13 +298,16 @@ def test_images_of_integers_are_brought_to_one_and_numbers_are_seen_as_they_are(
     assert_learns_like_the_truth(layers, observations, random_minibatch(layers, 9, 6, 4))
 
 
-@pytest.mark.parametrize("dtype", [torch.uint8, torch.int16, torch.int64, torch.float32, torch.float64])
-@pytest.mark.parametrize("kind", ["strides", "normalised_images", "planes_of_channels", "planes_below_zero"])
+@pytest.mark.parametrize(
+    ("kind", "dtype"),
+    [
+        *itertools.product(("strides", "normalised_images"), (torch.uint8, torch.int64, torch.float32, torch.float64)),
+        *itertools.product(("planes_of_channels", "planes_below_zero"), (torch.uint8, torch.int16, torch.int64)),
+    ],
+)
 def test_images_whose_channels_are_last_match_float64(kind, dtype):
     torch.manual_seed(27)
     layers = dataclasses.replace(random_layers(**CASES[kind]), has_channels_last=True)
-    if layers.categories is not None and dtype.is_floating_point:
-        return
     channels, *edges = layers.shape
     low, high = (0, 256) if dtype == torch.uint8 or layers.categories is None else (-9, 30)
     observations = torch.randint(low, high, (9, 4, *edges, channels)).to(dtype)
