@@ -184,7 +184,7 @@ class PuffeRL:
                 and uses no other process where a step takes less than passing it on.
             settings: every other `[train]` setting, those of `[selfplay]`, and `opponent` where the environment has a
                 choice of it: `bot`, `self`, or `pool`, which is `self` with a `pool_size` of 8. The learning rate is
-                annealed only if `total_timesteps` or `num_iterations` is given.
+                annealed where the end is known: by `total_timesteps` or `num_iterations`, or in `learn(steps)`.
 
         These defaults are for a full vector: a PufferEnv of 64 agents or more. With fewer agents, what is not given
         follows from the spaces, the number of agents, and whether the policy is recurrent. `chosen` and the first lines
@@ -231,7 +231,8 @@ class PuffeRL:
             self.run = Run(call, lambda: self._backend.describe())
             self.vecenv.tells_final_observations = config.truncation_bootstrap
             self._collector.reset(None if ranks.is_first else ranks.seed(self.vecenv.seed))  # the first keeps its own
-            self._learning_rate = config.learning_rate
+            self._learning_rate, self._anneal_start = config.learning_rate, 0  # from which, and the epoch
+            self._anneals_in_learn = call.anneals_in_learn
             self.epoch = self._steps = 0  # steps but for those that are being summed over all processes
             self._steps_underway: Total | None = None  # the Total of the others
             self._skipped_steps = self._skipped_minibatches = 0
@@ -280,7 +281,9 @@ class PuffeRL:
 
         Args:
             total_timesteps: of all agents and processes, in addition to those before, rounded up to whole iterations.
-                A learning rate that is annealed reaches 0 after them. None trains to the end that the settings name.
+                The learning rate is annealed over them, from the rate that is set; where they end as the running
+                schedule does, as after an interruption, that goes on. None trains to the end that the settings name,
+                or that a checkpoint has.
             callbacks: one or several objects with `on_iteration(trainer, logs)`, or functions of these two, called
                 after each iteration; True stops. See `pufferlib.callbacks`. Of several processes the first decides.
             dashboard: whether to show the progress, as `print_dashboard` does.
@@ -293,9 +296,11 @@ class PuffeRL:
         self._agree("learn")
         callbacks, ranks, first_epoch = checks.list_callbacks(callbacks), self.ranks, self.epoch
         has_callbacks = any(ranks.gather(bool(callbacks)))
+        end = self.total_epochs
         if total_timesteps is not None:
             steps = checks.whole_number("total_timesteps", total_timesteps)
-            self.total_epochs = self.epoch + math.ceil(steps / self.config.batch_size)
+            end = self.epoch + math.ceil(steps / self.config.batch_size)
+        self._anneal_until(end)
 
         def after_iteration(episodes: dict[str, float], losses: dict[str, float]) -> bool:
             logs = self._logs_of_iteration(episodes, losses)
@@ -576,10 +581,18 @@ class PuffeRL:
 
     @total_epochs.setter
     def total_epochs(self, value: int) -> None:
-        steps = value * self.config.batch_size
-        self.config = replace(self.config, total_timesteps=steps, num_iterations=None)
-        self.report.total_steps = steps
-        self.run.set_length(steps)
+        self._change_settings(total_timesteps=value * self.config.batch_size, num_iterations=None)
+
+    def _change_settings(self, **settings: Any) -> None:
+        self.config = replace(self.config, **settings)
+        self.report.total_steps = self.config.total_timesteps
+        self.run.change_settings(settings)
+
+    def _anneal_until(self, epoch: int) -> None:
+        if epoch != self.total_epochs:  # else it goes on, as after an interruption
+            self._anneal_start, self.total_epochs = self.epoch, epoch
+        if self._anneals_in_learn and not self.config.anneal_lr:
+            self._change_settings(anneal_lr=True)
 
     @property
     def _progress(self) -> float:
@@ -590,13 +603,15 @@ class PuffeRL:
     def learning_rate(self) -> float:
         """The learning rate of this epoch, which is the one set, annealed along `lr_schedule` to `min_learning_rate`.
 
-        Assigning to it sets the rate that the schedule starts from, from the next `train` on.
+        Assigning to it sets the rate that the schedule starts from, from the next `train` on; where nobody asked for
+        annealing the rate then stays.
         """
         start, end = self._learning_rate, min(self._learning_rate, self.config.min_learning_rate)
         if not self.config.anneal_lr:
             return start
-        # LaTeX: p = \min(\mathrm{epoch} / \mathrm{anneal\_epochs},\ 1) ; p = progress
-        progress = min(self.epoch / self.config.anneal_epochs, 1.0)
+        epoch, epochs = self.epoch - self._anneal_start, self.config.anneal_epochs(self._anneal_start)
+        # LaTeX: p = \min(\mathrm{epoch} / \mathrm{epochs},\ 1) ; p = progress
+        progress = min(epoch / epochs, 1.0)
         # LaTeX: l = 1 - p \quad \text{or} \quad l = \tfrac12 (1 + \cos \pi p) ; l = left
         left = 1.0 - progress if self.config.lr_schedule == "linear" else 0.5 * (1.0 + math.cos(math.pi * progress))
         # LaTeX: \eta = \eta_1 + (\eta_0 - \eta_1)\, l ; \eta = learning_rate, \eta_0 = start, \eta_1 = end
@@ -605,6 +620,9 @@ class PuffeRL:
     @learning_rate.setter
     def learning_rate(self, value: float) -> None:
         self._learning_rate = value
+        if self._anneals_in_learn:
+            self._anneals_in_learn = False
+            self._change_settings(anneal_lr=False)
 
     @property
     def uptime(self) -> float:
@@ -800,6 +818,8 @@ class PuffeRL:
             untrained_steps=0 if self._untrained_steps is None else int(self._untrained_steps.result()),
             uptime=report.uptime,
             learning_rate=float(self._learning_rate),
+            anneal_start=self._anneal_start,
+            end=self.total_epochs,
             logged=[report.logged_epoch, report.logged_step],
             losses=report.losses,
         )
@@ -823,7 +843,9 @@ class PuffeRL:
         self._follow_policy("load_checkpoint")  # the optimizer gets what belongs to the parts of now
         progress, statistics, metadata = self.run.load(Path(path), self._parts)
         self.epoch, self._steps, self._steps_underway = progress.epoch, progress.global_step, None
-        self._learning_rate = progress.learning_rate
+        self._learning_rate, self._anneal_start = progress.learning_rate, progress.anneal_start
+        if self._anneals_in_learn:  # nobody said where this trainer ends: there, then
+            self.total_epochs = progress.end
         self.report.resume(progress.uptime, *progress.logged, progress.losses)
         self._untrained_steps, self._is_rollout_loaded = None, statistics is not None
         self._stats, self._are_weights_compared = statistics or {}, False

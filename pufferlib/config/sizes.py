@@ -67,11 +67,10 @@ class ResolvedTrainConfig(TrainConfig):
         """Batches until at least total_timesteps are done."""
         return self.num_iterations or -(-self.total_timesteps // self.batch_size)
 
-    @property
-    def anneal_epochs(self) -> int:
-        """Batches over which the learning rate is annealed."""
+    def anneal_epochs(self, start: int) -> int:
+        """Batches over which the learning rate is annealed, if that starts after so many."""
         if self.anneal_timesteps == "auto":
-            return self.total_epochs
+            return max(1, self.total_epochs - start)
         return -(-self.anneal_timesteps // self.batch_size)
 
 

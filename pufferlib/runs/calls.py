@@ -63,11 +63,14 @@ def _named_settings(keywords: Mapping[str, Any]) -> dict[str, Any]:
     return {name: str(value) if isinstance(value, torch.device) else value for name, value in given.items()}
 
 
+def _has_end(given: Mapping[str, Any]) -> bool:
+    return given.get("total_timesteps") is not None or given.get("num_iterations") is not None
+
+
 def settings_from_keywords(given: Mapping[str, Any], choice: Choice) -> dict[str, Any]:
     """Returns the `[train]` settings that keywords ask for; sizes are those of all processes."""
     given = _named_settings(given)
-    has_end = given.get("total_timesteps") is not None or given.get("num_iterations") is not None
-    automatic = {**DEFAULTS, "anneal_lr": has_end, **choice.settings("train")}
+    automatic = {**DEFAULTS, "anneal_lr": _has_end(given), **choice.settings("train")}
     if given.get("prio_alpha"):
         automatic["shuffle"] = "segments"  # only these are drawn by priority
     chosen = TrainConfig.from_dict({**automatic, **given})
@@ -144,6 +147,7 @@ class ResolvedCall:
     make_evaluation_vecenv: Callable[[int], vector.Vector] | None  # from a seed; None where there is none
     selfplay: SelfplayConfig
     chosen: Sequence[str] = ()  # a sentence for each thing that was seen of the environment
+    anneals_in_learn: bool = False  # over the steps that `learn` is given, as nobody set an end, or annealing itself
 
     def allocate_rollout(self) -> Rollout:
         """Allocates one rollout of this process."""
@@ -188,6 +192,7 @@ def _resolve(
     given_env: object,
     loss: Loss | None,
     chosen: Sequence[str] = (),
+    anneals_in_learn: bool = False,
 ) -> ResolvedCall:
     if loss is not None and not callable(loss):
         raise APIUsageError(f"loss must be a function such as pufferlib.ppo.losses.ppo_loss, got {kind_of(loss)}")
@@ -224,6 +229,7 @@ def _resolve(
         make_evaluation_vecenv=_evaluation_maker(eval_env, vecenv, config),
         selfplay=selfplay,
         chosen=chosen,
+        anneals_in_learn=anneals_in_learn,
     )
 
 
@@ -336,7 +342,8 @@ def _from_keywords(
     config["env"] = catalog.find(env).name if isinstance(env, str) else making.environment_name(ready)
     policy = _default_policy(env, ready, seed, choice) if policy is None else policy
     chosen = _chosen_texts(choice, config, given, policy)
-    return _resolve(config, ready, policy, logger, eval_env, env, loss, chosen)
+    anneals_in_learn = "anneal_lr" not in given and not _has_end(given)
+    return _resolve(config, ready, policy, logger, eval_env, env, loss, chosen, anneals_in_learn)
 
 
 def _check_keyword_call(env: object, policy: nn.Module | None, logger: AnyLogger, settings: Mapping[str, Any]) -> None:
@@ -407,8 +414,7 @@ def _chosen_texts(choice: Choice, config: Mapping[str, Any], given: Mapping[str,
         **{f"train.{name}": value for name, value in config.items() if name not in given},
         **{f"policy.{name}": value for name, value in made_with.items()},
     }
-    left_out = [] if config["anneal_lr"] else ["lr_schedule"]  # which then means nothing
-    decided = choice.reasons(without=[f"train.{name}" for name in (*given, *left_out)])
+    decided = choice.reasons(without=[f"train.{name}" for name in given])
     texts = []
     for seen, names in decided.items():
         shown = [f"{name.partition('.')[2]} {values[name]}" for name in names if name in values]

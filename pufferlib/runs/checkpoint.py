@@ -39,7 +39,7 @@ from pufferlib.runs.state_check import (
 )
 from pufferlib.runs.trainer_state import Progress, TrainerParts, learning_state, load_learning_state
 
-FORMAT = 2  # of what a trainer saves beside weights; it grows when an older file can no longer be read
+FORMAT = 3  # of what a trainer saves beside weights; it grows when an older file can no longer be read
 
 
 def save(path: Path, content: object) -> None:

@@ -33,7 +33,7 @@ class Run:
         self._describe_computation = describe_computation
         self._storage_reason: str | None = None  # why the last checkpoint could not be written
         self._divergence: str | None = None  # the error that ended the training, until a checkpoint is loaded
-        self._length: dict[str, int | None] = {}  # settings that replace earlier ones
+        self._changed: dict[str, Any] = {}  # `[train]` settings since the trainer was made
         folder = Path(call.config.data_dir) / slug(f"{call.env_name}_{run_id}")  # of a user's logger, too
         self._folder = RunFolder(folder, self.describe)
         self._metrics_file = JsonLogger(folder / METRICS_FILE, run_id=run_id)
@@ -48,10 +48,10 @@ class Run:
         """Where checkpoints and metrics go; made with the first of them."""
         return self._folder.path
 
-    def set_length(self, total_timesteps: int) -> None:
-        """Changes the number of agent steps in `config.json`, and for loggers that have not been opened yet."""
-        self._length = {"total_timesteps": total_timesteps, "num_iterations": None}
-        self._logged["train"].update(self._length)
+    def change_settings(self, settings: Mapping[str, Any]) -> None:
+        """Changes `[train]` settings in `config.json`, and for loggers that have not been opened yet."""
+        self._changed.update(settings)
+        self._logged["train"].update(settings)
         with self.warn_on_storage_error():
             self._folder.update_description()
 
@@ -60,7 +60,7 @@ class Run:
         call, settings = self._call, self.settings
         if settings is None:
             settings = settings_of(call.env_name, call.settings, call.vecenv, call.policy)
-        settings = {**settings, "train": {**settings["train"], **self._length}}
+        settings = {**settings, "train": {**settings["train"], **self._changed}}
         simulator = getattr(call.vecenv.driver_env, "simulator", None)
         return describe_run(settings, call.policy, self._describe_computation(), simulator)
 

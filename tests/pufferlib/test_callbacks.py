@@ -92,17 +92,64 @@ def test_without_a_number_it_goes_on_to_the_end_of_the_settings():
     trainer.release()
 
 
-def test_the_learning_rate_is_annealed_only_where_that_was_asked_for():
-    constant, annealed = make_trainer(), make_trainer(anneal_lr=True, lr_schedule="linear")
-    rates = []
-    for trainer in (constant, annealed):
-        trainer.learn(256, callbacks=lambda trainer, logs: rates.append(trainer.learning_rate))
-        trainer.release()
-    assert rates == pytest.approx([3e-4] * 4 + [3e-4 * rest for rest in (0.75, 0.5, 0.25, 0.0)])
+FALLING = [0.75, 0.5, 0.25, 0.0]
+
+
+def shares_of_rate(trainer, steps, until=None):
+    """The learning rate after each iteration, relative to the one that was set."""
+    shares = []
+
+    def note(trainer, logs):
+        shares.append(trainer.learning_rate / 3e-4)
+        return trainer.epoch == until
+
+    trainer.learn(steps, callbacks=note)
+    return pytest.approx(shares)
+
+
+@pytest.mark.parametrize("settings", [{}, {"total_timesteps": 64}, {"num_iterations": 2}, {"anneal_lr": True}])
+def test_each_call_anneals_the_learning_rate_over_its_steps(settings):
+    trainer = make_trainer(lr_schedule="linear", **settings)
+    assert [shares_of_rate(trainer, 256), shares_of_rate(trainer, 128)] == [FALLING, [0.5, 0.0]]
+    trainer.release()
+
+
+def test_the_learning_rate_stays_where_that_was_asked_for_and_without_an_end():
+    constant, looped = make_trainer(anneal_lr=False), make_trainer()
+    assert shares_of_rate(constant, 128) == [1.0, 1.0]
+    looped.evaluate()
+    looped.train()
+    assert looped.learning_rate == 3e-4 and not looped.config.anneal_lr
+    constant.release()
+    looped.release()
+
+
+def test_a_learning_rate_that_was_assigned_stays_unless_annealing_was_asked_for():
+    trainer, annealed = make_trainer(), make_trainer(anneal_lr=True, lr_schedule="linear")
+    for each in (trainer, annealed):
+        each.learning_rate = 3e-3
+    assert shares_of_rate(trainer, 128) == [10.0, 10.0]
+    assert shares_of_rate(annealed, 128) == [5.0, 0.0]
+    trainer.release()
+    annealed.release()
+
+
+@pytest.mark.parametrize("rest", [128, None])
+@pytest.mark.parametrize("is_same", [False, True], ids=["loaded", "the same trainer"])
+def test_the_rest_of_what_was_stopped_goes_on_with_its_schedule(is_same, rest):
+    trainer = make_trainer(lr_schedule="linear").learn(64)
+    assert shares_of_rate(trainer, 256, until=3) == FALLING[:2]
+    if not is_same:
+        folder = trainer.run_folder
+        trainer.close()
+        trainer = make_trainer(lr_schedule="linear")
+        trainer.load_checkpoint(folder)
+    assert shares_of_rate(trainer, rest) == FALLING[2:]
+    trainer.release()
 
 
 def test_learning_is_the_loop_that_users_write():
-    learned, looped = make_trainer(seed=3), make_trainer(seed=3)
+    learned, looped = make_trainer(seed=3), make_trainer(seed=3, total_timesteps=192)
     learned.learn(192)
     for _ in range(3):
         looped.evaluate()
@@ -119,14 +166,15 @@ def test_the_folder_tells_the_new_length_and_a_run_that_was_stopped_is_gone_on_w
     folder = trainer.run_folder
     trainer.close()
     settings = json.loads((folder / "config.json").read_text())["settings"]["train"]
-    assert (settings["total_timesteps"], settings["num_iterations"]) == (320, None)
+    assert (settings["total_timesteps"], settings["num_iterations"], settings["anneal_lr"]) == (320, None, True)
 
     resumed = make_trainer(seed=1)
     resumed.load_checkpoint(folder)
     resumed.learn(192)
     assert (resumed.epoch, resumed.global_step, resumed.run_folder) == (5, 320, folder)
     whole = make_trainer(seed=1)
-    whole.learn(320)
+    whole.learn(64)
+    whole.learn(256)
     assert (weights(resumed.policy) == weights(whole.policy)).all()
     resumed.release()
     whole.release()

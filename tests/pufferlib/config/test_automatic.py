@@ -303,7 +303,7 @@ def test_the_first_lines_tell_what_was_chosen(capsys):
     trainer.learn(2_048)
     trainer.release()
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0].startswith("chosen for less than a full vector: batch_size 2048, shuffle steps, ")
+    assert lines[0].startswith("chosen for less than a full vector: batch_size 2048, lr_schedule linear, ")
     assert lines[1] == "chosen for choices as actions: update_epochs 6.0, minibatch_size 128"
     assert lines[2].startswith("chosen for choices as actions, and no pictures: hidden_size 64")
 
