@@ -206,10 +206,10 @@ LINES = (
         "choices as actions",
         lambda facts: not facts.is_full_vector and not facts.acts_by_numbers,
         {"train.learning_rate": 1e-3, "train.update_epochs": 6.0, "train.minibatch_size": 128},
-        "likeliest actions, annealed by `learn(steps)`: CartPole-v1 500 after 200 k steps from six seeds; LunarLander-v3 "
-        "208 to 277 after 500 k from nine, 56 from a tenth; Acrobot-v1 -78 to -93 after 300 k; MountainCar-v0 -103 to "
-        "-119 after 1 M. At a constant rate FrozenLake-v1 stays at 0 after 100 k from 14 of 146 seeds, and annealed from "
-        "none of 29",
+        "likeliest actions, annealed by `learn(steps)`: CartPole-v1 500 after 200 k steps from six seeds; "
+        "LunarLander-v3 208 to 277 after 500 k from nine, 56 from a tenth; Acrobot-v1 -78 to -93 after 300 k; "
+        "MountainCar-v0 -103 to -119 after 1 M. At a constant rate FrozenLake-v1 stays at 0 after 100 k from 14 of 146 "
+        "seeds, and annealed from none of 29",
     ),
     Line(
         "choices as actions, and no pictures",
@@ -229,8 +229,8 @@ LINES = (
         "names of states as observations, and choices as actions",
         lambda facts: not facts.is_full_vector and not facts.acts_by_numbers and facts.sees_names,
         {"train.ent_coef": 0.05},
-        "at a constant rate Taxi-v4 5.0 and 5.4 after 500 k steps from two seeds, by the likeliest actions -38 and 8; 5.7 "
-        "and -38 if 0.03; -56 and -55 if 0.01. Annealed, 7.7 and 7.8 by the likeliest actions from six seeds",
+        "at a constant rate Taxi-v4 5.0 and 5.4 after 500 k steps from two seeds, by the likeliest actions -38 and 8; "
+        "5.7 and -38 if 0.03; -56 and -55 if 0.01. Annealed, 7.7 and 7.8 by the likeliest actions from six seeds",
     ),
     Line(
         "numbers as actions",

@@ -305,7 +305,10 @@ _INTERVAL = {  # of Report
     **dict.fromkeys(("seconds", "iteration_seconds"), float),
     **dict.fromkeys(("episodes", "before"), _check_statistics),
 }
-PROGRESS = {**dict.fromkeys(("epoch", "global_step", "anneal_start", "end"), int), "uptime": float, "learning_rate": float}
+PROGRESS = {
+    **dict.fromkeys(("epoch", "global_step", "anneal_start", "end"), int),
+    **dict.fromkeys(("uptime", "learning_rate"), float),
+}
 
 
 def check_trainer_state(path: Path, state: dict[str, Any], parts: TrainerParts, world_size: int) -> None:
@@ -321,7 +324,10 @@ def check_trainer_state(path: Path, state: dict[str, Any], parts: TrainerParts, 
     try:
         compare(state, expected, "trainer_state")
         epoch, step = state["logged"]
-        is_past = max(epoch, state["anneal_start"]) <= state["epoch"] and max(step, state["untrained_steps"]) <= state["global_step"]
+        is_past = (
+            max(epoch, state["anneal_start"]) <= state["epoch"]
+            and max(step, state["untrained_steps"]) <= state["global_step"]
+        )
         _require(is_past, "trainer_state", "of no more logged, annealed and untrained steps than all", state)
         ranks = state["ranks"]
         _require(bool(ranks) and all(type(rank) is dict for rank in ranks), "ranks", "a list of dicts", ranks)
