@@ -249,7 +249,10 @@ def test_a_configuration_without_an_ini_has_them_too(creator, kind):
 @pytest.mark.quick("(36, 40, 3)")
 @pytest.mark.parametrize(
     "shape",
-    [(36, 40, 3), (16, 16, 4), (1, 20, 20), pytest.param((84, 84), marks=pytest.mark.slow), (20, 20), (7, 7, 3)],
+    [
+        *[(36, 40, 3), (16, 16, 4), (1, 20, 20), (20, 20), (7, 7, 3)],
+        *[pytest.param(shape, marks=pytest.mark.slow) for shape in ((84, 84), (120, 101, 3))],
+    ],
     ids=str,
 )
 def test_pictures_of_every_form_are_trained_on(shape, tmp_path):
@@ -267,6 +270,7 @@ def test_pictures_of_every_form_are_trained_on(shape, tmp_path):
     trainer.release()
     args = load_config(Camera)
     assert args["policy"].get("channels_last", False) == (len(shape) == 3 and shape[2] < shape[0] > 7)
+    assert (args["policy"].get("strides") == [8, 2, 2]) == (max(shape) > 100)
 
 
 def test_a_name_that_imports_a_class_has_what_the_class_has(tmp_path, monkeypatch):
