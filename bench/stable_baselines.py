@@ -6,10 +6,10 @@
 
 Ours trains as `puffer train` does. Stable-Baselines3 trains by the tuned settings of RL Zoo, from the cards of its
 models ppo-CartPole-v1 and ppo-HalfCheetah-v3 (the newest HalfCheetah there) on huggingface.co/sb3: CartPole with 8
-environments where ours has 16, HalfCheetah with 1 where ours has 8, behind VecNormalize. For HalfCheetah it also trains by its
-own defaults behind VecNormalize, with the 2,048 steps of a rollout collected from 8 environments: as many networks,
-epochs and minibatches of the same sizes as ours. A schedule runs over the steps that are trained; RL Zoo's settings are
-for 0.1 M and 1 M, ours for 0.2 M and 1 M.
+environments where ours has 16, HalfCheetah with 1 where ours has 8, behind VecNormalize. For HalfCheetah it also trains
+by its own defaults behind VecNormalize, with the 2,048 steps of a rollout collected from 8 environments: as many
+networks, epochs and minibatches of the same sizes as ours. A schedule runs over the steps that are trained; RL Zoo's
+settings are for 0.1 M and 1 M, ours for 0.2 M and 1 M.
 
 All compute on the CPU with `--threads` threads of torch, and step their environments in this process one after the
 other. Whole rollouts are collected, so the last may go beyond the steps. The clock runs from the first step to the
