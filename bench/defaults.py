@@ -86,7 +86,7 @@ class Given:
 
     make: Callable[[], Any]
     steps: int
-    policy: str = "MlpPolicy"  # of Stable-Baselines3; empty where that cannot train it
+    policy: str = "MlpPolicy"  # of Stable-Baselines3; empty where that cannot train it, as where a part is a Text
 
 
 def _gymnasium(name: str, **keywords: Any) -> Callable[[], gymnasium.Env]:
@@ -125,7 +125,7 @@ GIVEN = {
     "Walker2d-v5": Given(_gymnasium("Walker2d-v5"), 1_000_000),
     "FrozenLake-v1": Given(_gymnasium("FrozenLake-v1", is_slippery=False), 100_000),
     "Taxi-v4": Given(_gymnasium("Taxi-v4"), 500_000),
-    "MiniGrid-DoorKey-5x5": Given(_minigrid, 500_000, "MultiInputPolicy"),
+    "MiniGrid-DoorKey-5x5": Given(_minigrid, 500_000, ""),
     "MiniGrid-DoorKey-5x5 pictures": Given(_minigrid_pictures, 300_000),
     "Atari Pong": Given(_pong, 2_000_000, "CnnPolicy"),
     "pistonball": Given(_pistonball, 1_000_000, ""),
