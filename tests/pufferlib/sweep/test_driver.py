@@ -219,7 +219,7 @@ def test_a_run_that_promises_nothing_is_stopped_and_keeps_what_it_had(tmp_path, 
 @pytest.mark.slow
 def test_the_end_of_the_time_stops_what_runs(tmp_path, scripted):
     scripted.script = staticmethod(lambda task, tenth: 1.0 if task.number == 0 and tenth < 4 else None)
-    args = sweep_args(tmp_path, num_trials=4, max_minutes=0.01, workers=2)
+    args = sweep_args(tmp_path, num_trials=4, max_minutes=0.05, workers=2)
     state = run_sweep(ENV, args, SPACE)
     assert states(state.study) == [TrialState.PRUNED, TrialState.FAIL]
     assert state.trials[0].value == 1.0
