@@ -229,8 +229,8 @@ LINES = (
             not facts.is_full_vector and not facts.acts_by_numbers and not facts.sees_images and facts.has_many_choices
         ),
         {"policy.hidden_size": 128},
-        "200 actions of odd_envs.py at a constant rate 16.7 and 16.7 of 20 from two seeds, 14.8 and 15.4 by 64, 16.8 by "
-        "256; annealed 14.9",
+        "200 actions of odd_envs.py at a constant rate 16.7 and 16.7 of 20 from two seeds, 14.8 and 15.4 by 64, 16.8 "
+        "by 256; annealed 14.9",
     ),
     Line(
         "names of states as observations, and choices as actions",
