@@ -212,7 +212,7 @@ LINES = (
         "choices as actions",
         lambda facts: not facts.is_full_vector and not facts.acts_by_numbers,
         {"train.learning_rate": 1e-3, "train.update_epochs": 6.0, "train.minibatch_size": 128},
-        "likeliest actions, annealed by `learn(steps)`: CartPole-v1 500 after 200 k steps from six seeds; "
+        "by the likeliest actions, at an annealed rate: CartPole-v1 500 after 200 k steps from six seeds; "
         "LunarLander-v3 208 to 277 after 500 k from nine, 56 from a tenth; Acrobot-v1 -78 to -93 after 300 k; "
         "MountainCar-v0 -103 to -119 after 1 M. At a constant rate FrozenLake-v1 stays at 0 after 100 k from 14 of 146 "
         "seeds, and annealed from none of 29",
@@ -256,7 +256,7 @@ LINES = (
         "numbers as actions, and no pictures",
         lambda facts: not facts.is_full_vector and facts.acts_by_numbers and not facts.sees_images,
         {"base.policy_name": "Continuous", "policy.log_std": -0.5},
-        "sampled, after 1 M, annealed, where the deviation begins at 0.6 half ranges: HalfCheetah-v5 3,560, 4,600 and "
+        "by drawn actions after 1 M, annealed, from a deviation of 0.6 half ranges: HalfCheetah-v5 3,560, 4,600 and "
         "3,710; Walker2d-v5 2,040, 2,890 and 5,950; Hopper-v5 2,780, 2,660 and 2,770. At a constant rate 0.6: "
         "BipedalWalker-v3 282 and 258, Hopper-v5 1,350 and 2,140; 0.37: 41 and 77 (260 from another seed), 3,020, "
         "2,530 and 2,660; 1: 274 and 232",

@@ -328,7 +328,7 @@ def check_trainer_state(path: Path, state: dict[str, Any], parts: TrainerParts, 
             max(epoch, state["anneal_start"]) <= state["epoch"]
             and max(step, state["untrained_steps"]) <= state["global_step"]
         )
-        _require(is_past, "trainer_state", "of no more logged, annealed and untrained steps than all", state)
+        _require(is_past, "trainer_state", "with no count beyond its own epoch and steps", state)
         ranks = state["ranks"]
         _require(bool(ranks) and all(type(rank) is dict for rank in ranks), "ranks", "a list of dicts", ranks)
         if len(ranks) == world_size:
