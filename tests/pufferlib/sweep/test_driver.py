@@ -223,7 +223,7 @@ def test_the_end_of_the_time_stops_what_runs(tmp_path, scripted):
     state = run_sweep(ENV, args, SPACE)
     assert states(state.study) == [TrialState.PRUNED, TrialState.FAIL]
     assert state.trials[0].value == 1.0
-    assert state.trials[0].user_attrs[STOPPED] == "the 0.01 minutes of the sweep were over"
+    assert state.trials[0].user_attrs[STOPPED] == "the 0.05 minutes of the sweep were over"
     assert uncounted_numbers(state.trials) == {1}  # it had not scored anything
 
 
