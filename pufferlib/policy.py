@@ -193,17 +193,19 @@ class NormalizedObservations(nn.Module):
     the policy: so a rollout is learned from with the statistics it was collected by.
 
     Args:
-        env: for the space, which must be one Box of numbers, else APIUsageError.
+        env: for the space, which must be one Box of numbers or Boxes of one floating dtype, else APIUsageError.
         policy: gets the normalised observations; one that takes them for categories is an APIUsageError.
         clip: the largest absolute value of normalised observations.
     """
 
     def __init__(self, env: EnvSpaces, policy: nn.Module, clip: float = 10.0):
         super().__init__()
-        space = env.single_observation_space
-        if not isinstance(space, Box) or getattr(env, "emulated", None) is not None:
+        space, layout = env.single_observation_space, getattr(env, "emulated", None)
+        if not isinstance(space, Box) or not (layout is None or layout.is_amounts):
+            found = space if layout is None else layout.parts_text()
             raise APIUsageError(
-                f"normalize_observations needs observations that are one Box of numbers, got {space}; switch it off"
+                "normalize_observations needs observations that are one Box of numbers, or Boxes of one floating "
+                f"dtype, got {found}; switch it off"
             )
         if any(isinstance(module, (OneHot, OneHotPlanes)) for module in policy.modules()):
             raise APIUsageError(

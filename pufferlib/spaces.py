@@ -109,6 +109,11 @@ class Layout:
         """Whether leaves have to be viewed as their own dtype."""
         return any(leaf.dtype != self.row_space.dtype for leaf in self.leaves)
 
+    @property
+    def is_amounts(self) -> bool:
+        """Whether a row is nothing but numbers of Boxes of one floating dtype."""
+        return self.row_space.dtype.kind == "f" and all(isinstance(leaf.space, Box) for leaf in self.leaves)
+
     def parts_text(self) -> str:
         """The leaves with their dtypes, for messages."""
         return ", ".join(f"{leaf.name} of {leaf.dtype}" for leaf in self.leaves)
@@ -122,6 +127,27 @@ class Layout:
 def children(space: Dict | Tuple) -> Iterable[tuple[str | int, gymnasium.Space]]:
     """The parts of a space with their keys."""
     return space.spaces.items() if isinstance(space, Dict) else enumerate(space.spaces)
+
+
+LEAST_PIXELS = 16
+"""Along an edge of a picture that convolutions are for; in smaller ones layers of flat numbers learn as well."""
+
+
+def image_edge(space: gymnasium.Space) -> int:
+    """The pixels along the shorter edge of a picture; 0 where a space is not of integers from 0 to 255, or flat."""
+    if not isinstance(space, Box) or space.dtype != np.uint8 or not np.all(space.high == 255):
+        return 0
+    shape = space.shape
+    if has_channels_last(space):
+        return min(shape[:2])
+    is_channels_first = len(shape) == 2 or (len(shape) == 3 and shape[0] < min(shape[1:]))
+    return min(shape[-2:]) if is_channels_first else 0
+
+
+def has_channels_last(space: gymnasium.Space) -> bool:
+    """Whether a space has the shape of pictures whose channels are their last dimension."""
+    shape = space.shape or ()
+    return len(shape) == 3 and shape[2] < min(shape[:2]) and not shape[0] < min(shape[1:])
 
 
 def in_single_precision(space: gymnasium.Space) -> gymnasium.Space:

@@ -50,6 +50,8 @@ def make_spec(task: str, **config: Any) -> Any:
         raise MissingExtraError(f"envpool/{task} cannot be loaded: {reason}") from error
     except TypeError as error:
         raise APIUsageError(f"envpool/{task} does not take {config}: {str(error).splitlines()[0]}") from error
+    except RuntimeError as error:  # as of VizdoomCustom, whose files a setting names
+        raise APIUsageError(f"envpool/{task} cannot be made: {str(error).splitlines()[0]}") from error
     if spec.config.max_num_players > 1:
         raise APIUsageError(
             f"envpool/{task} has {spec.config.max_num_players} players, and only environments of one are stepped by "

@@ -17,7 +17,7 @@ from typing_extensions import Self
 
 from pufferlib.emulation.emulated_env import LibraryEnv
 from pufferlib.environment import PufferEnv
-from pufferlib.spaces import action_parts
+from pufferlib.spaces import LEAST_PIXELS, action_parts, has_channels_last, image_edge
 
 FULL_VECTOR = 64
 """Agents in one PufferEnv from which on it is a full vector, unless it emulates an environment of another library."""
@@ -49,7 +49,6 @@ SMALL_BATCH_SIZE = 2_048  # as in the published results of PPO
 _LEAST_STEPS = 32  # in shorter segments advantages see too little of what follows
 _LARGE = 100.0  # of an observation, where 1 is what a network expects
 _MOST_CATEGORIES = 16  # of an integer that is a name, such as the cell of a board
-_LEAST_PIXELS = 16  # along an edge of a picture; in smaller ones layers of flat numbers learn as well
 _PIXELS_OF_MNIH = 36  # of which the filters of Mnih et al. 2015 leave one number
 _LARGE_PIXELS = 100  # along an edge of a picture; in strides of 4 a core trains on 30 steps a second of 160 x 160
 _MANY_CHOICES = 64  # of one part of an action
@@ -63,7 +62,7 @@ class Facts:
     action_space: Space  # of one agent
     num_agents: int  # of all processes
     agents_per_env: int  # of one PufferEnv, which steps them together; 1 where it emulates another environment
-    is_packed: bool = False  # whether the observations are rows that structures, or categories, were packed into
+    is_packed: bool = False  # whether rows hold names of things, or parts of several dtypes, and not amounts alone
     sees_names: bool = False  # whether an observation is nothing but names of states: Discrete or MultiDiscrete
     is_recurrent: bool = False  # whether the policy remembers
     is_own_policy: bool = False  # whether the user made it, and may take it on into another training
@@ -78,7 +77,7 @@ class Facts:
             env.single_action_space,
             num_agents,
             1 if isinstance(env, LibraryEnv) else env.num_agents,
-            layout is not None,
+            layout is not None and not layout.is_amounts,
             layout is not None and all(isinstance(leaf.space, (Discrete, MultiDiscrete)) for leaf in layout.leaves),
             hasattr(policy, "initial_state"),
             policy is not None,
@@ -131,20 +130,13 @@ class Facts:
 
     @property
     def image_edge(self) -> int:
-        """The pixels along the shorter edge of a picture; 0 where observations are none, of integers from 0 to 255."""
-        space = self.observation_space
-        if self.is_packed or not isinstance(space, Box) or space.dtype != np.uint8 or not np.all(space.high == 255):
-            return 0
-        shape = space.shape
-        if self.has_channels_last:
-            return min(shape[:2])
-        is_channels_first = len(shape) == 2 or (len(shape) == 3 and shape[0] < min(shape[1:]))
-        return min(shape[-2:]) if is_channels_first else 0
+        """The pixels along the shorter edge of a picture; 0 where observations are none."""
+        return 0 if self.is_packed else image_edge(self.observation_space)
 
     @property
     def sees_images(self) -> bool:
         """Whether observations are pictures that convolutions are for."""
-        return self.image_edge >= _LEAST_PIXELS
+        return self.image_edge >= LEAST_PIXELS
 
     @property
     def sees_small_images(self) -> bool:
@@ -159,8 +151,7 @@ class Facts:
     @property
     def has_channels_last(self) -> bool:
         """Whether observations have the shape of pictures whose channels are their last dimension."""
-        shape = self.observation_space.shape or ()
-        return len(shape) == 3 and shape[2] < min(shape[:2]) and not shape[0] < min(shape[1:])
+        return has_channels_last(self.observation_space)
 
 
 @dataclass(frozen=True)

@@ -80,13 +80,18 @@ class Entry:
         """The files of its configuration, the more particular the later."""
         if self._recipe == "":
             return ()
-        names = [self._recipe or self._fitting_recipe(), self.family, f"tuned/{slug(self.name)}"]
+        recipe = self._fitting_recipe() if self._recipe is None else self._recipe
+        names = [recipe, self.family, f"tuned/{slug(self.name)}"]
         return tuple(path for name in dict.fromkeys(names) if (path := _FOLDER / f"{name}.ini").exists())
 
     def _fitting_recipe(self) -> str:
         from gymnasium.spaces import Box  # not before: the catalog is imported without Gymnasium
 
+        from pufferlib.spaces import LEAST_PIXELS, image_edge
+
         with contextlib.closing(self.creator(buf=None, seed=0)) as env:
+            if image_edge(env.single_observation_space) >= LEAST_PIXELS:
+                return ""  # config/automatic.py has what pictures want
             return "continuous" if isinstance(env.single_action_space, Box) else "discrete"
 
     def make_vector(self, env_kwargs: dict[str, Any], **keywords: object) -> Vector:

@@ -35,7 +35,10 @@ _OF_THE_POOL = {
 """Entries of a configuration that are no settings of the environment."""
 
 _INIS = {"envpool.atari": ("atari",), "envpool.minigrid": ("discrete", "minigrid")}  # by EnvPool's module
-_PRESETS = {"envpool.atari": {"episodic_life": True, "reward_clip": True}}  # as of ALE/ here
+_PRESETS = {
+    "envpool.atari": {"episodic_life": True, "reward_clip": True},  # as of ALE/ here
+    "envpool.vizdoom": {"use_combined_action": True},  # a choice of buttons in place of a number for each
+}
 
 
 class Compared(NamedTuple):

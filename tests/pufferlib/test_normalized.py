@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 import torch
-from gymnasium.spaces import Box, Dict, Discrete
+from gymnasium.spaces import Box, Dict, Discrete, Tuple
 from tracking_env import TrackingEnv
 
 from pufferlib.distributed import Ranks
@@ -10,6 +10,8 @@ from pufferlib.metrics import measures
 from pufferlib.models import Continuous, Default, MinGRUWrapper
 from pufferlib.policy import NormalizedObservations, normalized
 from pufferlib.ppo.rollout import Rollout
+from pufferlib.pytorch import nativize
+from pufferlib.spaces import Layout
 
 CPU = torch.device("cpu")
 
@@ -99,6 +101,40 @@ def test_what_are_no_numbers_is_refused(space):
     env.single_observation_space = space
     with pytest.raises(APIUsageError, match="one Box of numbers"):
         NormalizedObservations(env, policy)
+
+
+class Structured:
+    def __init__(self, space):
+        self.emulated = Layout.of(space)
+        self.single_observation_space, self.single_action_space = self.emulated.row_space, Box(-1, 1, (2,))
+
+
+PLACE = Box(-1e3, 1e3, (3,))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_boxes_of_one_floating_dtype_are_normalised_as_one_row(dtype):
+    env = Structured(Dict(place=Box(-1e3, 1e3, (3,), dtype), speed=Tuple([Box(-np.inf, np.inf, (2, 2), dtype)])))
+    policy = normalized(env, Default(env, 16), clip=10.0)
+    shown = torch.from_numpy(np.random.default_rng(0).normal(5.0, 3.0, (4, 6, 7)).astype(dtype))
+    policy.update(shown.reshape(-1, 7), Ranks())
+    rows = policy.normalize(shown[0])
+    parts = nativize(rows, env.emulated)
+    torch.testing.assert_close(parts["place"], ((shown[0] - policy.mean) / policy.variance.sqrt()).float()[:, :3])
+    assert parts["speed"][0].shape == (6, 2, 2) and parts["speed"][0].dtype == torch.float32
+    torch.testing.assert_close(policy(shown[0])[1], policy.policy(rows)[1])
+
+
+@pytest.mark.parametrize(
+    "space",
+    [Dict(a=PLACE, b=Discrete(3)), Dict(a=PLACE, b=Box(0, 1, (2,), np.float64)), Dict(a=Box(0, 255, (4,), np.uint8))],
+)
+def test_structures_of_anything_else_are_refused_by_the_names_of_their_parts(space):
+    env = Structured(space)
+    with pytest.raises(
+        APIUsageError, match=r"Boxes of one floating dtype, got observation\['a'\] of .*; switch it off"
+    ):
+        NormalizedObservations(env, Default(env, 16))
 
 
 @pytest.mark.parametrize("wrapper", [None, MinGRUWrapper])

@@ -66,6 +66,17 @@ def test_a_package_of_the_system_that_is_missing_is_named_in_one_sentence(monkey
     )
 
 
+def test_what_envpool_cannot_make_is_said_in_one_sentence(monkeypatch):
+    fake = install(monkeypatch)
+
+    def make_spec(task, **config):
+        raise RuntimeError("there is no file script.cfg\nand more")
+
+    fake.make_spec = make_spec
+    with pytest.raises(APIUsageError, match="^envpool/Script-v1 cannot be made: there is no file script.cfg$"):
+        catalog.find(NAME)
+
+
 def test_games_of_several_players_are_refused(monkeypatch):
     fake = install(monkeypatch)
     plain = fake.make_spec
