@@ -108,9 +108,8 @@ def _pong() -> gymnasium.Env:
     return gymnasium.wrappers.FrameStackObservation(gymnasium.wrappers.AtariPreprocessing(env), 4)
 
 
-def _pistonball() -> Any:
-    game = importlib.import_module("pettingzoo.butterfly.pistonball_v6")
-    return game.parallel_env(n_pistons=10, continuous=False, max_cycles=125)
+def _knights_archers_zombies() -> Any:
+    return importlib.import_module("pettingzoo.butterfly.knights_archers_zombies_v10").parallel_env()
 
 
 GIVEN = {
@@ -128,7 +127,7 @@ GIVEN = {
     "MiniGrid-DoorKey-5x5": Given(_minigrid, 500_000, ""),
     "MiniGrid-DoorKey-5x5 pictures": Given(_minigrid_pictures, 300_000),
     "Atari Pong": Given(_pong, 2_000_000, "CnnPolicy"),
-    "pistonball": Given(_pistonball, 1_000_000, ""),
+    "knights_archers_zombies": Given(_knights_archers_zombies, 300_000, ""),
     **{name: Given(make, steps) for name, (make, steps) in ODD_ENVS.items()},
 }
 

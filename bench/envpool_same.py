@@ -49,8 +49,19 @@ MUJOCO = tuple(
 )
 HIDDEN = ("InvertedDoublePendulum-v5", "Reacher-v5", "Pusher-v5")  # whose observations do not have the state
 GRIDS = (
-    *("MiniGrid-Empty-8x8-v0", "MiniGrid-DoorKey-5x5-v0", "MiniGrid-DoorKey-8x8-v0", "MiniGrid-FourRooms-v0"),
-    *("MiniGrid-KeyCorridorS3R3-v0", "MiniGrid-MemoryS7-v0", "MiniGrid-Unlock-v0", "BabyAI-GoToLocal-v0"),
+    *(f"MiniGrid-Empty-{size}-v0" for size in ("5x5", "6x6", "8x8", "16x16", "Random-5x5", "Random-6x6")),
+    *(f"MiniGrid-DoorKey-{size}-v0" for size in ("5x5", "6x6", "8x8", "16x16")),
+    *(f"MiniGrid-{kind}Crossing{size}-v0" for kind in ("Simple", "Lava") for size in ("S9N1", "S9N2", "S9N3", "S11N5")),
+    *(f"MiniGrid-{kind}-v0" for kind in ("LavaGapS5", "LavaGapS6", "LavaGapS7", "DistShift1", "DistShift2")),
+    *(f"MiniGrid-KeyCorridor{size}-v0" for size in ("S3R1", "S3R2", "S3R3", "S4R3", "S5R3", "S6R3")),
+    *(f"MiniGrid-Memory{size}-v0" for size in ("S7", "S9", "S11", "S13", "S13Random", "S17Random")),
+    *(f"MiniGrid-MultiRoom-{size}-v0" for size in ("N2-S4", "N4-S5", "N6")),
+    *(f"MiniGrid-Fetch-{size}-v0" for size in ("5x5-N2", "6x6-N2", "8x8-N3")),
+    *(f"MiniGrid-GoToDoor-{size}-v0" for size in ("5x5", "6x6", "8x8")),
+    *(f"MiniGrid-{kind}-v0" for kind in ("GoToObject-6x6-N2", "GoToObject-8x8-N2", "PutNear-6x6-N2", "PutNear-8x8-N3")),
+    *(f"MiniGrid-{kind}-v0" for kind in ("RedBlueDoors-6x6", "RedBlueDoors-8x8", "LockedRoom", "FourRooms")),
+    *(f"MiniGrid-{kind}-v0" for kind in ("Unlock", "UnlockPickup", "BlockedUnlockPickup")),
+    "BabyAI-GoToLocal-v0",
 )
 ATARI = ("ALE/Pong-v5", "ALE/Breakout-v5")
 NAMES = (*CLASSIC, *GRIDS, *MUJOCO, *ATARI, *BOX2D)
@@ -220,6 +231,7 @@ def require_same_view(observation, seen, what: str) -> None:
 
 
 def copy_grid(env, state) -> None:
+    from minigrid.core.constants import IDX_TO_COLOR, IDX_TO_OBJECT
     from minigrid.core.grid import Grid
 
     encoded = np.array(state.grid, np.uint8).reshape(state.width, state.height, 3)
@@ -227,12 +239,19 @@ def copy_grid(env, state) -> None:
     env.width, env.height = state.width, state.height
     env.agent_pos, env.agent_dir, env.carrying = tuple(state.agent_pos), state.agent_dir, None
     env.mission = state.mission
+    kind, color = IDX_TO_OBJECT[state.target_type], IDX_TO_COLOR[state.target_color]
+    known = {  # by what environments know their targets
+        **{"targetType": kind, "target_type": kind, "targetColor": color, "target_color": color},
+        **{"move_type": IDX_TO_OBJECT[state.move_type], "moveColor": IDX_TO_COLOR[state.move_color]},
+        **{name: tuple(getattr(state, name)) for name in ("target_pos", "success_pos", "failure_pos")},
+    }
     cells = [cell for cell in env.grid.grid if cell is not None]
-    for attribute, kind in (("door", "door"), ("obj", "ball")):  # by which the environment knows its target
-        if hasattr(env, attribute):
-            setattr(env, attribute, next(cell for cell in cells if cell.type == kind))
-    if hasattr(env, "success_pos"):
-        env.success_pos, env.failure_pos = tuple(state.success_pos), tuple(state.failure_pos)
+    doors = {cell.color: cell for cell in cells if cell.type == "door"}
+    known |= {"red_door": doors.get("red"), "blue_door": doors.get("blue")}
+    known |= {name: env.grid.get(*state.target_pos) for name in ("door", "obj") if min(state.target_pos) >= 0}
+    for name, value in known.items():
+        if hasattr(env, name):
+            setattr(env, name, value)
 
 
 def compare_atari(name: str, steps: int) -> str:

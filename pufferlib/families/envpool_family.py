@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import functools
+import math
 import sys
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -13,6 +14,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import gymnasium
+import numpy as np
+from gymnasium.spaces import Box
 from typing_extensions import override
 
 from pufferlib import vector
@@ -127,6 +130,51 @@ def declared_as(space: gymnasium.Space, found: gymnasium.Space) -> View:
     return space, None
 
 
+CELL = (11, 6, 3)  # kinds of things, colours and states of a cell in MiniGrid's numbers
+DIRECTIONS = 4  # of an agent in a grid world
+MOST_WORDS = 32  # of a mission that are shown, where its grammar does not say how many there may be
+WORDS = (
+    *("a", "after", "agent", "and", "at", "avoid", "ball", "behind", "blue", "box", "door", "doors", "empty", "end"),
+    *("fetch", "find", "floor", "from", "front", "get", "go", "goal", "green", "grey", "hallway", "in", "key", "lava"),
+    *("left", "matching", "maze", "must", "near", "next", "object", "of", "on", "open", "opening", "pick", "purple"),
+    *("put", "reach", "red", "right", "room", "rooms", "square", "the", "then", "to", "traverse", "unlock", "up"),
+    *("use", "wall", "with", "yellow", "you", "your", ","),
+)
+"""Of missions. A word's number is its place here, from 1 on; 0 is none, and one after the last is any other word."""
+_NUMBERS = {word: number for number, word in enumerate(WORDS, 1)}
+
+
+def grid_view(space: gymnasium.Space, num_words: int) -> View:
+    """The view of grid worlds, one or many at once, as rows of categories; missions are bytes.
+
+    A row has the numbers of every cell, the direction, and the numbers of the mission's first words, 0 behind the last.
+    """
+    direction = math.prod(space["image"].shape)  # its place, behind the cells
+    counts = np.array([*CELL * (direction // len(CELL)), DIRECTIONS, *[len(WORDS) + 2] * num_words], np.uint8)
+
+    def write(rows: np.ndarray, observations: Mapping[str, np.ndarray]) -> None:
+        rows[:, :direction] = observations["image"].reshape(len(rows), -1)
+        rows[:, direction] = observations["direction"]
+        if num_words:
+            rows[:, direction + 1 :] = [word_numbers(bytes(each), num_words) for each in observations["mission"]]
+
+    return Box(np.zeros_like(counts), counts - 1, dtype=np.uint8), write
+
+
+@functools.lru_cache(maxsize=100_000)
+def word_numbers(mission: bytes, count: int) -> np.ndarray:
+    """The numbers of the first words of a mission, `(count,)` uint8."""
+    numbers = np.zeros(count, np.uint8)
+    found = [_NUMBERS.get(word, len(WORDS) + 1) for word in split_words(mission.rstrip(b"\0").decode())][:count]
+    numbers[: len(found)] = found
+    return numbers
+
+
+def split_words(text: str) -> list[str]:
+    """The words of a mission, and its commas."""
+    return text.replace(",", " , ").split()
+
+
 class EnvPoolEntry(Entry):
     """An environment of EnvPool, whose settings are EnvPool's."""
 
@@ -153,7 +201,11 @@ class EnvPoolEntry(Entry):
 
     @override
     def make_vector(self, env_kwargs: dict[str, Any], **keywords: object) -> Vector:
-        return make_vector(self._task, env_kwargs, **keywords)
+        return make_vector(self._task, {**env_kwargs, "make_view": _view_of(self._task)}, **keywords)
+
+
+def _view_of(task: str) -> MakeView | None:
+    return partial(grid_view, num_words=MOST_WORDS) if _world(task) == "envpool.minigrid" else None
 
 
 def _make_env(
@@ -161,7 +213,7 @@ def _make_env(
 ) -> PufferEnv:
     if render_mode is not None and _world(task).startswith("envpool.mujoco"):  # it ends the process without OpenGL
         return _drawn_by_gymnasium(task, buf, seed, render_mode)
-    return EnvPoolEnv(task, render_mode=render_mode, buf=buf, seed=seed, **config)
+    return EnvPoolEnv(task, render_mode=render_mode, make_view=_view_of(task), buf=buf, seed=seed, **config)
 
 
 def _drawn_by_gymnasium(task: str, buf: Buffers | None, seed: int, render_mode: str) -> PufferEnv:

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import importlib
-import math
 import re
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -16,7 +14,6 @@ from typing import Any
 import gymnasium
 import numpy as np
 from gymnasium.envs.registration import EnvSpec, load_env_creator, registry
-from gymnasium.spaces import Box
 from gymnasium.wrappers import FlattenObservation
 from typing_extensions import override
 
@@ -25,10 +22,10 @@ from pufferlib.emulation import GymnasiumPufferEnv
 from pufferlib.environment import Buffers, PufferEnv
 from pufferlib.errors import MissingExtraError, import_quietly
 from pufferlib.families.entry import Entry, Family
-from pufferlib.families.envpool_family import declared_as, make_alike
+from pufferlib.families.envpool_family import MOST_WORDS, declared_as, grid_view, make_alike, split_words
 from pufferlib.setting import keyword_settings, signature_settings
 from pufferlib.vector import Vector
-from pufferlib.vector.envpool_vector import MakeView, View
+from pufferlib.vector.envpool_vector import MakeView
 
 EnvBuilder = Callable[..., gymnasium.Env]
 
@@ -184,40 +181,34 @@ def register_tasks() -> None:
         import_quietly("shimmy")
 
 
-DIRECTIONS = 4  # of an agent in a grid world
+class GridView(gymnasium.ObservationWrapper):
+    """Shows the agent's view, its direction and the words of its mission as one row of categories.
 
-
-class OneHotView(gymnasium.ObservationWrapper):
-    """Shows the agent's view and direction as zeros and ones, and leaves out the text of the mission."""
+    A mission is left out where it is always the same.
+    """
 
     def __init__(self, env: gymnasium.Env):
         super().__init__(env)
-        self.observation_space, self._write = one_hot_view(env.observation_space)
+        self.num_words = most_words(env.observation_space["mission"])
+        self.observation_space, self._write = grid_view(env.observation_space, self.num_words)
 
     @override
     def observation(self, observation: dict[str, Any]) -> np.ndarray:
-        """The flat row: the one-hot numbers of every cell, then the direction."""
+        """The flat row: three numbers of every cell, then the direction, then the numbers of the words."""
         rows = np.empty((1, *self.observation_space.shape), np.uint8)
-        self._write(rows, observation)
+        self._write(rows, {**observation, "mission": [observation["mission"].encode()]})
         return rows[0]
 
 
-def one_hot_view(space: gymnasium.Space) -> View:
-    """The view of OneHotView, of one grid world or of many at once."""
-    constants = importlib.import_module("minigrid.core.constants")
-    kinds = [len(getattr(constants, name)) for name in ("OBJECT_TO_IDX", "COLOR_TO_IDX", "STATE_TO_IDX")]
-    cells = math.prod(space["image"].shape[:2])
-    size = cells * sum(kinds)
-    # Where the ones of each number of each cell begin, (cells, 3).
-    first = np.arange(cells)[:, None] * sum(kinds) + np.cumsum([0, *kinds[:-1]])
-
-    def write(rows: np.ndarray, observations: Mapping[str, np.ndarray]) -> None:
-        worlds = np.arange(len(rows))
-        rows[:] = 0
-        rows[worlds[:, None, None], first + observations["image"].reshape(len(rows), -1, 3)] = 1
-        rows[worlds, size + observations["direction"]] = 1
-
-    return Box(0, 1, (size + DIRECTIONS,), np.uint8), write
+def most_words(space: gymnasium.Space) -> int:
+    """The most words of a mission that are shown; 0 where every mission is the same."""
+    if "BabyAI" in type(space).__name__:  # whose grammar is not in the space
+        return MOST_WORDS
+    choices = space.ordered_placeholders
+    if not choices:
+        return 0
+    longest = (max(words, key=lambda text: len(split_words(text))) for words in choices)
+    return min(len(split_words(space.mission_func(*longest))), MOST_WORDS)
 
 
 class GridEntry(GymnasiumEntry):
@@ -225,13 +216,14 @@ class GridEntry(GymnasiumEntry):
 
     @override
     def view_maker(self) -> MakeView:
-        return one_hot_view
+        with contextlib.closing(self.creator(buf=None, seed=0)) as env:
+            return partial(grid_view, num_words=env.env.get_wrapper_attr("num_words"))
 
 
 def build_minigrid(
     target: str, render_mode: str | None = None, max_episode_steps: int | None = None, **keywords: object
 ) -> gymnasium.Env:
-    """Makes a grid world with observations for a network.
+    """Makes a grid world whose observations are one row of categories.
 
     Args:
         target: the id.
@@ -240,4 +232,4 @@ def build_minigrid(
         keywords: of the environment's class.
     """
     import_quietly("minigrid")
-    return OneHotView(build(target, render_mode, max_episode_steps, **keywords))
+    return GridView(build(target, render_mode, max_episode_steps, **keywords))

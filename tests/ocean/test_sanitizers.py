@@ -137,7 +137,7 @@ def test_random_steps_are_clean_under_asan_and_ubsan(memory_checked, case, tmp_p
 @pytest.mark.parametrize("case", params(extreme_cases()))
 def test_the_smallest_and_the_largest_are_clean_too(memory_checked, case, tmp_path):
     driver = Driver(memory_checked, case, tmp_path)
-    driver.hash(envs=2, threads=1, steps=2500)
+    driver.hash(envs=2, threads=1, steps=max(500, min(2500, STEPS // driver.agents)))
 
 
 @pytest.mark.parametrize("case", params(cases()))
@@ -149,4 +149,5 @@ def test_whatever_is_accepted_in_place_of_a_struct_is_stepped_cleanly(memory_che
 @pytest.mark.parametrize("name", params(COMPILED))
 def test_two_threads_over_disjoint_environments_are_clean_under_tsan(thread_checked, name, tmp_path):
     driver = Driver(thread_checked, Case(name), tmp_path)
-    assert driver.hash(envs=7, threads=2, steps=500) == driver.hash(envs=7, threads=1, steps=500)
+    steps = max(60, min(500, STEPS // (7 * driver.agents)))
+    assert driver.hash(envs=7, threads=2, steps=steps) == driver.hash(envs=7, threads=1, steps=steps)

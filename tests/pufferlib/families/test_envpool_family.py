@@ -251,15 +251,19 @@ def test_the_rollout_of_envpool_is_the_same_however_it_is_stepped(task, options)
     assert rollout(**options, num_workers=2) == rollout(backend="Serial")
 
 
-def test_the_view_of_a_grid_world_is_that_of_its_gymnasium_environment():
-    pytest.importorskip("envpool", reason="needs the extra envpool")
+@pytest.mark.parametrize("name", ["MiniGrid-DoorKey-5x5-v0", "MiniGrid-Fetch-5x5-N2-v0"])
+def test_the_view_of_a_grid_world_is_that_of_its_gymnasium_environment(name):
     pytest.importorskip("minigrid", reason="needs the extra minigrid")
-    from pufferlib.families.gymnasium_families import OneHotView, one_hot_view
+    from pufferlib.families.envpool_family import grid_view
+    from pufferlib.families.gymnasium_families import GridView
 
-    env = OneHotView(gymnasium.make("MiniGrid-DoorKey-5x5-v0"))
-    space, write = one_hot_view(env.env.observation_space)
+    env = GridView(gymnasium.make(name))
+    space, write = grid_view(env.env.observation_space, env.num_words)
     assert space == env.observation_space
     seen = [env.env.reset(seed=seed)[0] for seed in range(3)]
     rows = np.ones((3, *space.shape), np.uint8)
-    write(rows, {name: np.stack([each[name] for each in seen]) for name in ("image", "direction")})
+    found = {key: np.stack([each[key] for each in seen]) for key in ("image", "direction")}
+    missions = [each["mission"].encode() for each in seen]
+    found["mission"] = np.stack([np.frombuffer(each.ljust(100, b"\0"), np.uint8) for each in missions])
+    write(rows, found)  # as EnvPool gives them
     assert np.array_equal(rows, np.stack([env.observation(each) for each in seen]))

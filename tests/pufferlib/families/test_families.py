@@ -108,19 +108,50 @@ def test_atari_trains_in_ale_pys_own_vector_where_that_has_the_settings():
         entry.make_vector({"mode": 4}, backend="GymnasiumVector")
 
 
-def test_minigrid_observations_are_one_hot_and_know_the_direction():
-    if not next(family for family in catalog.families() if family.name == "minigrid").is_installed:
-        pytest.skip("needs minigrid")
+def test_minigrid_observations_are_categories_and_know_the_direction():
+    require_family("minigrid")
     env = catalog.find("MiniGrid-Empty-5x5-v0").creator(buf=None, seed=0, agent_view_size=3)
     observations, _ = env.reset(1)
-    kinds = 11 + 6 + 3
-    assert observations.shape == (1, 3 * 3 * kinds + 4) and observations.sum() == 3 * 3 * 3 + 1
-    cells = observations[0, :-4].reshape(9, kinds)
-    assert (cells[:, :11].sum(1) == 1).all() and (cells[:, 11:17].sum(1) == 1).all()
-    assert observations[0, -4:].tolist() == [1, 0, 0, 0]
+    assert observations.shape == (1, 3 * 3 * 3 + 1)  # and no mission, which is always the same
+    assert env.single_observation_space.high.tolist() == [*([10, 5, 2] * 9), 3]
+    view = observations[0, :-1].reshape(3, 3, 3)
+    assert np.array_equal(view, env.env.unwrapped.gen_obs()["image"]) and observations[0, -1] == 0
     observations, *_ = env.step(np.full(env.actions.shape, 1, np.int32))  # turn right
-    assert observations[0, -4:].tolist() == [0, 1, 0, 0]
+    assert observations[0, -1] == 1
     env.close()
+
+
+@pytest.mark.parametrize(
+    ("name", "most"),
+    [("MiniGrid-Fetch-5x5-N2-v0", 6), ("MiniGrid-PutNear-6x6-N2-v0", 8), ("BabyAI-PickupLoc-v0", 32)],
+)
+def test_missions_that_differ_are_seen_word_by_word(name, most):
+    require_family("minigrid")
+    from pufferlib.families.envpool_family import WORDS
+
+    env = catalog.find(name).creator(buf=None, seed=0)
+    for seed in range(20):
+        observations, _ = env.reset(seed)
+        words = observations[0, 148:]
+        assert words.shape == (most,)
+        shown = " ".join(WORDS[number - 1] for number in words if number)
+        assert shown == env.env.unwrapped.mission
+    env.close()
+
+
+def test_a_word_that_no_mission_is_known_to_have_is_one_of_its_own():
+    require_family("minigrid")
+    from pufferlib.families.envpool_family import WORDS, word_numbers
+
+    assert len({*WORDS}) == len(WORDS)
+    go, to = WORDS.index("go") + 1, WORDS.index("to") + 1
+    assert word_numbers(b"go to zanzibar, go\0\0", 6).tolist() == [go, to, len(WORDS) + 1, len(WORDS), go, 0]
+    assert word_numbers(b"go to zanzibar", 2).tolist() == [go, to]
+
+
+def require_family(name):
+    if not next(family for family in catalog.families() if family.name == name).is_installed:
+        pytest.skip(f"needs {name}")
 
 
 def test_names_of_pettingzoo_need_no_import_of_their_modules():
