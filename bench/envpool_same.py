@@ -61,10 +61,13 @@ GRIDS = (
     *(f"MiniGrid-{kind}-v0" for kind in ("GoToObject-6x6-N2", "GoToObject-8x8-N2", "PutNear-6x6-N2", "PutNear-8x8-N3")),
     *(f"MiniGrid-{kind}-v0" for kind in ("RedBlueDoors-6x6", "RedBlueDoors-8x8", "LockedRoom", "FourRooms")),
     *(f"MiniGrid-{kind}-v0" for kind in ("Unlock", "UnlockPickup", "BlockedUnlockPickup")),
-    "BabyAI-GoToLocal-v0",
+)
+LEVELS = (  # of BabyAI, whose instructions are no state that could be set
+    *(f"BabyAI-GoTo{kind}-v0" for kind in ("RedBallGrey", "RedBall", "RedBallNoDists", "Obj", "ObjS4", "Local")),
+    *(f"BabyAI-GoToLocal{size}-v0" for size in ("S5N2", "S6N2", "S6N3")),
 )
 ATARI = ("ALE/Pong-v5", "ALE/Breakout-v5")
-NAMES = (*CLASSIC, *GRIDS, *MUJOCO, *ATARI, *BOX2D)
+NAMES = (*CLASSIC, *GRIDS, *LEVELS, *MUJOCO, *ATARI, *BOX2D)
 
 
 class Different(Exception):
@@ -89,7 +92,7 @@ def compare_spaces(name: str) -> str:
     entry, spec = catalog.find(name), make_spec(task_of(name))
     ours, theirs = entry.creator(), EnvPoolEnv(task_of(name))
     pairs = [(ours.single_action_space, theirs.single_action_space)]
-    if name not in GRIDS:  # whose view is made here
+    if name not in (*GRIDS, *LEVELS):  # whose view is made here
         pairs.append((ours.single_observation_space, theirs.single_observation_space))
     bounds = "spaces"
     for a, b in pairs:
@@ -404,7 +407,7 @@ def compare(name: str, episodes: int) -> tuple[bool, str]:
         parts += [partial(compare_classic, name, 5 * episodes), partial(compare_samples, name, episodes, True)]
     elif name in MUJOCO and name not in HIDDEN:
         parts += [partial(compare_mujoco, name, 2 * episodes), partial(compare_samples, name, episodes, True)]
-    elif name in GRIDS and not name.startswith("BabyAI"):  # its instructions have no state to set
+    elif name in GRIDS:
         parts += [partial(compare_grid, name, episodes // 10), partial(compare_samples, name, episodes, True)]
     elif name in ATARI:
         parts += [partial(compare_atari, name, 1000)]
