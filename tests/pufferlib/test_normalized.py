@@ -5,12 +5,12 @@ from gymnasium.spaces import Box, Dict, Discrete, Tuple
 from tracking_env import TrackingEnv
 
 from pufferlib.distributed import Ranks
+from pufferlib.emulation import nativize
 from pufferlib.errors import APIUsageError
 from pufferlib.metrics import measures
 from pufferlib.models import Continuous, Default, MinGRUWrapper
 from pufferlib.policy import NormalizedObservations, normalized
 from pufferlib.ppo.rollout import Rollout
-from pufferlib.pytorch import nativize
 from pufferlib.spaces import Layout
 
 CPU = torch.device("cpu")

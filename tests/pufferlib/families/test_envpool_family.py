@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import gymnasium
@@ -267,3 +268,13 @@ def test_the_view_of_a_grid_world_is_that_of_its_gymnasium_environment(name):
     found["mission"] = np.stack([np.frombuffer(each.ljust(100, b"\0"), np.uint8) for each in missions])
     write(rows, found)  # as EnvPool gives them
     assert np.array_equal(rows, np.stack([env.observation(each) for each in seen]))
+
+
+def test_a_grid_world_of_envpools_is_a_row_of_categories():
+    pytest.importorskip("envpool", reason="needs the extra envpool")
+    entry = catalog.find("envpool/MiniGrid-Fetch-5x5-N2-v0")
+    with closing(entry.creator()) as env, entry.make_vector({}, num_envs=2) as vecenv:
+        assert env.single_observation_space == vecenv.single_observation_space
+        assert env.single_observation_space.shape == (148 + 32,)
+        observations, _ = vecenv.reset(seed=1)
+        assert (observations <= env.single_observation_space.high).all() and observations[:, 148:151].all()

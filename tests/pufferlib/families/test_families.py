@@ -1,3 +1,5 @@
+import importlib
+
 import gymnasium
 import numpy as np
 import pytest
@@ -114,6 +116,9 @@ def test_minigrid_observations_are_categories_and_know_the_direction():
     observations, _ = env.reset(1)
     assert observations.shape == (1, 3 * 3 * 3 + 1)  # and no mission, which is always the same
     assert env.single_observation_space.high.tolist() == [*([10, 5, 2] * 9), 3]
+    constants = importlib.import_module("minigrid.core.constants")
+    kinds = [len(getattr(constants, name)) for name in ("OBJECT_TO_IDX", "COLOR_TO_IDX", "STATE_TO_IDX")]
+    assert kinds == [11, 6, 3]
     view = observations[0, :-1].reshape(3, 3, 3)
     assert np.array_equal(view, env.env.unwrapped.gen_obs()["image"]) and observations[0, -1] == 0
     observations, *_ = env.step(np.full(env.actions.shape, 1, np.int32))  # turn right
@@ -140,7 +145,6 @@ def test_missions_that_differ_are_seen_word_by_word(name, most):
 
 
 def test_a_word_that_no_mission_is_known_to_have_is_one_of_its_own():
-    require_family("minigrid")
     from pufferlib.families.envpool_family import WORDS, word_numbers
 
     assert len({*WORDS}) == len(WORDS)
