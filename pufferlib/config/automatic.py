@@ -62,7 +62,7 @@ class Facts:
     action_space: Space  # of one agent
     num_agents: int  # of all processes
     agents_per_env: int  # of one PufferEnv, which steps them together; 1 where it emulates another environment
-    is_packed: bool = False  # whether rows hold names of things, or parts of several dtypes, and not amounts alone
+    is_amounts: bool = True  # False where rows hold names of things, or parts of several dtypes, as of a Layout
     sees_names: bool = False  # whether an observation is nothing but names of states: Discrete or MultiDiscrete
     is_recurrent: bool = False  # whether the policy remembers
     is_own_policy: bool = False  # whether the user made it, and may take it on into another training
@@ -77,7 +77,7 @@ class Facts:
             env.single_action_space,
             num_agents,
             1 if isinstance(env, LibraryEnv) else env.num_agents,
-            layout is not None and not layout.is_amounts,
+            layout is None or layout.is_amounts,
             layout is not None and all(isinstance(leaf.space, (Discrete, MultiDiscrete)) for leaf in layout.leaves),
             hasattr(policy, "initial_state"),
             policy is not None,
@@ -112,7 +112,7 @@ class Facts:
         """Whether observations are amounts, of which a mean can be taken."""
         space = self.observation_space
         is_of_numbers = isinstance(space, Box) and space.dtype.kind in "iuf" and space.low.size > 0
-        return is_of_numbers and not self.is_packed and not self.sees_categories
+        return is_of_numbers and self.is_amounts and not self.sees_categories
 
     @property
     def sees_large_amounts(self) -> bool:
@@ -124,14 +124,14 @@ class Facts:
     def sees_categories(self) -> bool:
         """Whether observations are integers of a few values each, which are names of things."""
         space = self.observation_space
-        if self.is_packed or not isinstance(space, Box) or space.dtype.kind not in "iu" or space.low.size == 0:
+        if not self.is_amounts or not isinstance(space, Box) or space.dtype.kind not in "iu" or space.low.size == 0:
             return False
         return 2 < np.max(space.high.astype(np.float64) - space.low) + 1 <= _MOST_CATEGORIES
 
     @property
     def image_edge(self) -> int:
         """The pixels along the shorter edge of a picture; 0 where observations are none."""
-        return 0 if self.is_packed else image_edge(self.observation_space)
+        return image_edge(self.observation_space) if self.is_amounts else 0
 
     @property
     def sees_images(self) -> bool:
