@@ -104,12 +104,12 @@ def evaluate(
     and the policy's mode, buffers and recurrent state are unchanged afterwards.
 
     Args:
-        policy: a torch module that `PuffeRL` would train, or a `pufferlib.Agent`; it may be recurrent.
+        policy: a torch module that `PuffeRL` would train, a trainer or a `pufferlib.Agent`; it may be recurrent.
         env: a name, which has the settings of its configuration; a class or a function; or an environment or a vector
             of PufferLib's, Gymnasium's or PettingZoo's. Names, classes, functions, vectors of `pufferlib.vector.make`
             and everything that was made by a name are played in new environments, side by side, so that a trainer in
             them can continue. Any other one is itself played, from a reset, and stays open. None is the environment
-            that an agent was trained in, with its settings.
+            that an agent was trained in, with its settings, or that of a trainer.
         episodes: at least 1.
         sample: draw actions from the policy instead of taking the likeliest.
         seed: of the environments and of the actions.
@@ -128,6 +128,8 @@ def evaluate(
     """
     episodes = whole_number("episodes", episodes)
     module = _module(policy)
+    if env is None and isinstance(getattr(policy, "vecenv", None), Vector):
+        env = repeatable(policy.vecenv)
     env = getattr(policy, "env", None) if env is None else env
     if env is None:
         settings = getattr(policy, "settings", None)

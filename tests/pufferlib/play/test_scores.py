@@ -1,5 +1,6 @@
 import math
 import statistics
+from contextlib import closing
 from functools import partial
 
 import gymnasium
@@ -242,6 +243,14 @@ def test_a_trainer_goes_on_in_an_environment_that_was_evaluated_in(tmp_path):
     trainer.train()
     trainer.evaluate()
     trainer.close()
+
+
+def test_a_trainer_of_a_function_is_played_in_environments_that_it_makes(tmp_path):
+    with closing(pufferlib.PuffeRL(lambda: Stroll(), num_envs=2, data_dir=str(tmp_path))) as trainer:
+        assert evaluate(trainer, episodes=5) == evaluate(trainer.policy, Stroll, 5)
+    alone = pufferlib.PuffeRL(Stroll(), data_dir=str(tmp_path))
+    with closing(alone), pytest.raises(APIUsageError, match="as this PuffeRL names none; pass env="):
+        evaluate(alone)
 
 
 @pytest.mark.parametrize("given", [Stroll, lambda: Stroll()])
