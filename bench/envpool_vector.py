@@ -4,15 +4,13 @@
     python bench/envpool_vector.py --train             with `PuffeRL`, 64 x 64, one pass, for the names that have it
     python bench/envpool_vector.py --busy 4            with four other programs on the cores
 
-Prints steps per second of all environments and the load of the machine, which makes them comparable only with each
-other: the columns of a name are measured in turns, the median of them counts. Actions are random and prepared.
+Prints steps per second of all environments: the ways of a name are measured in turns, the median of them counts.
+Actions are random and prepared.
 """
 
 from __future__ import annotations
 
 import argparse
-import os
-import resource
 import statistics
 import subprocess
 import sys
@@ -23,6 +21,8 @@ from collections.abc import Callable
 from functools import partial
 
 import numpy as np
+from calibrate import calibration
+from record import tell
 
 from pufferlib import vector
 from pufferlib.families import catalog
@@ -151,19 +151,23 @@ def main() -> None:
     parser.add_argument("--busy", type=int, default=0, help="other programs that compute meanwhile")
     parser.add_argument("--train", action="store_true")
     parser.add_argument("--alone", action="store_true", help="leave out what steps it without EnvPool")
+    parser.add_argument("--no-record", action="store_true")
     given = parser.parse_args()
     threads = usable_cores()
-    others = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(given.busy)]
-    try:
-        for name in given.names:
+    for name in given.names:
+        before = calibration()
+        others = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(given.busy)]
+        try:
             rates = measure(name, given.num_envs, threads, given)
-            shown = ", ".join(f"{which} {rate:,.0f} ({rate / rates['EnvPool']:.2f})" for which, rate in rates.items())
-            load, memory = os.getloadavg()[0], resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
-            print(f"{name}, {given.num_envs}: {shown}; load {load:.1f}, {memory} MB", flush=True)
-    finally:
-        for other in others:
-            other.kill()
-            other.wait()
+        finally:
+            for other in others:
+                other.kill()
+                other.wait()
+        beside = f", beside {given.busy} busy programs" if given.busy else ""
+        case = f"{name}, {given.num_envs} environments{beside}"
+        rows = [(f"{case}: {which}", rate, "steps/s") for which, rate in rates.items()]
+        rows += [(f"{case}: {which}", rate / rates["EnvPool"], "of EnvPool") for which, rate in rates.items()][1:]
+        tell("envpool_vector", rows, before, not given.no_record)
 
 
 if __name__ == "__main__":
