@@ -38,9 +38,13 @@ def can_step(tensors: Sequence[Tensor]) -> bool:
 
 
 class AdamBatch:
-    """Parameters that are stepped together, as long as they and their gradients stay where they are in memory."""
+    """Parameters that are stepped together, as long as they and their gradients stay where they are in memory.
 
-    def __init__(self, parameters: Sequence[Tensor], states: Sequence[dict[str, Tensor]]):
+    Attributes:
+        settings: of the next steps.
+    """
+
+    def __init__(self, parameters: Sequence[Tensor], states: Sequence[dict[str, Tensor]], settings: AdamSettings):
         """Collects the addresses of parameters, their gradients, and their states of torch's AdamW.
 
         `can_step` must hold for all of them. A state is updated in place: `exp_avg` and `exp_avg_sq` of the parameter's
@@ -48,6 +52,7 @@ class AdamBatch:
         """
         averages, squares, steps = ([state[name] for state in states] for name in ("exp_avg", "exp_avg_sq", "step"))
         _check_kept(parameters, averages, squares, steps)
+        self.settings = settings
         self._kept = averages, squares, steps
         self._states = states
         self._addresses = _addresses(parameters)
@@ -70,10 +75,18 @@ class AdamBatch:
         are_same = len(states) == len(self._states) and all(map(operator.is_, states, self._states))
         return are_same and _addresses(parameters) == self._addresses
 
-    def step(self, settings: AdamSettings) -> None:
-        """Steps the parameters by their gradients, in place."""
-        numbers = STRUCTURES["AdamSettings"](**vars(settings))
-        self._library.puffer_adam_step(self._table, len(self._table), ctypes.addressof(numbers))
+    def step(self) -> None:
+        """Steps the parameters by their gradients, in place, with `settings`."""
+        self._library.puffer_adam_step(*self.describe().values())
+
+    def describe(self) -> dict[str, int]:
+        """What C wants to step them, by the names of LearnParts; valid until the next call."""
+        self._numbers = STRUCTURES["AdamSettings"](**vars(self.settings))
+        return {
+            "parameters": ctypes.addressof(self._table),
+            "num_parameters": len(self._table),
+            "settings": ctypes.addressof(self._numbers),
+        }
 
 
 def _check_kept(

@@ -201,6 +201,20 @@ struct Learn {
     int32_t* is_outside;  // set to 1 when a segment is no such row, and nothing else is done
 };
 
+// What is learned from part after part, and the steps between them.
+struct LearnParts {
+    int64_t parts;
+    const int64_t *counts, *chunks;  // [parts], of each: its segments, and groups of these
+    float* advantages;               // of all parts; to be normalised part by part, or NULL if they are ready
+    const AdamParameter* parameters;
+    int64_t num_parameters;
+    const AdamSettings* settings;
+    float* gradient;  // [gradient_size], those of all parameters, which is clipped to a norm of max_norm
+    int64_t gradient_size;
+    double max_norm;
+    float* sums;  // [PPO_METRICS], of the metrics of all parts; result
+};
+
 // Says whether this processor multiplies bfloat16, which PRODUCTS_BFLOAT16 needs, and whether it is known to multiply
 // more of it than of float32: AMD's do twice as many, Intel's with AMX several times as many, one of Intel's without it
 // was seen to do half as many.
@@ -223,6 +237,11 @@ void puffer_network_pack(const Network* network);
 void puffer_network_act(const Act* call, const KernelThreads* threads);
 
 void puffer_network_learn(const Learn* call, const KernelThreads* threads);
+
+// Learns from parts that lie one after the other, and steps the parameters after each. `all` is of none of more
+// segments and chunks than it has; its ratios, values and metrics are those of the last part. The layers have no
+// states, and no weights are given.
+void puffer_network_train(const Learn* all, const LearnParts* parts, const KernelThreads* threads);
 
 // END DECLARATIONS
 }

@@ -435,6 +435,30 @@ void sum_results(const Learn& call) {
     }
 }
 
+// From a part of a batch to the one behind it.
+void move_on(Learn& call) {
+    int64_t rows = call.count * call.steps, numbers = rows * call.network->num_parts;
+    call.segments += call.count;
+    call.actions = (const char*)call.actions + numbers * (int64_t)sizeof(int32_t);  // or float
+    if (call.masks != nullptr) call.masks += rows * call.network->decision_numbers;
+    call.reset += rows;
+    call.old_logprobs += rows;
+    call.old_values += rows;
+    call.advantages += rows;
+    call.returns += rows;
+}
+
+// As losses.normalize.
+void normalize(float* advantages, int64_t count) {
+    double sum = 0.0, squares = 0.0;
+    for (int64_t i = 0; i < count; i++) sum += advantages[i];
+    double center = sum / (double)count;
+    for (int64_t i = 0; i < count; i++) squares += (advantages[i] - center) * (advantages[i] - center);
+    // LaTeX: \frac{x - \mu}{\sigma + 10^{-8}} ; x = advantages, \mu = center, \sigma = deviation
+    double deviation = sqrt(squares / (double)count);
+    for (int64_t i = 0; i < count; i++) advantages[i] = (float)((advantages[i] - center) / (deviation + 1e-8));
+}
+
 }  // namespace
 
 extern "C" void puffer_network_plan(Network* network, int64_t* sizes) {
@@ -470,4 +494,30 @@ extern "C" void puffer_network_learn(const Learn* call, const KernelThreads* thr
     Shared<Learn> shared = {call, &next, variant};
     threads->run(threads->pool, run_slots<Learn>, &shared, (int)call->slots);
     sum_results(*call);
+}
+
+extern "C" void puffer_network_train(const Learn* all, const LearnParts* parts, const KernelThreads* threads) {
+    Learn call = *all;
+    AdamParameter whole = {};
+    whole.gradient = parts->gradient;
+    whole.size = parts->gradient_size;
+    memset(parts->sums, 0, PPO_METRICS * sizeof(float));
+    for (int64_t part = 0; part < parts->parts; part++) {
+        call.count = parts->counts[part];
+        call.chunks = parts->chunks[part];
+        if (call.count > 0) {
+            if (parts->advantages != nullptr) {
+                normalize(parts->advantages + (call.advantages - all->advantages), call.count * call.steps);
+            }
+            network_pack(*call.network);
+            puffer_network_learn(&call, threads);
+            if (*call.is_outside) return;
+            for (int64_t i = 0; i < PPO_METRICS; i++) parts->sums[i] += call.metrics[i];
+        } else {
+            memset(parts->gradient, 0, parts->gradient_size * sizeof(float));
+        }
+        puffer_clip_gradients(&whole, 1, parts->max_norm);
+        puffer_adam_step(parts->parameters, parts->num_parameters, parts->settings);
+        move_on(call);
+    }
 }

@@ -2,8 +2,9 @@
 
 Small layers are bound by memory and by the calls themselves, not by arithmetic. `Network` takes some rows at a time
 through all layers while they lie in the cache: acting is one call per step of a rollout, and learning, from the
-observations to the gradients of PPO's loss, is one call per minibatch. Torch computes the same with
-pufferlib.models, pufferlib.ppo.sampling and pufferlib.ppo.losses, and tests hold the two together.
+observations to the gradients of PPO's loss, is one call per minibatch, or one for many with Adam's steps between. Torch
+computes the same with pufferlib.models, pufferlib.ppo.sampling and pufferlib.ppo.losses, and tests hold the two
+together.
 """
 
 from __future__ import annotations
@@ -12,13 +13,14 @@ import ctypes
 import functools
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
 from pufferlib.errors import APIUsageError, DivergedError
 from pufferlib.extensions import cpu_library
+from pufferlib.extensions.adam import AdamBatch
 from pufferlib.extensions.cpu_library import CONSTANTS, STRUCTURES, ThreadPool, check_tensor, padded
 from pufferlib.extensions.declarations import Structure
 from pufferlib.extensions.network_layers import (
@@ -106,6 +108,28 @@ class Learned:
     values: Tensor  # `(count, T)`, of the observations now
 
 
+@dataclass
+class _LearnCall:
+    # What C writes, and keeps the memory of what it reads.
+    metrics: Tensor
+    ratios: Tensor
+    values: Tensor
+    is_outside: ctypes.c_int32 = field(default_factory=ctypes.c_int32)
+    structure: Structure | None = None
+    _states: ctypes.Array | None = None
+
+    def point(self, states: Sequence[Tensor]) -> int:
+        self._states = _pointers(states)
+        return ctypes.addressof(self._states)
+
+    def check(self, observations: Tensor, segments: Tensor) -> None:
+        if self.is_outside.value:
+            raise APIUsageError(
+                f"segments must be rows of observations {tuple(observations.shape)} with at least "
+                f"{self.values.shape[1]} steps, got {segments.tolist()}"
+            )
+
+
 class Network:
     """Acts and learns with the parameters of a policy, which stay the policy's own.
 
@@ -115,6 +139,7 @@ class Network:
         layers: of the policy.
         parameters: as Layers.parameters has them, of which the gradients are.
         gradient: of all parameters one after the other, as the last `learn` left them.
+        gradients: of `parameters`, views of `gradient`.
         num_parts: of a decision.
         action_dtype: int32 for choices, float32 for numbers.
         products: `float32` or `bfloat16`, which factors of products are rounded to, but for those of the first layer
@@ -149,7 +174,7 @@ class Network:
         sizes = [parameter.numel() for parameter in self.parameters]
         self.gradient = torch.zeros(sum(sizes))
         pieces = zip(self.gradient.split(sizes), self.parameters, strict=True)
-        self._results = [piece.view(parameter.shape) for piece, parameter in pieces]
+        self.gradients = [piece.view(parameter.shape) for piece, parameter in pieces]
         self._shared: list[tuple[Tensor, Tensor]] = []  # a result, and what one more layer with its parameter adds
         self._used: set[int] = set()  # the tensors that a layer has
         self._library = cpu_library.library()
@@ -208,7 +233,7 @@ class Network:
 
     def _result(self, tensor: Tensor | None) -> Tensor | None:
         # The memory for a gradient of one use of a tensor; None for constants.
-        found = [result for each, result in zip(self.parameters, self._results, strict=True) if each is tensor]
+        found = [result for each, result in zip(self.parameters, self.gradients, strict=True) if each is tensor]
         if not found or id(tensor) not in self._used:
             self._used.add(id(tensor))
             return found[0] if found else None
@@ -420,18 +445,81 @@ class Network:
         Raises:
             APIUsageError: if a tensor differs from what NetworkBatch says.
         """
-        count, steps = minibatch.old_logprobs.shape
-        self._check_minibatch(minibatch, count, steps)
+        coefficients = {"clip_coef": clip_coef, "vf_clip_coef": vf_clip_coef, "vf_coef": vf_coef, "ent_coef": ent_coef}
+        call = self._prepare(observations, minibatch, len(minibatch.segments), coefficients)
         self._pack()
+        self._library.puffer_network_learn(ctypes.addressof(call.structure), self._threads.address)
+        call.check(observations, minibatch.segments)
+        for result, added in self._shared:
+            result += added
+        return Learned(self.gradients, call.metrics, call.ratios, call.values)
+
+    @property
+    def can_train(self) -> bool:
+        """Whether `train` takes these layers: they remember nothing and share no parameter."""
+        return not self._state_sizes and not self._shared
+
+    def train(
+        self,
+        observations: Tensor,
+        batch: NetworkBatch,
+        counts: Sequence[int],
+        adam: AdamBatch,
+        *,
+        max_norm: float,
+        is_normalized: bool,
+        **coefficients: float,
+    ) -> Tensor:
+        """As `learn` for parts of a batch, one after the other, with a step of `adam` after each; see `can_train`.
+
+        Args:
+            observations: as for `learn`.
+            batch: without weights; its advantages are overwritten where `is_normalized`.
+            counts: segments of each part; one of none has a gradient of 0.
+            adam: of `parameters`, whose gradients are `gradients`.
+            max_norm: that gradients are cut to.
+            is_normalized: whether the advantages of each part get mean 0 and deviation 1 before.
+            coefficients: those of `learn`.
+
+        Returns:
+            The sums of the metrics over the parts, `(7,)`.
+        """
+        if sum(counts) != len(batch.segments) or batch.weights is not None or not self.can_train:
+            raise APIUsageError(f"parts must be of {len(batch.segments)} segments in all and without weights")
+        call = self._prepare(observations, batch, max(counts), coefficients)
+        steps, sums = batch.old_logprobs.shape[1], torch.empty(NUM_METRICS)
+        chunks = [self._divide(count, steps)[1] for count in counts]
+        parts = STRUCTURES["LearnParts"](
+            parts=len(counts),
+            counts=ctypes.addressof(kept_counts := (ctypes.c_int64 * len(counts))(*counts)),
+            chunks=ctypes.addressof(kept_chunks := (ctypes.c_int64 * len(counts))(*chunks)),
+            advantages=batch.advantages.data_ptr() if is_normalized else None,
+            **adam.describe(),
+            gradient=self.gradient.data_ptr(),
+            gradient_size=self.gradient.numel(),
+            max_norm=max_norm,
+            sums=sums.data_ptr(),
+        )
+        self._pack()
+        call_address, parts_address = ctypes.addressof(call.structure), ctypes.addressof(parts)
+        self._library.puffer_network_train(call_address, parts_address, self._threads.address)
+        del kept_counts, kept_chunks
+        call.check(observations, batch.segments)
+        return sums
+
+    def _prepare(
+        self, observations: Tensor, minibatch: NetworkBatch, count: int, coefficients: dict[str, float]
+    ) -> _LearnCall:
+        # For the first `count` segments.
+        total, steps = minibatch.old_logprobs.shape
+        self._check_minibatch(minibatch, total, steps)
         block, chunks = self._divide(count, steps)
         slots = min(self._threads.size, chunks)
         scratch, scratch_size = self._take_scratch(slots, block, steps)
         if self._gradients.shape[0] != chunks:
             self._gradients = torch.empty(chunks, self._gradient_size)
-        metrics, is_outside = torch.empty(NUM_METRICS), ctypes.c_int32()
-        ratios, values = torch.empty(count, steps), torch.empty(count, steps)
-        states = _pointers(minibatch.states)
-        call = STRUCTURES["Learn"](
+        call = _LearnCall(torch.empty(NUM_METRICS), torch.empty(count, steps), torch.empty(count, steps))
+        call.structure = STRUCTURES["Learn"](
             network=self._address,
             observations=self._describe(observations, 2),
             **{name: _address(getattr(minibatch, name)) for name in _SAME_NAMES},
@@ -441,30 +529,20 @@ class Network:
             block=block,
             chunks=chunks,
             reset=minibatch.resets.data_ptr(),
-            initial=ctypes.addressof(states),
-            coefficients=STRUCTURES["PpoCoefficients"](
-                clip_coef=clip_coef, vf_clip_coef=vf_clip_coef, vf_coef=vf_coef, ent_coef=ent_coef
-            ),
-            ratios=ratios.data_ptr(),
-            values=values.data_ptr(),
-            metrics=metrics.data_ptr(),
+            initial=call.point(minibatch.states),
+            coefficients=STRUCTURES["PpoCoefficients"](**coefficients),
+            ratios=call.ratios.data_ptr(),
+            values=call.values.data_ptr(),
+            metrics=call.metrics.data_ptr(),
             chunk_metrics=self._metrics.data_ptr(),
             chunk_gradients=self._gradients.data_ptr(),
             gradient_size=self._gradient_size,
             scratch=scratch,
             slots=slots,
             scratch_size=scratch_size,
-            is_outside=ctypes.addressof(is_outside),
+            is_outside=ctypes.addressof(call.is_outside),
         )
-        self._library.puffer_network_learn(ctypes.addressof(call), self._threads.address)
-        if is_outside.value:
-            raise APIUsageError(
-                f"segments must be rows of observations {tuple(observations.shape)} with at least {steps} steps, got "
-                f"{minibatch.segments.tolist()}"
-            )
-        for result, added in self._shared:
-            result += added
-        return Learned(self._results, metrics, ratios, values)
+        return call
 
     def _divide(self, count: int, steps: int) -> tuple[int, int]:
         # Segments that go through the layers together, and groups of segments with gradients of their own.

@@ -52,6 +52,7 @@ from pufferlib.fast.learners import (
     CapturedLearner,
     DistributedLearner,
     KernelAdam,
+    StepsLearner,
     take_over,
 )
 from pufferlib.fast.policy_layers import find_layers
@@ -197,6 +198,8 @@ class Backend:
             kind = CapturedDistributedLearner if is_captured else DistributedLearner
         else:
             kind = CapturedLearner if is_captured else Learner
+            if config.shuffle == "steps" and not config.skip_nonfinite:
+                kind = StepsLearner
         return kind(rollout, gradients, optimizer, generator, phases, ranks)
 
     def take_over(self, collector: Collector, learner: Learner, generator: torch.Generator) -> None:

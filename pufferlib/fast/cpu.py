@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import replace
 
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.optim import Optimizer
 from typing_extensions import override
 
 from pufferlib.config import ResolvedTrainConfig
-from pufferlib.extensions import Network, clip_gradients
+from pufferlib.extensions import AdamBatch, Network, clip_gradients
 from pufferlib.extensions.network import Learned, NetworkBatch
 from pufferlib.fast.policy_watch import copy_structure, find_kept, is_altered
 from pufferlib.ppo.actor import Actor
@@ -220,8 +222,16 @@ class NetworkGradients(Gradients):
             present = rollout.masks[rows, :-1] if self._refreshes else minibatch.weights > 0
             if present.any():
                 return self._differentiate_present(minibatch, present)
+        learned = self._learn(rollout.observations, self._batch(minibatch))
+        if self._refreshes:
+            rollout.ratios[rows, :-1] = learned.ratios
+            rollout.values[rows, :-1] = learned.values
+        return learned.metrics
+
+    def _batch(self, minibatch: Minibatch) -> NetworkBatch:
+        rollout, rows = self.rollout, minibatch.rows
         states = [state.index_select(0, rows) for state in rollout.states.values()]
-        inputs = NetworkBatch(
+        return NetworkBatch(
             segments=rows,
             actions=rollout.actions.index_select(0, rows),
             resets=minibatch.resets,
@@ -233,11 +243,28 @@ class NetworkGradients(Gradients):
             weights=minibatch.weights,
             masks=rollout.masks_of(rows),
         )
-        learned = self._learn(rollout.observations, inputs)
-        if self._refreshes:
-            rollout.ratios[rows, :-1] = learned.ratios
-            rollout.values[rows, :-1] = learned.values
-        return learned.metrics
+
+    def prepare_steps(self, optimizer: Optimizer) -> AdamBatch | None:
+        """What `train` steps by; None where the kernel does not take the policy or the optimizer."""
+        if not self.network.can_train or not hasattr(optimizer, "steps_of_one_batch"):
+            return None
+        self.clear()
+        self._set(self.network.gradients)
+        return optimizer.steps_of_one_batch()
+
+    def train(self, minibatches: Minibatch, size: int, adam: AdamBatch) -> Tensor:
+        """Learns from minibatches of `size` rows each, one after the other, and makes a step after each.
+
+        New values and ratios are not kept. Returns the sums of the metrics.
+        """
+        config, counts = self.config, [size] * (len(minibatches) // size)
+        if minibatches.weights is not None:  # those of absent agents are left out
+            present = minibatches.weights[:, 0] > 0
+            ends = torch.cat([present.new_zeros(1, dtype=torch.int64), present.cumsum(0)])
+            counts = ends[torch.tensor([0, *counts]).cumsum(0)].diff().tolist()
+            minibatches = replace(minibatches[present], weights=None)
+        batch, settings = self._batch(minibatches), {"max_norm": config.max_grad_norm, "is_normalized": config.norm_adv}
+        return self.network.train(self.rollout.observations, batch, counts, adam, **settings, **self.coefficients)
 
     def _differentiate_present(self, minibatch: Minibatch, present: Tensor) -> Tensor:
         # Without memory every step is a segment of its own, and those of absent agents are left out.
@@ -265,9 +292,12 @@ class NetworkGradients(Gradients):
 
     def _learn(self, observations: Tensor, inputs: NetworkBatch) -> Learned:
         learned = self.network.learn(observations, inputs, **self.coefficients)
-        for parameter, gradient in zip(self.network.parameters, learned.gradients, strict=True):
-            parameter.grad = gradient
+        self._set(learned.gradients)
         return learned
+
+    def _set(self, gradients: list[Tensor]) -> None:
+        for parameter, gradient in zip(self.network.parameters, gradients, strict=True):
+            parameter.grad = gradient
 
     @override
     def clip(self, limit: float) -> None:

@@ -9,11 +9,12 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.optim import Optimizer
+from torch.optim import Optimizer, optimizer
 from typing_extensions import override
 
 from pufferlib.extensions import AdamBatch, AdamSettings, can_step
 from pufferlib.extensions.optimizers import Adam
+from pufferlib.fast.cpu import NetworkGradients
 from pufferlib.fast.cuda_graphs import Capture, CapturedCall
 from pufferlib.fast.device_update import DeviceMinibatches
 from pufferlib.ppo import losses
@@ -34,13 +35,22 @@ class KernelAdam(Adam):
     @override
     @torch.no_grad()
     def step(self, closure: None = None) -> None:
-        batches = [self._find_batch(index, group) for index, group in enumerate(self.param_groups)]
+        batches = self._find_batches()
         if closure is not None or None in batches:
             super().step(closure)
             return
-        for group, batch in zip(self.param_groups, batches, strict=True):
-            beta1, beta2 = group["betas"]
-            batch.step(AdamSettings(group["lr"], beta1, beta2, group["eps"], group["weight_decay"]))
+        for batch in batches:
+            batch.step()
+
+    def steps_of_one_batch(self) -> AdamBatch | None:
+        """All parameters that have gradients, to be stepped without `step`; None where that would leave out a hook."""
+        own = (*self._optimizer_step_pre_hooks.values(), *self._optimizer_step_post_hooks.values())
+        of_all = (*optimizer._global_optimizer_pre_hooks, *optimizer._global_optimizer_post_hooks)  # noqa: SLF001
+        batches = self._find_batches() if not own and not of_all else []
+        return batches[0] if len(batches) == 1 else None
+
+    def _find_batches(self) -> list[AdamBatch | None]:
+        return [self._find_batch(index, group) for index, group in enumerate(self.param_groups)]
 
     def _find_batch(self, index: int, group: dict[str, Any]) -> AdamBatch | None:
         # None where the kernel does not fit.
@@ -48,6 +58,7 @@ class KernelAdam(Adam):
             return None
         parameters = [parameter for parameter in group["params"] if parameter.grad is not None]
         states = [self.state[parameter] for parameter in parameters]
+        settings = AdamSettings(group["lr"], *group["betas"], group["eps"], group["weight_decay"])
         batch = self._batches.get(index)
         if batch is None or not batch.holds(parameters, states):
             if not can_step(parameters) or not can_step([parameter.grad for parameter in parameters]):
@@ -57,7 +68,8 @@ class KernelAdam(Adam):
                     state["step"] = torch.tensor(0.0, dtype=torch.float32)
                     state["exp_avg"] = torch.zeros_like(parameter)
                     state["exp_avg_sq"] = torch.zeros_like(parameter)
-            batch = self._batches[index] = AdamBatch(parameters, states)
+            batch = self._batches[index] = AdamBatch(parameters, states, settings)
+        batch.settings = settings
         return batch
 
 
@@ -85,6 +97,33 @@ def take_over(optimizer: Optimizer, earlier: Optimizer) -> None:
         like = parameter.shape, parameter.dtype, parameter.device
         if parameter in own and all((each.shape, each.dtype, each.device) == like for each in kept):
             optimizer.state[parameter] = state
+
+
+_MOST_NUMBERS = 1 << 22  # of observations in one call of the kernel, which Ctrl-C waits for
+
+
+class StepsLearner(Learner):
+    """Learns from single steps by one call of the kernel for a pass, where the kernel has both policy and optimizer.
+
+    It takes less time for a few dozen steps than torch's calls to gather them and Python's to begin.
+    """
+
+    @override
+    def train_minibatches(self) -> int:
+        adam = None
+        if isinstance(self.gradients, NetworkGradients):
+            adam = self.gradients.prepare_steps(self.optimizer)
+        if adam is None:
+            return super().train_minibatches()
+        size, observations = self.config.minibatch_steps, self.rollout.observations
+        most = _MOST_NUMBERS // (size * observations[0, 0].numel())
+        with self._phases.queued_phase("advantage"):
+            drawn = self._minibatches.draw(min(self._due - self._trained, max(1, most)))
+        with self._phases.queued_phase("learn"):
+            self._sums.add(self.gradients.train(drawn, size, adam))
+        count = len(drawn) // size
+        self._stepped += count
+        return count
 
 
 class CapturingLearner(Learner):

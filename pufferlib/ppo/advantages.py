@@ -95,8 +95,8 @@ class Minibatch:
     def __len__(self) -> int:
         return len(self.rows)
 
-    def __getitem__(self, part: slice) -> Minibatch:
-        """A slice of the rows."""
+    def __getitem__(self, part: slice | Tensor) -> Minibatch:
+        """Some of the rows."""
         tensors = ((field.name, getattr(self, field.name)) for field in fields(self))
         return replace(self, **{name: tensor[part] for name, tensor in tensors if tensor is not None})
 
@@ -257,13 +257,13 @@ class StepMinibatches:
         self._order = torch.empty(0)
         self._place = 0
 
-    def draw(self) -> Minibatch:
-        """Draws the next steps; the last minibatch of a pass may have fewer."""
+    def draw(self, minibatches: int = 1) -> Minibatch:
+        """Draws the steps of so many minibatches of a pass; at its end there may be fewer."""
         if self._place >= len(self._order):
             device = self._rollout.values.device
             self._order = torch.randperm(self._steps.segments, generator=self._generator, device=device)
             self._place = 0
-        rows = self._order[self._place : self._place + self._advantages.config.minibatch_steps]
+        rows = self._order[self._place : self._place + minibatches * self._advantages.config.minibatch_steps]
         self._place += len(rows)
         weights = None if self._masks is None else mask_weights(self._masks[rows])
         chosen, old_values, returns = self._numbers.index_select(1, rows).unbind()

@@ -237,8 +237,7 @@ class Learner:
         with self.gradients.limit_caller():
             self._minibatches.begin(progress, is_full)
             while self._trained < self._due and not self._is_beyond_target():
-                self.train_minibatch()
-                self._trained += 1
+                self._trained += self.train_minibatches()
             meanwhile()
             if self._trained:
                 with self._phases.queued_phase("learn"):  # here the host waits for the GPU
@@ -252,6 +251,11 @@ class Learner:
                 f"all {self._trained} minibatches had a loss or gradient that is infinite or NaN, and [train] "
                 "skip_nonfinite leaves nothing to step by; lower learning_rate, or look at the policy and the loss"
             )
+
+    def train_minibatches(self) -> int:
+        """Trains on one minibatch or more, at most those that are due and none of a later pass; returns how many."""
+        self.train_minibatch()
+        return 1
 
     def train_minibatch(self) -> None:
         """Makes one optimizer step; adds the minibatch's metrics to their sums on the device."""

@@ -29,6 +29,8 @@ from network_truth import (
 from pufferlib.errors import APIUsageError, DivergedError
 from pufferlib.extensions import Convolution, Linear, MinGRU, Network, network, network_layers
 from pufferlib.extensions.network_layers import Activation, Add, Pool, State
+from pufferlib.fast.learners import KernelAdam
+from pufferlib.ppo.losses import normalize
 
 needs_bfloat16 = pytest.mark.skipif(not network.has_bfloat16(), reason="needs a processor with AVX512-BF16")
 
@@ -559,6 +561,70 @@ def test_learning_works_with_the_parameters_as_they_are():
         weight.mul_(0.5)
     ratios = net.learn(observations, minibatch, **COEFFICIENTS).ratios
     torch.testing.assert_close(ratios.double(), Truth(layers).loss(observations, minibatch)[0].ratio)
+
+
+# Counts of parts: one of many chunks, one of none, one of a single row.
+@pytest.mark.parametrize("counts", [[5, 0, 7, 1], [70, 70, 23], [33]])
+@pytest.mark.parametrize("case", [name for name in CASES if Network(random_layers(**CASES[name])).can_train])
+@pytest.mark.parametrize("is_normalized", [False, True])
+def test_parts_in_one_call_are_minibatches_with_steps_between(case, counts, is_normalized):
+    """In torch's arithmetic for advantages, the norm and Adam."""
+    results = []
+    for in_one_call in (True, False):
+        torch.manual_seed(44)
+        layers, total = random_layers(**CASES[case]), sum(counts)
+        observations = random_observations(layers, total, 1)
+        batch = random_minibatch(layers, total, total, 1, has_weights=False)
+        batch = masked(layers, batch) if layers.log_std is None else batch
+        net = Network(layers, num_threads=2)
+        for parameter, gradient in zip(net.parameters, net.gradients, strict=True):
+            parameter.grad = gradient
+        net.gradient.fill_(torch.nan)
+        settings = {"lr": 0.01, "betas": (0.8, 0.99), "eps": 1e-3, "weight_decay": 0.1}
+        if in_one_call:
+            adam = KernelAdam(net.parameters, **settings).steps_of_one_batch()
+            limits = {"max_norm": 0.3, "is_normalized": is_normalized}
+            sums = net.train(observations, batch, counts, adam, **limits, **COEFFICIENTS)
+        else:
+            optimizer, sums = torch.optim.AdamW(net.parameters, **settings), torch.zeros(network.NUM_METRICS)
+            for begin, end in itertools.pairwise(itertools.accumulate(counts, initial=0)):
+                net.gradient.zero_()
+                if begin < end:
+                    part = rows_of(batch, slice(begin, end))
+                    if is_normalized:
+                        part = dataclasses.replace(part, advantages=normalize(part.advantages, None))
+                    sums += net.learn(observations, part, **COEFFICIENTS).metrics
+                torch.nn.utils.clip_grad_norm_(net.parameters, 0.3)
+                optimizer.step()
+        results.append((sums, [parameter.clone() for parameter in net.parameters]))
+    (found_sums, found), (sums, expected) = results
+    torch.testing.assert_close(found_sums, sums, rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+
+
+def rows_of(batch, part):
+    tensors = ((field.name, getattr(batch, field.name)) for field in dataclasses.fields(batch))
+    return dataclasses.replace(
+        batch, **{name: each[part].contiguous() for name, each in tensors if torch.is_tensor(each)}
+    )
+
+
+def test_parts_that_do_not_fit_are_refused():
+    layers = random_layers()
+    net, batch = Network(layers), random_minibatch(layers, 6, 6, 1, has_weights=False)
+    for parameter, gradient in zip(net.parameters, net.gradients, strict=True):
+        parameter.grad = gradient
+    settings = {"max_norm": 1.0, "is_normalized": True, **COEFFICIENTS}
+    adam, observations = KernelAdam(net.parameters).steps_of_one_batch(), random_observations(layers, 6, 1)
+    with pytest.raises(APIUsageError, match="of 6 segments in all and without weights"):
+        net.train(observations, batch, [3, 2], adam, **settings)
+    with pytest.raises(APIUsageError, match="without weights"):
+        net.train(observations, dataclasses.replace(batch, weights=torch.ones(6, 1)), [6], adam, **settings)
+    before = [parameter.clone() for parameter in net.parameters]
+    outside = dataclasses.replace(batch, segments=torch.full((6,), 6))
+    with pytest.raises(APIUsageError, match="segments must be rows of observations"):
+        net.train(observations, outside, [6], adam, **settings)
+    torch.testing.assert_close(net.parameters, before)
 
 
 # ---------------------------------------------------------------------------------------------------------- acting

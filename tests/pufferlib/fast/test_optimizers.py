@@ -2,12 +2,15 @@ import copy
 
 import pytest
 import torch
+from drifting import CONTINUOUS, make_trainer
 from torch import nn
 
 from pufferlib.errors import APIUsageError
 from pufferlib.extensions import can_step
 from pufferlib.extensions.optimizers import make_optimizer, set_learning_rate
+from pufferlib.fast.cpu import NetworkGradients
 from pufferlib.fast.learners import KernelAdam, fit_to_graphs, take_over
+from pufferlib.models import Continuous
 
 SHAPES = [(5, 17), (1,), (33, 2, 3), (64, 64)]
 
@@ -169,3 +172,41 @@ def test_what_is_known_of_parameters_that_stay_is_taken_over(name):
     assert all(optimizer.state[each] is earlier.state[each] for each in kept)
     strange = [*replaced.parameters(), *model[0].parameters(), reshaped.weight]
     assert not any(each in optimizer.state for each in strange)
+
+
+@pytest.mark.parametrize("absent", [False, True], ids=["all there", "absent agents"])
+@pytest.mark.parametrize("settings", [{}, {"target_kl": 0.001}, {"norm_adv": False}, {"update_epochs": 1.5}], ids=str)
+def test_a_pass_in_one_call_trains_as_one_minibatch_after_the_other(absent, settings, monkeypatch):
+    results = []
+    for in_one_call in (True, False):
+        if not in_one_call:
+            monkeypatch.setattr(NetworkGradients, "prepare_steps", lambda gradients, optimizer: None)
+        settings = {**CONTINUOUS, **settings}
+        trainer = make_trainer(lambda env: Continuous(env, [16], [16]), {"has_absent_agents": absent}, **settings)
+        counts, metrics = note_counts(trainer._learner), []
+        for _ in range(3):
+            trainer.evaluate()
+            metrics.append(trainer.train())
+        results.append((torch.cat([each.detach().flatten() for each in trainer.policy.parameters()]), metrics, counts))
+        trainer.release()
+    (found, found_metrics, passes), (expected, metrics, minibatches) = results
+    torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-5)
+    for one, other in zip(found_metrics, metrics, strict=True):
+        assert one == pytest.approx(other, rel=1e-3, abs=1e-5)
+    assert sum(passes) == sum(minibatches) and max(passes) == 3 and max(minibatches) == 1
+
+
+def note_counts(learner):
+    counts, train = [], learner.train_minibatches
+    learner.train_minibatches = lambda: counts.append(train()) or counts[-1]
+    return counts
+
+
+def test_a_hook_of_the_optimizer_is_called_for_every_minibatch():
+    trainer = make_trainer(lambda env: Continuous(env, [16], [16]), **CONTINUOUS)
+    steps = []
+    trainer.optimizer.register_step_post_hook(lambda *arguments: steps.append(trainer.global_step))
+    trainer.evaluate()
+    trainer.train()
+    assert len(steps) == 9  # three passes over 96 steps by 32
+    trainer.release()

@@ -121,7 +121,8 @@ def flat(policy):
 def test_without_memory_the_kernel_computes_no_absent_agent(shuffle):
     trainer = make_trainer(CASES["absent agents"][0], {"has_absent_agents": True}, shuffle=shuffle, prio_alpha=0.0)
     network, acted, learned = trainer._learner.gradients.network, [], []
-    act, learn = network.act, network.learn
+    act, learn, train = network.act, network.learn, network.train
+    network.train = lambda *arguments, **keywords: learned.extend(arguments[2]) or train(*arguments, **keywords)
     network.act = lambda *arguments, **keywords: acted.append(len(arguments[0])) or act(*arguments, **keywords)
     network.learn = lambda *arguments, **keywords: (
         learned.append(len(arguments[1].segments)) or learn(*arguments, **keywords)
