@@ -488,11 +488,12 @@ class Network:
             raise APIUsageError(f"parts must be of {len(batch.segments)} segments in all and without weights")
         call = self._prepare(observations, batch, max(counts), coefficients)
         steps, sums = batch.old_logprobs.shape[1], torch.empty(NUM_METRICS)
-        chunks = [self._divide(count, steps)[1] for count in counts]
+        sizes = (ctypes.c_int64 * len(counts))(*counts)
+        chunks = (ctypes.c_int64 * len(counts))(*(self._divide(count, steps)[1] for count in counts))
         parts = STRUCTURES["LearnParts"](
             parts=len(counts),
-            counts=ctypes.addressof(kept_counts := (ctypes.c_int64 * len(counts))(*counts)),
-            chunks=ctypes.addressof(kept_chunks := (ctypes.c_int64 * len(counts))(*chunks)),
+            counts=ctypes.addressof(sizes),
+            chunks=ctypes.addressof(chunks),
             advantages=batch.advantages.data_ptr() if is_normalized else None,
             **adam.describe(),
             gradient=self.gradient.data_ptr(),
@@ -503,7 +504,6 @@ class Network:
         self._pack()
         call_address, parts_address = ctypes.addressof(call.structure), ctypes.addressof(parts)
         self._library.puffer_network_train(call_address, parts_address, self._threads.address)
-        del kept_counts, kept_chunks
         call.check(observations, batch.segments)
         return sums
 

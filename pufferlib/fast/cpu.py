@@ -20,7 +20,7 @@ from pufferlib.fast.policy_watch import copy_structure, find_kept, is_altered
 from pufferlib.ppo.actor import Actor
 from pufferlib.ppo.advantages import Minibatch
 from pufferlib.ppo.learner import Gradients, Loss
-from pufferlib.ppo.losses import ppo_loss
+from pufferlib.ppo.losses import METRICS, ppo_loss
 from pufferlib.ppo.rollout import Rollout
 
 
@@ -263,6 +263,8 @@ class NetworkGradients(Gradients):
             ends = torch.cat([present.new_zeros(1, dtype=torch.int64), present.cumsum(0)])
             counts = ends[torch.tensor([0, *counts]).cumsum(0)].diff().tolist()
             minibatches = replace(minibatches[present], weights=None)
+            if not len(minibatches):
+                return torch.zeros(len(METRICS))
         batch, settings = self._batch(minibatches), {"max_norm": config.max_grad_norm, "is_normalized": config.norm_adv}
         return self.network.train(self.rollout.observations, batch, counts, adam, **settings, **self.coefficients)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.optim import Optimizer, optimizer
+from torch.optim import Optimizer, optimizer as optimizers
 from typing_extensions import override
 
 from pufferlib.extensions import AdamBatch, AdamSettings, can_step
@@ -44,9 +44,10 @@ class KernelAdam(Adam):
 
     def steps_of_one_batch(self) -> AdamBatch | None:
         """All parameters that have gradients, to be stepped without `step`; None where that would leave out a hook."""
-        own = (*self._optimizer_step_pre_hooks.values(), *self._optimizer_step_post_hooks.values())
-        of_all = (*optimizer._global_optimizer_pre_hooks, *optimizer._global_optimizer_post_hooks)  # noqa: SLF001
-        batches = self._find_batches() if not own and not of_all else []
+        of_all = optimizers._global_optimizer_pre_hooks, optimizers._global_optimizer_post_hooks
+        if any((self._optimizer_step_pre_hooks, self._optimizer_step_post_hooks, *of_all)):
+            return None
+        batches = self._find_batches()
         return batches[0] if len(batches) == 1 else None
 
     def _find_batches(self) -> list[AdamBatch | None]:

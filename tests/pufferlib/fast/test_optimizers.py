@@ -1,4 +1,5 @@
 import copy
+from dataclasses import replace
 
 import pytest
 import torch
@@ -209,4 +210,19 @@ def test_a_hook_of_the_optimizer_is_called_for_every_minibatch():
     trainer.evaluate()
     trainer.train()
     assert len(steps) == 9  # three passes over 96 steps by 32
+    trainer.release()
+
+
+def test_minibatches_in_which_nobody_was_there_change_nothing():
+    trainer = make_trainer(lambda env: Continuous(env, [16], [16]), {"has_absent_agents": True}, **CONTINUOUS)
+    trainer.evaluate()
+    trainer.train()
+    before = [parameter.clone() for parameter in trainer.policy.parameters()]
+    learner = trainer._learner
+    drawn = learner._minibatches.draw()
+    nobody = replace(drawn, weights=torch.zeros(len(drawn), 1))
+    gradients = learner.gradients
+    metrics = gradients.train(nobody, len(nobody), gradients.prepare_steps(trainer.optimizer))
+    assert (metrics == 0).all()
+    torch.testing.assert_close(list(trainer.policy.parameters()), before)
     trainer.release()
