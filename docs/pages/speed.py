@@ -220,6 +220,23 @@ def others(folder: Path) -> str:
     return f"{table(heads, lines)}\n{measured(every)}"
 
 
+def envpool(folder: Path) -> str:
+    """EnvPool alone, and our vectors beside it."""
+    ways = ("EnvPool", "ours", "ours, two batches", "without EnvPool", "trained")
+    pattern = re.compile(rf"(?P<case>.+): (?P<way>{'|'.join(ways)})")
+    found = [row for row in newest("envpool_vector") if row.unit == "steps/s"]
+    rates: dict[str, dict[str, float]] = {}
+    for row in found:
+        if match := pattern.fullmatch(row.case):
+            rates.setdefault(match["case"], {})[match["way"]] = row.value
+    lines = []
+    for case, own in rates.items():
+        shares = (f"{count(own[way])} ({own[way] / own['EnvPool']:.2f})" if way in own else "-" for way in ways[1:])
+        lines.append((case, count(own["EnvPool"]), *shares))
+    heads = ("environment", "EnvPool alone", "our vector", "in two batches", "without EnvPool", "trained")
+    return f"{table(heads, lines)}\n{measured(found)}"
+
+
 def stable_baselines(folder: Path) -> str:
     """Stable-Baselines3's PPO and ours."""
     pattern = re.compile(r"(?P<env>[^,]+), (?P<who>.+), seed \d+, \d+ thread\(s\): (?P<what>.+)")
@@ -386,6 +403,7 @@ PARTS: Mapping[str, Callable[[Path], str]] = {
         nothing_set,
         ini_withheld,
         others,
+        envpool,
         stable_baselines,
         other_trainers,
         interop,
