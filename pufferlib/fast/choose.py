@@ -196,10 +196,10 @@ class Backend:
         is_captured = self.is_captured and can_be_captured
         if ranks.world_size > 1:
             kind = CapturedDistributedLearner if is_captured else DistributedLearner
+        elif config.shuffle == "steps" and not config.skip_nonfinite:
+            kind = StepsLearner
         else:
             kind = CapturedLearner if is_captured else Learner
-            if config.shuffle == "steps" and not config.skip_nonfinite:
-                kind = StepsLearner
         return kind(rollout, gradients, optimizer, generator, phases, ranks)
 
     def take_over(self, collector: Collector, learner: Learner, generator: torch.Generator) -> None:

@@ -129,16 +129,16 @@ def test_a_recurrent_policy_values_them_with_the_state_of_the_episode():
 # --- target_kl
 
 
-def count_minibatches(trainer):
+def count_steps(trainer):
     trainer.evaluate()
     losses = trainer.train()
     trainer.release()
-    return trainer._learner._stepped, losses
+    return int(next(iter(trainer.optimizer.state.values()))["step"]), losses
 
 
 @pytest.mark.parametrize("target_kl, passes", [(None, 4), (1e-9, 1), (1e9, 4)])
 def test_a_policy_that_went_too_far_is_trained_no_further(target_kl, passes):
-    count, losses = count_minibatches(make_trainer(target_kl=target_kl))
+    count, losses = count_steps(make_trainer(target_kl=target_kl))
     assert count == passes * 512 // 64
     assert math.isfinite(losses["policy_loss"]) and losses["importance"] == pytest.approx(1.0, abs=0.2)
 
