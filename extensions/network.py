@@ -130,6 +130,37 @@ class _LearnCall:
             )
 
 
+class Act:
+    """A step of some rows that was checked once, to be computed from other observations into the same memory.
+
+    Called with observations of the same shape, strides and dtype, whose memory may be another. Raises as
+    `Network.act` does.
+    """
+
+    def __init__(self, network: Network, structure: Structure, observations: Tensor, has_nan: ctypes.c_int32, memory):
+        self._network = network
+        self._structure = structure
+        self._form = observations.shape, observations.stride(), observations.dtype
+        self._stored = structure.stored
+        self._has_nan = has_nan
+        self._memory = memory  # what C reads and writes, kept
+
+    def __call__(self, observations: Tensor) -> None:
+        """Computes the step with the parameters of the last `refresh`."""
+        form, structure = (observations.shape, observations.stride(), observations.dtype), self._structure
+        if form != self._form:
+            raise APIUsageError(f"observations must be of the shape, strides and dtype {self._form}, got {form}")
+        if not structure.rows:
+            return
+        address = observations.data_ptr()
+        structure.observations.data = address
+        structure.stored = None if address == self._stored else self._stored
+        self._network._compute(structure)
+        if self._has_nan.value:
+            self._has_nan.value = 0
+            raise DivergedError("the policy's logits contain NaN; lower the learning rate or check the observations")
+
+
 class Network:
     """Acts and learns with the parameters of a policy, which stay the policy's own.
 
@@ -358,13 +389,26 @@ class Network:
             APIUsageError: if a tensor differs from the above.
             DivergedError: if a logit or a number is NaN.
         """
+        self.prepare_act(observations, states, noise, actions, logprobs, values, stored, masks)(observations)
+
+    def prepare_act(
+        self,
+        observations: Tensor,
+        states: Sequence[Tensor],
+        noise: Tensor,
+        actions: Tensor,
+        logprobs: Tensor,
+        values: Tensor,
+        stored: Tensor | None = None,
+        masks: Tensor | None = None,
+    ) -> Act:
+        """What `act` computes with the same arguments, checked once and computed at every call of what is returned."""
         self._check_input("noise", noise, observations.shape[0] * self.num_parts)
         self._check_results(observations.shape[0], actions=actions, logprobs=logprobs, values=values)
         if stored is not None:
             check_tensor("stored", stored, observations.shape, observations.device, observations.dtype)
         self._check_masks(masks, observations.shape[0])
-        if self._act(observations, states, values, noise, actions, logprobs, stored, masks):
-            raise DivergedError("the policy's logits contain NaN; lower the learning rate or check the observations")
+        return self._prepare_act(observations, states, values, noise, actions, logprobs, stored, masks)
 
     def value(self, observations: Tensor, states: Sequence[Tensor], values: Tensor) -> None:
         """The values of rows and the next states, without a decision, with the parameters of the last `refresh`.
@@ -378,9 +422,9 @@ class Network:
             APIUsageError: if a tensor differs from the above.
         """
         self._check_results(observations.shape[0], values=values)
-        self._act(observations, states, values)
+        self._prepare_act(observations, states, values)(observations)
 
-    def _act(
+    def _prepare_act(
         self,
         observations: Tensor,
         states: Sequence[Tensor],
@@ -390,12 +434,9 @@ class Network:
         logprobs: Tensor | None = None,
         stored: Tensor | None = None,
         masks: Tensor | None = None,
-    ) -> bool:
-        # Returns whether a logit or a number was NaN.
+    ) -> Act:
         rows = observations.shape[0]
         self._check_states(states, rows)
-        if rows == 0:
-            return False
         slots = min(self._threads.size, -(-rows // BLOCK_ROWS))
         scratch, scratch_size = self._take_scratch(slots, BLOCK_ROWS, 1)
         has_nan, state_pointers = ctypes.c_int32(), _pointers(states)
@@ -419,8 +460,12 @@ class Network:
             scratch_size=scratch_size,
             has_nan=ctypes.addressof(has_nan),
         )
+        memory = (states, values, noise, actions, logprobs, stored, masks, state_pointers)
+        return Act(self, call, observations, has_nan, memory)
+
+    def _compute(self, call: Structure) -> None:
+        call.scratch = self._scratch.data_ptr()  # which a larger call may have replaced
         self._library.puffer_network_act(ctypes.addressof(call), self._threads.address)
-        return bool(has_nan.value)
 
     def learn(
         self,
@@ -565,7 +610,8 @@ class Network:
         return self._scratch.data_ptr(), size
 
     def _describe(self, observations: Tensor, leading: int) -> Structure:
-        row = observations[(0,) * leading] if 0 not in observations.shape[:leading] else observations
+        shape = observations.shape
+        row = observations.new_empty(shape[leading:]) if 0 in shape[:leading] else observations[(0,) * leading]
         dtypes = observation_dtypes(self.layers)
         numbers = self._numbers if self.layers.fields is None else self.layers.fields.row_bytes
         if observations.dtype not in dtypes or not row.is_contiguous() or row.numel() != numbers:

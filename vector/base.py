@@ -328,7 +328,7 @@ class Vector(abc.ABC):
 
     def _received_batch(self, agent_ids: np.ndarray) -> Batch:
         for batch in self._received:
-            if np.array_equal(batch.agent_ids, agent_ids):
+            if batch.agent_ids is agent_ids or np.array_equal(batch.agent_ids, agent_ids):
                 return batch
         raise APIUsageError(f"the batch with agents {agent_ids} is not received; call recv() until it is")
 

@@ -41,6 +41,7 @@ class OrderedVector:
         self.vecenv = vecenv
         self.held: deque[slice] = deque()  # received and not sent, oldest first, as the caller leaves them here
         self._agents = np.arange(vecenv.num_agents)
+        self._ids: dict[int, np.ndarray] = {}  # of the batches that were received, by their first agent
         self._slices: dict[int, tuple[np.ndarray, slice | None]] = {}  # agent_ids seen, by their id(), as slices
         self._order: np.ndarray | None = None  # of the agents in the last batch, where that was another one
         self._sorted: list[np.ndarray | None] = []  # what it brought, in the order of the agents
@@ -53,12 +54,15 @@ class OrderedVector:
         self._order = agent_ids if rows is None else None
         if rows is None:
             rows, arrays = slice(0, len(self._agents)), self._sort(arrays)
+        else:
+            self._ids[rows.start] = agent_ids
         return BatchResult(rows, *arrays, infos)
 
     def send(self, rows: slice, actions: np.ndarray) -> None:
         """Starts the next step of the agents `rows`, a batch that was received and not sent since."""
         if self._order is None:
-            self.vecenv.send(actions, self._agents[rows])
+            ids = self._ids.get(rows.start)
+            self.vecenv.send(actions, self._agents[rows] if ids is None else ids)
         else:
             self.vecenv.send(actions[self._order], self._order)
 

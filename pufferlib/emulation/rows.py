@@ -149,7 +149,8 @@ def _compile_choices(space: Discrete, column: int | None) -> Split:
         numbers = rows if column is None else rows[..., column]
         if numbers.dtype.kind == "f" and np.isnan(numbers).any():
             raise ValueError(f"an action must be a number, got {numbers}")
-        return (np.clip(numbers, 0, last).astype(np.int64) + start).astype(space.dtype, copy=False)
+        numbers = np.minimum(np.maximum(numbers, 0), last)  # np.clip takes ten times as long
+        return (numbers.astype(np.int64) + start).astype(space.dtype, copy=False)
 
     return split
 

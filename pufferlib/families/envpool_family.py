@@ -151,12 +151,22 @@ def grid_view(space: gymnasium.Space, num_words: int) -> View:
     """
     direction = math.prod(space["image"].shape)  # its place, behind the cells
     counts = np.array([*CELL * (direction // len(CELL)), DIRECTIONS, *[len(WORDS) + 2] * num_words], np.uint8)
+    told, numbers = np.zeros((0, 0), np.uint8), np.zeros((0, num_words), np.uint8)  # missions and their words
+
+    def words_of(missions: np.ndarray) -> np.ndarray:
+        nonlocal told, numbers
+        if missions.shape != told.shape:
+            told, numbers = np.zeros_like(missions), np.zeros((len(missions), num_words), np.uint8)
+        for row in (missions != told).any(1).nonzero()[0].tolist():  # an episode began there
+            numbers[row] = word_numbers(bytes(missions[row]), num_words)
+        told = missions
+        return numbers
 
     def write(rows: np.ndarray, observations: Mapping[str, np.ndarray]) -> None:
         rows[:, :direction] = observations["image"].reshape(len(rows), -1)
         rows[:, direction] = observations["direction"]
         if num_words:
-            rows[:, direction + 1 :] = [word_numbers(bytes(each), num_words) for each in observations["mission"]]
+            rows[:, direction + 1 :] = words_of(observations["mission"])
 
     return Box(np.zeros_like(counts), counts - 1, dtype=np.uint8), write
 

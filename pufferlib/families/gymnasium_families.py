@@ -196,7 +196,8 @@ class GridView(gymnasium.ObservationWrapper):
     def observation(self, observation: dict[str, Any]) -> np.ndarray:
         """The flat row: three numbers of every cell, then the direction, then the numbers of the words."""
         rows = np.empty((1, *self.observation_space.shape), np.uint8)
-        self._write(rows, {**observation, "mission": [observation["mission"].encode()]})
+        mission = np.frombuffer(f"{observation['mission']}\0".encode(), np.uint8)
+        self._write(rows, {**observation, "mission": mission[None]})
         return rows[0]
 
 

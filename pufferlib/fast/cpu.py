@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -15,7 +16,7 @@ from typing_extensions import override
 
 from pufferlib.config import ResolvedTrainConfig
 from pufferlib.extensions import AdamBatch, Network, clip_gradients
-from pufferlib.extensions.network import Learned, NetworkBatch
+from pufferlib.extensions.network import Act, Learned, NetworkBatch
 from pufferlib.fast.policy_watch import copy_structure, find_kept, is_altered
 from pufferlib.ppo.actor import Actor
 from pufferlib.ppo.advantages import Minibatch
@@ -122,6 +123,18 @@ class ThreadedGradients(Gradients):
         self._pool.shutdown()
 
 
+class _Column(NamedTuple):
+    # A batch at a column of the rollout: where its step is written.
+    act: Act
+    stored: Tensor  # the observations
+    noise: Tensor
+    results: tuple[Tensor, Tensor, Tensor]  # actions, log-probabilities, values
+    masks: Tensor | None
+    present: np.ndarray
+    actions: np.ndarray  # the first of the results
+    parts: list[tuple[Tensor, Tensor]]  # of states that are not contiguous, and the copies that the kernel takes
+
+
 class NetworkActor(Actor):
     """An actor whose policy is a Network; it uses random numbers as `sample_logits` does.
 
@@ -134,6 +147,8 @@ class NetworkActor(Actor):
     ):
         super().__init__(policy, rollout, num_agents, generator)
         self._network = network
+        self._draw = torch.rand if network.action_dtype == torch.int32 else torch.randn
+        self._columns: dict[tuple[int, int], _Column] = {}  # by first segment and column
         self._seen: dict[int, Tensor] = {}  # a batch's observations until it acts, by its first agent
 
     @override
@@ -158,41 +173,41 @@ class NetworkActor(Actor):
 
     @override
     def act(self, rows: slice, column: int) -> np.ndarray:
-        rollout, segments = self.rollout, self._segments(rows)
-        stored, seen = self._stored(rows, column), self._seen.pop(rows.start, None)
-        draw = torch.rand if self._network.action_dtype == torch.int32 else torch.randn
-        noise = draw(len(stored), self._network.num_parts, generator=self._streams.ready(rows))
-        results = [each[segments, column] for each in (rollout.actions, rollout.logprobs, rollout.values)]
-        masks, present = self.action_masks(rows, column), rollout.masks[segments, column]
-        if self.states or present.all():
-            observations = stored if seen is None else seen
-            self._act(observations, rows, noise, results, masks, stored=None if seen is None else stored)
+        place = rows.start + self._offset, column
+        prepared = self._columns.get(place)
+        if prepared is None or len(prepared.stored) != rows.stop - rows.start:  # as opponents have more or fewer
+            prepared = self._columns[place] = self._prepare(rows, column)
+        noise = self._draw(prepared.noise.shape, out=prepared.noise, generator=self._streams.ready(rows))
+        seen = self._seen.pop(rows.start, prepared.stored)
+        if self.states or prepared.present.all():
+            for part, copy in prepared.parts:
+                copy.copy_(part)
+            prepared.act(seen)
+            for part, copy in prepared.parts:
+                part.copy_(copy)
         else:
             # Without memory nothing is asked of absent agents, half of them in a game by turns; theirs are zeros.
-            if seen is not None:
-                stored.copy_(seen)
-            chosen = present.nonzero()[:, 0]
-            found = [result.new_empty(len(chosen), *result.shape[1:]) for result in results]
-            self._act(stored[chosen], rows, noise[chosen], found, None if masks is None else masks[chosen])
-            for result, part in zip(results, found, strict=True):
+            if seen is not prepared.stored:
+                prepared.stored.copy_(seen)
+            chosen = torch.from_numpy(prepared.present.nonzero()[0])
+            found = [result.new_empty(len(chosen), *result.shape[1:]) for result in prepared.results]
+            masks = None if prepared.masks is None else prepared.masks[chosen]
+            self._network.act(prepared.stored[chosen], [], noise[chosen], *found, masks=masks)
+            for result, part in zip(prepared.results, found, strict=True):
                 result.zero_()[chosen] = part
-        return results[0].numpy()
+        return prepared.actions
 
-    def _act(
-        self,
-        observations: Tensor,
-        rows: slice,
-        noise: Tensor,
-        results: list[Tensor],
-        masks: Tensor | None,
-        stored: Tensor | None = None,
-    ) -> None:
+    def _prepare(self, rows: slice, column: int) -> _Column:
+        rollout, segments, stored = self.rollout, self._segments(rows), self._stored(rows, column)
+        noise = torch.empty(len(stored), self._network.num_parts)
+        results = tuple(each[segments, column] for each in (rollout.actions, rollout.logprobs, rollout.values))
+        masks = self.action_masks(rows, column)
         entries = self._network.layers.states_of(state[rows] for state in self.states.values())
         states = [entry.contiguous() for entry in entries]
-        self._network.act(observations, states, noise, *results, stored=stored, masks=masks)
-        for entry, state in zip(entries, states, strict=True):
-            if state is not entry:  # but a part of an entry
-                entry.copy_(state)
+        act = self._network.prepare_act(stored, states, noise, *results, stored=stored, masks=masks)
+        parts = [pair for pair in zip(entries, states, strict=True) if pair[0] is not pair[1]]
+        present, actions = rollout.masks[segments, column].numpy(), results[0].numpy()
+        return _Column(act, stored, noise, results, masks, present, actions, parts)
 
     @override
     def value(self, rows: slice | np.ndarray, observations: Tensor) -> Tensor:

@@ -1,6 +1,7 @@
 """Products by themselves, against float64."""
 
 import ctypes
+import platform
 
 import pytest
 import torch
@@ -88,6 +89,14 @@ def test_what_is_no_number_stays_none(special, products, is_packed):
     left[1, 2], right[4, 7] = 1.0, special
     found = multiply(left, right, torch.zeros(3, 16), products, is_packed)
     torch.testing.assert_close(found, left @ right, equal_nan=True)
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="elsewhere they cost nothing")
+@pytest.mark.parametrize(("left", "right"), [(1e-30, 1e-10), (1e-40, 1e10)])
+def test_numbers_below_the_smallest_normal_one_are_zero_in_a_kernel_and_there_alone(left, right):
+    left, right = torch.full((7, 5), left), torch.full((5, 16), right)
+    assert not multiply(left, right, torch.zeros(7, 16), "float32", False).any()
+    assert (left @ right).all()  # by torch, in the thread that called
 
 
 def test_asking_for_bfloat16_does_not_crash():

@@ -701,6 +701,28 @@ def test_a_copy_of_the_observations_is_left_where_it_is_wanted():
         Network(layers).act(observations, [], torch.rand(70, 1), *results, stored=stored.float())
 
 
+def test_a_step_that_was_prepared_is_computed_from_whatever_it_is_called_with():
+    torch.manual_seed(43)
+    layers = random_layers(inputs=12, recurrent=1)
+    net, state, noise = Network(layers), torch.randn(70, 16), torch.empty(70, 1)
+    stored, *results = torch.zeros(70, 12), torch.empty(70, dtype=torch.int32), torch.empty(70), torch.empty(70)
+    step = net.prepare_act(stored, [state], noise, *results, stored=stored)
+    for turn in range(3):
+        noise.uniform_()
+        observations = torch.randn(70, 12) if turn else stored  # which are not copied onto themselves
+        expected_state, expected = state.clone(), [torch.empty_like(each) for each in results]
+        Network(layers).act(observations, [expected_state], noise, *expected)
+        step(observations)
+        assert all(map(torch.equal, [*results, state, stored], [*expected, expected_state, observations]))
+    for wrong in (observations[:69], observations.double(), torch.randn(12, 70).T):
+        with pytest.raises(APIUsageError, match="strides"):
+            step(wrong)
+    with pytest.raises(DivergedError):
+        step(observations * torch.nan)
+    state.zero_()
+    step(observations)
+
+
 def test_values_alone_leave_no_decision():
     torch.manual_seed(6)
     layers = random_layers(recurrent=1)

@@ -270,6 +270,18 @@ def test_the_view_of_a_grid_world_is_that_of_its_gymnasium_environment(name):
     assert np.array_equal(rows, np.stack([env.observation(each) for each in seen]))
 
 
+def test_the_words_of_a_view_are_those_of_the_newest_mission():
+    from pufferlib.families.envpool_family import grid_view, word_numbers
+
+    cells = gymnasium.spaces.Box(0, 255, (1, 1, 3), np.uint8)
+    _, write = grid_view(gymnasium.spaces.Dict(image=cells), 4)
+    for missions in ([b"go to", b"the key"], [b"go to", b"the box"], [b"the box", b"go to"], [b"get a key"], [b"the"]):
+        padded = np.stack([np.frombuffer(each.ljust(20, b"\0"), np.uint8) for each in missions])
+        rows = np.full((len(missions), 8), 99, np.uint8)
+        write(rows, {"image": np.zeros((len(missions), 1, 1, 3), np.uint8), "direction": 0, "mission": padded})
+        assert rows[:, 4:].tolist() == [word_numbers(each, 4).tolist() for each in missions]
+
+
 def test_a_grid_world_of_envpools_is_a_row_of_categories():
     pytest.importorskip("envpool", reason="needs the extra envpool")
     entry = catalog.find("envpool/MiniGrid-Fetch-5x5-N2-v0")

@@ -121,9 +121,9 @@ def flat(policy):
 def test_without_memory_the_kernel_computes_no_absent_agent(shuffle):
     trainer = make_trainer(CASES["absent agents"][0], {"has_absent_agents": True}, shuffle=shuffle, prio_alpha=0.0)
     network, acted, learned = trainer._learner.gradients.network, [], []
-    act, learn, train = network.act, network.learn, network.train
+    compute, learn, train = network._compute, network.learn, network.train
     network.train = lambda *arguments, **keywords: learned.extend(arguments[2]) or train(*arguments, **keywords)
-    network.act = lambda *arguments, **keywords: acted.append(len(arguments[0])) or act(*arguments, **keywords)
+    network._compute = lambda call: acted.append(call.rows if call.noise else 0) or compute(call)
     network.learn = lambda *arguments, **keywords: (
         learned.append(len(arguments[1].segments)) or learn(*arguments, **keywords)
     )
