@@ -12,10 +12,11 @@ from typing import Any
 
 import gymnasium
 import numpy as np
-from gymnasium.spaces import Box
+from gymnasium.spaces import Box, Dict, MultiDiscrete
 from typing_extensions import override
 
-from pufferlib.emulation.emulated_env import LibraryEnv, final_observation, plain_numbers
+from pufferlib import spaces
+from pufferlib.emulation.emulated_env import ACTION_MASK, LibraryEnv, final_observation, plain_numbers
 from pufferlib.emulation.rows import ActionLayout, row_writer
 from pufferlib.environment import Buffers, PufferEnv, StepResult, fitting_actions
 from pufferlib.errors import APIUsageError, MissingExtraError, require_extra
@@ -25,6 +26,7 @@ from pufferlib.vector.base import Vector
 from pufferlib.vector.batch import Batch, neighbouring_batches
 from pufferlib.vector.recipe import EnvSource, Options, count_batch, count_threads, warn_above_cores
 
+MOST_CHOICES = 1000  # of an integer of an action; others are numbers
 SEEDS = 2**31  # an int32 of at least 0 is what EnvPool takes
 CHUNKS = 4  # parts in which a batch is received, where other batches run meanwhile
 _SCORED = "terminated"  # in the infos of Atari: the game is over, where an episode may be a life
@@ -75,6 +77,9 @@ class EnvPoolEnv(LibraryEnv):
     the first observation of the next episode. Where an episode is truncated, the infos have a `final_observation` too.
     At a reset with a seed environment `i` gets 31 bits of `mix_seed(seed, i)`.
 
+    Integers of an action are choices. An `action_mask` in the observations that has a number for each choice of each
+    part is in `action_masks` in their place; one for all parts together, as of Jumanji's Tetris, is observed.
+
     Attributes:
         task: EnvPool's name of the environments.
         num_envs: how many there are.
@@ -112,9 +117,12 @@ class EnvPoolEnv(LibraryEnv):
         self.simulator = f"EnvPool {import_envpool().__version__}"
         with precision_lowered():
             space = in_single_precision(_repaired(env.gymnasium_observation_space))
+        self.action_layout = ActionLayout(_with_choices(_repaired(env.gymnasium_action_space)))
         shown, self._write = (space, None) if self._make_view is None else self._make_view(space)
+        self.has_action_masks = _is_masked(shown, self.action_layout.canonical)
+        if self.has_action_masks:
+            shown = Dict({name: child for name, child in shown.spaces.items() if name != ACTION_MASK})
         self._layout = Layout.of(shown)
-        self.action_layout = ActionLayout(_repaired(env.gymnasium_action_space))
         self.single_observation_space = self._layout.row_space
         self.single_action_space = self.action_layout.canonical
 
@@ -155,7 +163,7 @@ class EnvPoolEnv(LibraryEnv):
     @property
     def is_plain(self) -> bool:
         """Whether a row is EnvPool's observation, but for its precision."""
-        return self._write is None and not self._layout.is_packed
+        return self._write is None and not self._layout.is_packed and not self.has_action_masks
 
     @override
     def step(self, actions: np.ndarray) -> StepResult:
@@ -180,6 +188,23 @@ def _repaired(space: gymnasium.Space) -> gymnasium.Space:
     if isinstance(space, Box) and space.dtype.kind == "f" and (space.low == np.finfo(space.dtype).tiny).all():
         return Box(-np.inf, np.inf, space.shape, space.dtype)
     return space
+
+
+def _with_choices(space: gymnasium.Space) -> gymnasium.Space:
+    # EnvPool declares an array of integers as a Box.
+    if isinstance(space, Box) and space.dtype.kind in "iu" and space.shape:
+        counts = space.high.astype(np.int64) - space.low + 1
+        if counts.max() <= MOST_CHOICES:
+            return MultiDiscrete(counts.ravel(), space.dtype, start=space.low.ravel())
+    return space
+
+
+def _is_masked(space: gymnasium.Space, action_space: gymnasium.Space) -> bool:
+    if not isinstance(space, Dict) or ACTION_MASK not in space.spaces:
+        return False
+    choices = [part.choices for part in spaces.action_parts(action_space)]
+    shape = choices if len(choices) == 1 else [len(choices), choices[0]]
+    return len(set(choices)) == 1 and list(space[ACTION_MASK].shape) == shape
 
 
 class Pool:
@@ -239,6 +264,8 @@ class Pool:
         buffers.terminals[rows] = terminals
         buffers.truncations[rows] = truncations
         buffers.masks[rows] = ~ended
+        if buffers.action_masks is not None:
+            buffers.action_masks[rows] = observations[ACTION_MASK].reshape(len(envs), -1)
         if _SCORED in info:
             self._scores[rows] += info["reward"]
         return envs, self._reports(envs, ended, info) if np.count_nonzero(ended) else []

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 from typing import NamedTuple
 
 import numpy as np
-from gymnasium.spaces import Box, Dict, Discrete
+from gymnasium.spaces import Box, Dict, Discrete, MultiBinary
 
 TASK = "Script-v1"
 
@@ -43,7 +43,13 @@ SPACES = {
     "box": Box(-np.inf, np.inf, (4,), np.float32),
     "double": Box(-np.inf, np.inf, (4,), np.float64),
     "dict": Dict({"cell": Discrete(9), "row": Box(-9, 9, (4,), np.float32)}),
+    "masked": Dict({"action_mask": MultiBinary((5,)), "row": Box(-9, 9, (4,), np.float32)}),
 }
+
+
+def allowed(env: int, time: int) -> list[bool]:
+    """What the environment allows at a time, where it has masks."""
+    return [choice != (env + time) % 5 for choice in range(5)]
 
 
 class FakePool:
@@ -105,6 +111,9 @@ class FakePool:
     def _observations(self, rows):
         if self.kind == "dict":
             return {"cell": rows[:, 1].astype(np.int32), "row": rows.astype(np.float32)}
+        if self.kind == "masked":
+            masks = np.array([allowed(int(env), int(time)) for env, time, *_ in rows], np.int8)
+            return {"action_mask": masks, "row": rows.astype(np.float32)}
         return rows.astype(SPACES[self.kind].dtype)
 
     def render(self, env_ids):

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 import torch
 from collecting import make_collector
-from fake_envpool import TASK, install, is_cut, length, reward
+from fake_envpool import TASK, allowed, install, is_cut, length, reward
+from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete
 from scripted_policies import CountingPolicy, LinearPolicy
 
 from pufferlib import vector
@@ -118,6 +119,43 @@ def test_structures_are_packed_as_by_the_emulation(monkeypatch):
             parts = unpack(rows["observations"][3], vecenv.emulated)
             assert parts["row"][:, 0].tolist() == list(range(ENVS))
             assert parts["cell"].ravel().tolist() == parts["row"][:, 1].tolist()
+
+
+@pytest.mark.parametrize("options", [{}, {"batch_size": 4}, {"backend": "Serial"}], ids=str)
+def test_masks_in_the_observations_are_those_of_the_actions(options, monkeypatch):
+    install(monkeypatch, "masked")
+    with make(**options) as vecenv:
+        assert vecenv.single_observation_space.shape == (4,)
+        vecenv.async_reset()
+        for _ in range(12):
+            observations, *_, ids, _ = vecenv.recv()
+            assert vecenv.action_masks.tolist() == [allowed(int(env), int(time)) for env, time, *_ in observations]
+            vecenv.send(np.zeros(len(ids), int))
+
+
+@pytest.mark.parametrize(
+    ("action_space", "mask", "expected"),
+    [
+        (Discrete(4), (4,), Discrete(4)),
+        (Discrete(4), (2, 2), None),
+        (Box(1, 4, (3,), np.int32), (3, 4), MultiDiscrete([4, 4, 4])),
+        (Box(0, np.array([3, 9]), (2,), np.int32), (4, 10), None),  # for both parts together
+        (Box(-1.0, 1.0, (4,), np.float32), (4,), None),
+        (Box(0, 2**31 - 1, (4,), np.int32), (4,), None),
+    ],
+)
+def test_integers_of_an_action_are_choices_and_a_mask_has_a_number_for_each(action_space, mask, expected, monkeypatch):
+    fake = install(monkeypatch)
+    spec = fake.make_spec(TASK)
+    spec.gymnasium_observation_space = Dict(row=Box(-9, 9, (4,), np.float32), action_mask=MultiBinary(mask))
+    spec.gymnasium_action_space = action_space
+    monkeypatch.setattr(fake, "make_spec", lambda task: spec)
+    env = EnvPoolEnv(TASK)
+    assert env.has_action_masks == (expected is not None)
+    if expected is not None:
+        assert env.single_action_space == expected
+        last = env.action_layout.split_rows(np.full((2, *expected.shape), 3, np.int32))
+        assert np.asarray(last).tolist() == ([[4] * 3] * 2 if expected.shape else [3, 3])
 
 
 def test_a_reset_with_a_seed_makes_the_environments_anew_and_one_without_does_not(monkeypatch):
