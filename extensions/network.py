@@ -137,7 +137,9 @@ class Act:
     `Network.act` does.
     """
 
-    def __init__(self, network: Network, structure: Structure, observations: Tensor, has_nan: ctypes.c_int32, memory):
+    def __init__(
+        self, network: Network, structure: Structure, observations: Tensor, has_nan: ctypes.c_int32, memory: tuple
+    ):
         self._network = network
         self._structure = structure
         self._form = observations.shape, observations.stride(), observations.dtype

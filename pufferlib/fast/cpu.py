@@ -149,6 +149,7 @@ class NetworkActor(Actor):
         self._network = network
         self._draw = torch.rand if network.action_dtype == torch.int32 else torch.randn
         self._columns: dict[tuple[int, int], _Column] = {}  # by first segment and column
+        self._noises: dict[int, Tensor] = {}  # memory, by agents
         self._seen: dict[int, Tensor] = {}  # a batch's observations until it acts, by its first agent
 
     @override
@@ -199,7 +200,7 @@ class NetworkActor(Actor):
 
     def _prepare(self, rows: slice, column: int) -> _Column:
         rollout, segments, stored = self.rollout, self._segments(rows), self._stored(rows, column)
-        noise = torch.empty(len(stored), self._network.num_parts)
+        noise = self._noises.setdefault(len(stored), torch.empty(len(stored), self._network.num_parts))
         results = tuple(each[segments, column] for each in (rollout.actions, rollout.logprobs, rollout.values))
         masks = self.action_masks(rows, column)
         entries = self._network.layers.states_of(state[rows] for state in self.states.values())
