@@ -397,47 +397,25 @@ class Network:
         self,
         observations: Tensor,
         states: Sequence[Tensor],
-        noise: Tensor,
-        actions: Tensor,
-        logprobs: Tensor,
+        noise: Tensor | None,
+        actions: Tensor | None,
+        logprobs: Tensor | None,
         values: Tensor,
         stored: Tensor | None = None,
         masks: Tensor | None = None,
     ) -> Act:
-        """What `act` computes with the same arguments, checked once and computed at every call of what is returned."""
-        self._check_input("noise", noise, observations.shape[0] * self.num_parts)
-        self._check_results(observations.shape[0], actions=actions, logprobs=logprobs, values=values)
+        """What `act` computes with the same arguments, checked once and computed at every call of what is returned.
+
+        Without noise, actions and log-probabilities nothing is decided.
+        """
+        rows, results = observations.shape[0], {"values": values}
+        if noise is not None:
+            self._check_input("noise", noise, rows * self.num_parts)
+            results = {"actions": actions, "logprobs": logprobs, "values": values}
+        self._check_results(rows, **results)
         if stored is not None:
             check_tensor("stored", stored, observations.shape, observations.device, observations.dtype)
-        self._check_masks(masks, observations.shape[0])
-        return self._prepare_act(observations, states, values, noise, actions, logprobs, stored, masks)
-
-    def value(self, observations: Tensor, states: Sequence[Tensor], values: Tensor) -> None:
-        """The values of rows and the next states, without a decision, with the parameters of the last `refresh`.
-
-        Args:
-            observations: `(rows, ...)` of OBSERVATION_DTYPES, each row contiguous.
-            states: as for `act`.
-            values: `(rows,)` float32, to be written.
-
-        Raises:
-            APIUsageError: if a tensor differs from the above.
-        """
-        self._check_results(observations.shape[0], values=values)
-        self._prepare_act(observations, states, values)(observations)
-
-    def _prepare_act(
-        self,
-        observations: Tensor,
-        states: Sequence[Tensor],
-        values: Tensor,
-        noise: Tensor | None = None,
-        actions: Tensor | None = None,
-        logprobs: Tensor | None = None,
-        stored: Tensor | None = None,
-        masks: Tensor | None = None,
-    ) -> Act:
-        rows = observations.shape[0]
+        self._check_masks(masks, rows)
         self._check_states(states, rows)
         slots = min(self._threads.size, -(-rows // BLOCK_ROWS))
         scratch, scratch_size = self._take_scratch(slots, BLOCK_ROWS, 1)
@@ -464,6 +442,19 @@ class Network:
         )
         memory = (states, values, noise, actions, logprobs, stored, masks, state_pointers)
         return Act(self, call, observations, has_nan, memory)
+
+    def value(self, observations: Tensor, states: Sequence[Tensor], values: Tensor) -> None:
+        """The values of rows and the next states, without a decision, with the parameters of the last `refresh`.
+
+        Args:
+            observations: `(rows, ...)` of OBSERVATION_DTYPES, each row contiguous.
+            states: as for `act`.
+            values: `(rows,)` float32, to be written.
+
+        Raises:
+            APIUsageError: if a tensor differs from the above.
+        """
+        self.prepare_act(observations, states, None, None, None, values)(observations)
 
     def _compute(self, call: Structure) -> None:
         call.scratch = self._scratch.data_ptr()  # which a larger call may have replaced

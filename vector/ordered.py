@@ -61,8 +61,7 @@ class OrderedVector:
     def send(self, rows: slice, actions: np.ndarray) -> None:
         """Starts the next step of the agents `rows`, a batch that was received and not sent since."""
         if self._order is None:
-            ids = self._ids.get(rows.start)
-            self.vecenv.send(actions, self._agents[rows] if ids is None else ids)
+            self.vecenv.send(actions, self._ids.get(rows.start, self._agents[rows]))
         else:
             self.vecenv.send(actions[self._order], self._order)
 
