@@ -6,7 +6,7 @@
 #include "instruction_sets.h"
 
 extern "C" void puffer_adam_step(const AdamParameter* parameters, int64_t count, const AdamSettings* settings) {
-    FlushedDenormals flushed;  // what is 0 from some time on has averages that shrink for long
+    FlushedDenormals flushed;  // the averages of a gradient that stays 0 shrink through them
     double beta1 = settings->beta1, beta2 = settings->beta2;
     float keep = (float)(1.0 - settings->learning_rate * settings->weight_decay), epsilon = (float)settings->epsilon;
     float share1 = (float)(1.0 - beta1), keep2 = (float)beta2, share2 = (float)(1.0 - beta2);

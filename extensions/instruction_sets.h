@@ -38,8 +38,8 @@ struct Avx512Bfloat16 : Avx512 {
     static constexpr bool ROUNDS = true;
 };
 
-// While one lives, its thread takes numbers below the smallest normal one for 0. On Intel's processors each of them costs
-// as much as a hundred others, and a GELU of large inputs makes thousands.
+// While one lives, its thread takes numbers below the smallest normal one for 0. On Intel's processors each of them
+// costs as much as a hundred others, and a GELU of large inputs makes thousands.
 struct FlushedDenormals {
 #if defined(__x86_64__)
     enum : unsigned { RESULTS = 1u << 15, OPERANDS = 1u << 6 };
