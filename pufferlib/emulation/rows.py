@@ -21,7 +21,7 @@ from typing_extensions import override
 
 from pufferlib import spaces
 from pufferlib.errors import APIUsageError
-from pufferlib.spaces import Layout, Leaf, path_name
+from pufferlib.spaces import Layout, Leaf
 
 Split = Callable[[np.ndarray], Any]
 """From a row to the environment's action, or to a part of it."""
@@ -239,7 +239,7 @@ def row_writer(layout: Layout, row: np.ndarray) -> Callable[[Any], None]:
                 else:
                     _store(leaf, view, value)
         except (LookupError, TypeError) as error:
-            raise _explained(layout, observation, error) from error
+            raise _unfit(leaf, f"none ({type(error).__name__}: {error})") from error
 
     def write_array(observation: ArrayLike) -> None:
         if type(observation) is ndarray and observation.dtype is dtype and observation.shape == shape:
@@ -288,23 +288,3 @@ def _unfit(leaf: Leaf, found: str) -> APIUsageError:
         f"{leaf.name} must be {leaf.dtype} of shape {leaf.shape}, got {found}; "
         "make the environment's observations fit its observation_space"
     )
-
-
-def _explained(layout: Layout, observation: object, error: Exception) -> Exception:
-    for leaf in layout.leaves:
-        value = observation
-        for depth, key in enumerate(leaf.path):
-            try:
-                value = value[key]
-            except (LookupError, TypeError):
-                return APIUsageError(
-                    f"{path_name(leaf.path[:depth])} must have an entry {key!r}, got {_described(value)}; "
-                    "make the environment's observations fit its observation_space"
-                )
-    return error
-
-
-def _described(value: object) -> str:
-    if isinstance(value, dict):
-        return f"a dict with {', '.join(map(repr, value))}" if value else "an empty dict"
-    return f"a {type(value).__name__}" + (f" of {len(value)}" if isinstance(value, (tuple, list)) else "")

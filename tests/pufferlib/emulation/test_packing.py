@@ -55,13 +55,9 @@ def test_observations_of_another_dtype_are_cast_where_they_fit(space, given, kep
         (Box(0, 9, (2,), np.int32), np.array([0.5, 1.0]), r"must be int32 of shape \(2,\), got float64"),
         (Discrete(3), np.array([1]), r"must be int64 of shape \(\), got int64 of shape \(1,\)"),
         (Discrete(3), 1.0, r"must be int64 of shape \(\), got float64"),
-        (
-            AGENT,
-            {"agent": {"speed": np.zeros(3)}},
-            r"observation\['agent'\] must have an entry 'job', got a dict with 's",
-        ),
-        (AGENT, {"agent": 3}, r"observation\['agent'\] must have an entry 'job', got a int"),
-        (Tuple([Discrete(2), Discrete(2)]), (1,), r"observation must have an entry 1, got a tuple of 1"),
+        (AGENT, {"agent": {"speed": np.zeros(3)}}, r"observation\['agent'\]\['job'\] must be .* got none \(KeyError"),
+        (AGENT, {"agent": 3}, r"observation\['agent'\]\['job'\] must be int64 .* got none \(TypeError: 'int'"),
+        (Tuple([Discrete(2), Discrete(2)]), (1,), r"observation\[1\] must be int64 .*, got none \(IndexError"),
     ],
 )
 def test_what_does_not_fit_the_space_is_named(space, observation, message):
