@@ -184,12 +184,6 @@ class GymnasiumVectorPufferEnv(LibraryEnv):
                 "a single one goes to GymnasiumPufferEnv"
             )
         require_same_step(env)
-        batch_size = getattr(env, "batch_size", env.num_envs)
-        if batch_size != env.num_envs:
-            raise APIUsageError(
-                f"{type(env).__name__} must step all of its {env.num_envs} environments at once, got batch_size "
-                f"{batch_size}; leave that out, and make several vector environments to overlap them"
-            )
         self.env = env
         self._take_spaces(self.env.single_observation_space, self.env.single_action_space)
         self.num_agents = self.num_envs = self.env.num_envs
