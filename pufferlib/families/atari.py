@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import importlib
 import inspect
 from collections.abc import Mapping
-from types import ModuleType
 from typing import Any, SupportsFloat
 
 import gymnasium
@@ -16,7 +14,7 @@ from typing_extensions import override
 
 from pufferlib.emulation.gymnasium_emulation import GymnasiumVectorPufferEnv
 from pufferlib.environment import Buffers
-from pufferlib.errors import APIUsageError, MissingExtraError
+from pufferlib.errors import APIUsageError, require_extra
 from pufferlib.families.entry import Entry
 from pufferlib.families.gymnasium_families import GymnasiumFamily, build
 from pufferlib.vector import AUTO, GymnasiumVector, Options, Vector, make
@@ -112,12 +110,12 @@ PREPROCESSING: Mapping[str, Any] = {
 """Settings of `build_atari` and their defaults, for every way to make a game."""
 
 
-def register_games() -> ModuleType:
-    """Registers the games of ale-py with Gymnasium; returns ale-py."""
-    ale_py = importlib.import_module("ale_py")
+def register_games() -> None:
+    """Registers the games of ale-py with Gymnasium."""
+    import ale_py
+
     ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Warning)  # else every game prints a banner
     gymnasium.register_envs(ale_py)
-    return ale_py
 
 
 SETTINGS = frozenset({*PREPROCESSING, "full_action_space"})
@@ -221,27 +219,18 @@ def make_atari_vector(
 
 
 def _game(env_id: str) -> str:
-    _import_ale()
+    require_extra("ale_py", "atari")
+    register_games()
     try:
         return gymnasium.spec(env_id).kwargs["game"]
     except (gymnasium.error.Error, KeyError) as error:
         raise APIUsageError(f"the id of an Atari game must be like 'ALE/Pong-v5', got {env_id!r}") from error
 
 
-def _import_ale() -> ModuleType:
-    try:
-        ale_py = register_games()
-        importlib.import_module("ale_py.vector_env")
-    except ImportError as error:
-        raise MissingExtraError(
-            "Atari games in a vector environment need ale-py of at least 0.11; "
-            "install it with pip install 'pufferlib[atari]'"
-        ) from error
-    return ale_py
-
-
 def _make(**settings: object) -> VectorEnv:
-    return _import_ale().vector_env.AtariVectorEnv(**settings, autoreset_mode=AutoresetMode.SAME_STEP)
+    from ale_py.vector_env import AtariVectorEnv
+
+    return AtariVectorEnv(**settings, autoreset_mode=AutoresetMode.SAME_STEP)
 
 
 _SHARED = {"num_envs", "num_workers", "batch_size", "seed"}  # keywords of all vectors
