@@ -16,14 +16,14 @@ from pufferlib.emulation.emulated_env import ACTION_MASK
 from pufferlib.environment import fitting_actions
 from pufferlib.errors import APIUsageError, require_extra
 from pufferlib.interop import spec_of
-from pufferlib.interop.ocean_envs import OceanInside, ShownEnv, mask_info, ocean_name, write_actions
+from pufferlib.interop.ocean_envs import OceanInside, mask_info, ocean_name, write_actions
 from pufferlib.ocean.environment import OceanEnv
 
 if TYPE_CHECKING:
     from pettingzoo import ParallelEnv
 
 
-class OceanGymnasiumEnv(ShownEnv, gymnasium.Env):
+class OceanGymnasiumEnv(OceanInside, gymnasium.Env):
     """A C environment of one agent, step by step as Gymnasium's users know it; `make_gymnasium_vec` is for speed.
 
     Observations are copies, infos are empty, `options` have no meaning. After the end of an episode nothing may be
@@ -80,7 +80,7 @@ class OceanGymnasiumEnv(ShownEnv, gymnasium.Env):
         return observation.copy(), float(self.ocean.rewards[0]), terminated, truncated, info
 
 
-class OceanVectorEnv(OceanInside, VectorEnv):
+class OceanVectorEnv(VectorEnv, OceanInside):
     """C environments of one agent each, stepped together, without copies.
 
     The arrays that `reset` and `step` return are the environments' own, and the next step overwrites them; `copy=True`
@@ -248,7 +248,7 @@ class OceanVectorEnv(OceanInside, VectorEnv):
 
     @override
     def close_extras(self, **kwargs: object) -> None:
-        self._close_ocean()
+        OceanInside.close(self)
 
 
 def make_gymnasium(

@@ -66,7 +66,7 @@ _screen: Screen | None = None  # a process has one, on which all environments ar
 
 
 class OceanInside:
-    """C environments inside an interface of another library; a base class before that of the library.
+    """C environments inside an interface of another library.
 
     The environments themselves are `ocean`, and keep their final observations.
     """
@@ -115,17 +115,9 @@ class OceanInside:
         finally:
             screen.end()
 
-    def _close_ocean(self) -> None:
-        for drawing in self._drawings.values():
-            drawing.close()
-        if self._drawings:
-            _close_screen()  # another picture opens it again
-        self._drawings.clear()
-        self.ocean.close()
-
-
-class ShownEnv(OceanInside):
-    """One environment, drawn by its `render_mode`."""
+    def _show(self) -> None:
+        if self.render_mode == "human":
+            self.ocean.render()
 
     def render(self) -> np.ndarray | None:
         """The frame, `(height, width, 3)` uint8 RGB; None unless `render_mode` is `rgb_array`."""
@@ -133,11 +125,12 @@ class ShownEnv(OceanInside):
 
     def close(self) -> None:
         """Closes the environment and its pictures; may be called twice."""
-        self._close_ocean()
-
-    def _show(self) -> None:
-        if self.render_mode == "human":
-            self.ocean.render()
+        for drawing in self._drawings.values():
+            drawing.close()
+        if self._drawings:
+            _close_screen()  # another picture opens it again
+        self._drawings.clear()
+        self.ocean.close()
 
 
 def _natural_pace(name: str | type[OceanEnv], env_kwargs: Mapping[str, Any]) -> int:

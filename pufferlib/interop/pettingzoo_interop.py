@@ -12,12 +12,12 @@ from typing_extensions import override
 
 from pufferlib.emulation.emulated_env import ACTION_MASK
 from pufferlib.errors import APIUsageError
-from pufferlib.interop.ocean_envs import ShownEnv, mask_info, write_actions
+from pufferlib.interop.ocean_envs import OceanInside, mask_info, write_actions
 from pufferlib.ocean.environment import OceanEnv
 from pufferlib.spaces import num_choices
 
 
-class OceanParallelEnv(ShownEnv, ParallelEnv):
+class OceanParallelEnv(OceanInside, ParallelEnv):
     """A C environment whose agents act at the same time: `agent_0`, `agent_1` and so on, all of the same spaces.
 
     Observations are copies, and the last one of an agent is its final one. An agent whose episode has ended
