@@ -84,6 +84,8 @@ class GymnasiumEntry(Entry):
     def view_maker(self) -> MakeView:
         """What shows the observations of EnvPool's environment as those of this one."""
         with contextlib.closing(self.creator(buf=None, seed=0)) as env:
+            if isinstance(env.env, GridView):
+                return partial(grid_view, num_words=env.env.num_words)
             return partial(declared_as, env.single_observation_space)
 
 
@@ -210,15 +212,6 @@ def most_words(space: gymnasium.Space) -> int:
         return 0
     longest = (max(words, key=lambda text: len(split_words(text))) for words in choices)
     return min(len(split_words(space.mission_func(*longest))), MOST_WORDS)
-
-
-class GridEntry(GymnasiumEntry):
-    """A grid world."""
-
-    @override
-    def view_maker(self) -> MakeView:
-        with contextlib.closing(self.creator(buf=None, seed=0)) as env:
-            return partial(grid_view, num_words=env.env.get_wrapper_attr("num_words"))
 
 
 def build_minigrid(

@@ -8,7 +8,7 @@ import os
 import re
 import sys
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from operator import attrgetter
 from pathlib import Path
@@ -25,14 +25,8 @@ from pufferlib.environment import Buffers, PufferEnv
 from pufferlib.errors import APIUsageError, MissingExtraError, PufferWarning, import_quietly, is_installed
 from pufferlib.families.atari import ATARI
 from pufferlib.families.entry import Entry, Family, callable_entry, nearest_names
-from pufferlib.families.gymnasium_families import (
-    GridEntry,
-    GymnasiumFamily,
-    build_dm_control,
-    build_minigrid,
-    register_tasks,
-)
-from pufferlib.setting import Setting, class_settings, keyword_settings
+from pufferlib.families.gymnasium_families import GymnasiumFamily, build_dm_control, build_minigrid, register_tasks
+from pufferlib.setting import class_settings, keyword_settings
 
 _PREFIX = "pettingzoo:"
 _SISTERS = ("mpe2", "magent2.environments")  # families that became packages of their own
@@ -106,42 +100,6 @@ def _creator(module: ModuleType) -> Callable[..., Any]:
 _ID_PREFIX = "pufferlib/"
 
 
-class OceanEntry(Entry):
-    """An environment in C, whose class is imported when something of it is asked for."""
-
-    family = "ocean"
-
-    def __init__(self, name: str):
-        self.name = name
-
-    @property
-    @override
-    def ini_files(self) -> tuple[Path, ...]:
-        return (ocean.config_path(self.name),)
-
-    @property
-    @override
-    def creator(self) -> type[PufferEnv]:
-        return ocean.env_class(self.name)
-
-    @property
-    @override
-    def settings(self) -> Mapping[str, Setting]:
-        return class_settings("env", self.creator)
-
-    @property
-    @override
-    def policy_modules(self) -> tuple[str, ...]:
-        own = f"pufferlib.ocean.{self.name.removeprefix(ocean.PREFIX)}.torch"
-        has_own = importlib.util.find_spec(own) is not None
-        return (own, *Entry.policy_modules) if has_own else Entry.policy_modules
-
-    @property
-    @override
-    def agents_per_env(self) -> int:
-        return getattr(self.creator, "agents_per_env", 1)
-
-
 class OceanFamily(Family):
     """The environments in C; one's id in Gymnasium, such as `pufferlib/squared`, means the same as its name."""
 
@@ -152,8 +110,17 @@ class OceanFamily(Family):
 
     @override
     def find(self, name: str) -> Entry | None:
-        own = ocean.PREFIX + name.removeprefix(_ID_PREFIX) if name.startswith(_ID_PREFIX) else name
-        return OceanEntry(own) if own in ocean.names() else None
+        folder = name.removeprefix(_ID_PREFIX).removeprefix(ocean.PREFIX)
+        own = ocean.PREFIX + folder
+        if own not in ocean.names():
+            return None
+        creator, policies = ocean.env_class(own), f"pufferlib.ocean.{folder}.torch"
+        entry = Entry(own, self.name, creator, (class_settings("env", creator), False))
+        entry.ini_files = (ocean.config_path(own),)
+        entry.agents_per_env = getattr(creator, "agents_per_env", 1)
+        if importlib.util.find_spec(policies) is not None:
+            entry.policy_modules = (policies, *Entry.policy_modules)
+        return entry
 
     @override
     def names(self) -> list[str]:
@@ -288,7 +255,6 @@ FAMILIES = (  # the first that owns a name answers for it
         register=partial(import_quietly, "minigrid"),
         recipe="discrete",
         builder=build_minigrid,
-        entry_class=GridEntry,
     ),
 )
 ANY_OTHER = AnyGymnasium("gymnasium", "module:Id-v0")
