@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -261,9 +260,8 @@ class GymnasiumVectorPufferEnv(LibraryEnv):
 
     def _env_seeds(self, seed: int) -> list[int] | np.ndarray:
         seeds = [mix_seed(seed, index) % 2**31 for index in range(self.num_agents)]  # which every generator takes
-        atari = sys.modules.get("ale_py.vector_env")
-        is_atari = atari is not None and isinstance(self.env.unwrapped, atari.AtariVectorEnv)
-        return np.array(seeds) if is_atari else seeds  # it takes no list, the others no array
+        is_atari = type(self.env.unwrapped).__name__ == "AtariVectorEnv"  # it takes no list, the others no array
+        return np.array(seeds) if is_atari else seeds
 
     @override
     def render(self) -> np.ndarray | None:

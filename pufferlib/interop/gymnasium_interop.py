@@ -112,12 +112,9 @@ class OceanVectorEnv(VectorEnv, OceanInside):
         **env_kwargs: object,
     ):
         self.closed = True  # as long as there is nothing to close
-        known = (AutoresetMode.SAME_STEP, AutoresetMode.NEXT_STEP)
-        mode = next((each for each in known if autoreset_mode in (each, each.value)), None)
-        if mode is None:
-            raise APIUsageError(
-                f"autoreset_mode must be one of {[each.value for each in known]}, got {autoreset_mode!r}"
-            )
+        mode = AutoresetMode(autoreset_mode)
+        if mode is AutoresetMode.DISABLED:
+            raise APIUsageError("autoreset_mode must be SAME_STEP or NEXT_STEP, got DISABLED")
         self._open(name, num_envs, render_mode, env_kwargs, max_episode_steps)
         self.metadata["autoreset_mode"] = mode
         self._is_next_step = mode == AutoresetMode.NEXT_STEP

@@ -363,7 +363,6 @@ class HardwareMeter:
             with contextlib.suppress(*_UNREADABLE):
                 times = process.cpu_times()
                 cpu_seconds[process.pid] = times.user + times.system
-            with contextlib.suppress(*_UNREADABLE):
                 memory += process.memory_info().rss
         return cpu_seconds, memory
 

@@ -163,8 +163,8 @@ def test_mistakes_are_named():
         pufferlib.make_gymnasium_vec("CartPole-v1", 3)
     with pytest.raises(APIUsageError, match="render_mode must be one of"):
         pufferlib.make_gymnasium_vec("puffer_cartpole", 3, render_mode="human")
-    for mode in (AutoresetMode.DISABLED, "Never"):
-        with pytest.raises(APIUsageError, match="autoreset_mode must be one of"):
+    for mode, message in ((AutoresetMode.DISABLED, "must be SAME_STEP or NEXT_STEP"), ("Never", "not a valid Auto")):
+        with pytest.raises(ValueError, match=message):
             pufferlib.make_gymnasium_vec("puffer_cartpole", 3, autoreset_mode=mode)
     for limit in (0, 1.5, "long"):
         with pytest.raises(APIUsageError, match="max_episode_steps must be an integer from 1"):
