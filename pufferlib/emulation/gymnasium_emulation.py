@@ -43,7 +43,7 @@ class GymnasiumPufferEnv(EmulatedEnv):
 
     Where the environment tells what is allowed, `action_masks` has it: by a method `action_masks()`, as that of
     Stable-Baselines3's contributions, or by `info["action_mask"]`. One that has this name in a method of its class or
-    of a wrapper is reset when it is taken, with its first seed, to see it; a first reset with that seed is this one.
+    of a wrapper is reset once when it is taken, with its first seed, to see it.
     """
 
     env: gymnasium.Env
@@ -62,14 +62,12 @@ class GymnasiumPufferEnv(EmulatedEnv):
         self.env = env
         self._take_spaces(self.env.observation_space, self.env.action_space)
         self.num_agents = 1
-        self._first: tuple[Any, Any, Any, Any] | None = None  # seed, options and results of a reset not shown yet
         with contextlib.suppress(AttributeError):
             self._get_masks = self.env.get_wrapper_attr("action_masks")
         self.has_action_masks = self._get_masks is not None
         if not self.has_action_masks and _names_masks(self.env):
-            seed = library_seed(self._first_seed)
-            self._first = (seed, self.options, *self.env.reset(seed=seed, options=self.options))
-            self.has_action_masks = ACTION_MASK in self._first[3]
+            _, info = self.env.reset(seed=library_seed(self._first_seed), options=self.options)
+            self.has_action_masks = ACTION_MASK in info
 
     def _write_masks(self, info: Mapping[str, Any]) -> None:
         mask = info.get(ACTION_MASK) if self._get_masks is None else self._get_masks()
@@ -128,12 +126,7 @@ class GymnasiumPufferEnv(EmulatedEnv):
 
     @override
     def _start_episode(self, seed: int | None, options: dict[str, Any] | None) -> None:
-        first, self._first = self._first, None
-        seed = library_seed(seed)
-        if first is not None and seed is not None and first[:2] == (seed, options):
-            observation, info = first[2:]
-        else:
-            observation, info = self.env.reset(seed=seed, options=options)
+        observation, info = self.env.reset(seed=library_seed(seed), options=options)
         self._write(observation)
         if self.has_action_masks:
             self._write_masks(info)
