@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import os
-import re
 import sys
 import warnings
 from collections.abc import Callable
@@ -29,7 +28,6 @@ from pufferlib.families.gymnasium_families import GymnasiumFamily, build_dm_cont
 from pufferlib.setting import class_settings, keyword_settings
 
 _PREFIX = "pettingzoo:"
-_SISTERS = ("mpe2", "magent2.environments")  # families that became packages of their own
 
 
 def make_pettingzoo_env(module: str, buf: Buffers | None = None, seed: int = 0, **settings: object) -> PufferEnv:
@@ -64,22 +62,16 @@ class PettingZoo(Family):
 
 
 def _modules() -> dict[str, str]:
-    # By name.
-    folders = (each for each in _folder("pettingzoo").iterdir() if (each / "__init__.py").exists())
-    packages = [f"pettingzoo.{each.name}" for each in folders if each.name not in ("test", "utils")]
-    packages += [package for package in _SISTERS if is_installed(package.split(".")[0])]
+    # By name; some families became packages of their own.
     found = {}
-    for package in packages:
-        family = package.removeprefix("pettingzoo.").split(".")[0]
-        for path in _folder(package).glob("*_v*.py"):
-            if re.fullmatch(r"\w+_v\d+", path.stem):
-                found[f"{_PREFIX}{family}/{path.stem}"] = f"{package}.{path.stem}"
+    for package in ("pettingzoo", "mpe2", "magent2"):
+        if is_installed(package):
+            folder = Path(importlib.util.find_spec(package).origin).parent
+            for path in (*folder.glob("*_v[0-9]*.py"), *folder.glob("*/*_v[0-9]*.py")):
+                module = ".".join((package, *path.relative_to(folder).with_suffix("").parts))
+                family = module.removeprefix("pettingzoo.").split(".")[0]
+                found[f"{_PREFIX}{family}/{path.stem}"] = module
     return found
-
-
-def _folder(package: str) -> Path:
-    top, *rest = package.split(".")
-    return Path(importlib.util.find_spec(top).origin).parent.joinpath(*rest)
 
 
 def _import_env(module: str) -> ModuleType:
