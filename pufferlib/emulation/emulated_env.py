@@ -150,6 +150,7 @@ class LibraryEnv(PufferEnv):
     def _clear_step(self) -> None:  # of what it left in the arrays beside observations
         self.rewards[:] = 0.0
         self.terminals[:] = self.truncations[:] = False
+        self.masks[:] = True
 
     @abc.abstractmethod
     def _start_episode(self, seed: int | None, options: dict[str, Any] | None) -> None:

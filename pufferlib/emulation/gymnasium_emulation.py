@@ -100,7 +100,8 @@ class GymnasiumPufferEnv(EmulatedEnv):
         else:
             infos = []
             if self._has_ended:
-                self._clear_flags()
+                self._has_ended = False
+                self.terminals[0] = self.truncations[0] = False
             if self.has_action_masks:
                 self._write_masks(info)
         return self.observations, self.rewards, self.terminals, self.truncations, infos
@@ -113,16 +114,6 @@ class GymnasiumPufferEnv(EmulatedEnv):
         numbers = plain_numbers(info)
         self._restart()
         return [*infos, numbers] if numbers else infos
-
-    def _clear_flags(self) -> None:
-        self._has_ended = False
-        self.terminals[0] = self.truncations[0] = False
-
-    @override
-    def _clear_step(self) -> None:
-        self.rewards[0] = 0.0
-        self.masks[0] = True
-        self._clear_flags()
 
     @override
     def _start_episode(self, seed: int | None, options: dict[str, Any] | None) -> None:

@@ -137,10 +137,7 @@ class PettingZooPufferEnv(EmulatedEnv):
         if len(self._live) < self.num_agents:
             gone = [row for agent, row in self._row_of.items() if agent not in self._live]
             self.observations[gone] = 0
-            self.masks[:] = True
             self.masks[gone] = False
-        else:
-            self.masks[:] = True
         for agent, row in self._live.items():
             if agent not in observations:
                 raise APIUsageError(f"a PettingZoo environment must observe for all its agents, got none for {agent!r}")

@@ -42,9 +42,6 @@ class ActionLayout:
             vector environments take them: arrays `(count, *leaf_shape)`.
     """
 
-    split: Split
-    split_rows: Split
-
     def __init__(self, space: gymnasium.Space):
         self.space = space
         leaves = list(_leaves(space))
