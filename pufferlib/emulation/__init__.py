@@ -79,15 +79,19 @@ def make_puffer_env(creator: Callable, args: Sequence, kwargs: Mapping[str, Any]
     of another environment need not; they then go to the wrapper.
     """
     mismatch = _mismatch(creator, args, {**kwargs, **given})
-    if mismatch is None and not makes_others(creator):
-        env = _call_with(creator, args, kwargs, given)
-    else:
-        refusal = _mismatch(creator, args, kwargs)
-        if refusal is not None:
-            raise APIUsageError(
-                f"{_described(creator)} does not accept the arguments that it is given ({refusal}); "
-                "check their names and number"
-            ) from refusal
+    is_given = mismatch is None and not makes_others(creator)
+    refusal = None if is_given else _mismatch(creator, args, kwargs)
+    if refusal is not None:
+        raise APIUsageError(
+            f"{_described(creator)} does not accept the arguments that it is given ({refusal}); "
+            "check their names and number"
+        ) from refusal
+    try:
+        env = creator(*args, **kwargs, **(given if is_given else {}))
+    except TypeError as error:
+        # A function with `**kwargs`, such as PettingZoo's `parallel_env`, may pass the keywords to one that takes none.
+        if not (is_given and is_refusal(error, given)):
+            raise
         env = creator(*args, **kwargs)
     wrapper = wrapper_of(env)
     if wrapper is not None:
@@ -98,16 +102,6 @@ def make_puffer_env(creator: Callable, args: Sequence, kwargs: Mapping[str, Any]
             f"that ({mismatch}); take them and pass buf on to super().__init__"
         ) from mismatch
     return env
-
-
-def _call_with(creator: Callable, args: Sequence, kwargs: Mapping[str, Any], offered: Mapping[str, Any]) -> Any:
-    # A function with `**kwargs`, such as PettingZoo's `parallel_env`, may pass the keywords to one that takes none.
-    try:
-        return creator(*args, **kwargs, **offered)
-    except TypeError as error:
-        if not is_refusal(error, offered):
-            raise
-    return creator(*args, **kwargs)
 
 
 def is_refusal(error: TypeError, keywords: Iterable[str]) -> bool:
@@ -138,11 +132,9 @@ def _described(creator: Callable) -> str:
 
 def _mismatch(creator: Callable, args: Sequence, kwargs: Mapping[str, Any]) -> TypeError | None:
     try:
-        signature = inspect.signature(creator)
-    except (TypeError, ValueError):  # a builtin that does not tell
-        return None
-    try:
-        signature.bind(*args, **kwargs)
+        inspect.signature(creator).bind(*args, **kwargs)
     except TypeError as error:
         return error
+    except ValueError:  # a builtin that does not tell
+        pass
     return None
