@@ -222,20 +222,12 @@ class GymnasiumVectorPufferEnv(LibraryEnv):
         reports: list[dict] = []
         for agent in np.flatnonzero(self.terminals | self.truncations).tolist():
             if not self.terminals[agent]:
-                reports.append({"final_observation": self._final_observation(infos, agent), "agent_id": agent})
+                self._write_final(infos["final_obs"][agent])
+                reports.append({"final_observation": self._final_row.copy(), "agent_id": agent})
             numbers = self._final_numbers(infos, agent)
             if numbers:
                 reports.append(numbers)
         return reports
-
-    def _final_observation(self, infos: Mapping[str, Any], agent: int) -> np.ndarray:
-        if "final_obs" not in infos:
-            raise APIUsageError(
-                f"{type(self.env).__name__} must give 'final_obs' in its infos where an episode is truncated, got "
-                f"{sorted(infos)}; Gymnasium's vector environments do with AutoresetMode.SAME_STEP"
-            )
-        self._write_final(infos["final_obs"][agent])
-        return self._final_row.copy()
 
     def _final_numbers(self, infos: Mapping[str, Any], agent: int) -> dict[str, float]:
         final = infos.get("final_info", {})
