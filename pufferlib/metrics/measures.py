@@ -331,10 +331,10 @@ class HardwareMeter:
     """Samples the use of this process and its children, of the CPU since the sample before, and of its GPU."""
 
     def __init__(self, device: torch.device):
-        self._device, self._process = device, psutil.Process()
+        self._device, self._processes = device, [psutil.Process()]
         self._cores, self._memory = core_share(), usable_memory_bytes()
-        self._seconds, self._processes_until = time.monotonic(), -math.inf
-        self._cpu_seconds, _ = self._read()  # by process
+        self._processes_until = -math.inf
+        self._read()  # psutil has the use of the CPU since it was asked before
 
     def sample(self) -> dict[str, float]:
         """Returns `cpu` and `memory`, 0 to 1 of what may be used, and `memory_bytes`, resident.
@@ -342,33 +342,24 @@ class HardwareMeter:
         A GPU has `gpu`, 0 to 1, the part of the driver's last sampling period in which a kernel ran; `gpu_memory_bytes`
         in use, and `gpu_memory`, 0 to 1.
         """
-        now, (cpu_seconds, memory) = time.monotonic(), self._read()
-        # A child that began since the last sample counts whole, one that ended no longer counts.
-        busy = sum(seconds - self._cpu_seconds.get(pid, 0.0) for pid, seconds in cpu_seconds.items())
-        share = busy / (max(now - self._seconds, 1e-6) * self._cores)
-        self._seconds, self._cpu_seconds = now, cpu_seconds
-        used = {"cpu": _fraction(share), "memory": _fraction(memory / self._memory), "memory_bytes": memory}
+        cores, memory = self._read()
+        used = {"cpu": min(cores / self._cores, 1.0), "memory": min(memory / self._memory, 1.0), "memory_bytes": memory}
         return {**used, **_gpu_use(self._device)}
 
-    def _read(self) -> tuple[dict[int, float], int]:
+    def _read(self) -> tuple[float, int]:
         # Finding the children reads every process of the machine, so the list is kept for a while.
-        now = time.monotonic()
-        if now >= self._processes_until:
-            self._processes = [self._process]
+        if time.monotonic() >= self._processes_until:
             with contextlib.suppress(*_UNREADABLE):
-                self._processes += self._process.children(recursive=True)
-            self._processes_until = now + _LOOK_AGAIN_SECONDS
-        cpu_seconds, memory = {}, 0
+                known = {process: process for process in self._processes}  # which remember when they were asked
+                children = self._processes[0].children(recursive=True)
+                self._processes[1:] = [known.get(child, child) for child in children]
+            self._processes_until = time.monotonic() + _LOOK_AGAIN_SECONDS
+        percent, memory = 0.0, 0
         for process in self._processes:
             with contextlib.suppress(*_UNREADABLE):
-                times = process.cpu_times()
-                cpu_seconds[process.pid] = times.user + times.system
+                percent += process.cpu_percent()
                 memory += process.memory_info().rss
-        return cpu_seconds, memory
-
-
-def _fraction(value: float) -> float:
-    return min(max(value, 0.0), 1.0) if math.isfinite(value) else 0.0
+        return percent / 100, memory
 
 
 def _gpu_use(device: torch.device) -> dict[str, float]:
