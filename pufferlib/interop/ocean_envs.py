@@ -62,9 +62,6 @@ def _is_class(name: object) -> bool:
     return isinstance(name, type) and issubclass(name, OceanEnv)
 
 
-_screen: Screen | None = None  # a process has one, on which all environments are drawn in turn
-
-
 class OceanInside:
     """C environments inside an interface of another library.
 
@@ -107,7 +104,8 @@ class OceanInside:
         if index not in self._drawings:
             self._drawings[index] = self.ocean.drawing(index)
         drawing = self._drawings[index]
-        screen = _screen_like(drawing)
+        screen = _open_screen(drawing.size)
+        screen = screen or Screen(*drawing.size, drawing.title, is_visible=False, gives_way=True)
         screen.begin()
         try:
             drawing.draw()
@@ -126,9 +124,10 @@ class OceanInside:
     def close(self) -> None:
         """Closes the environment and its pictures; may be called twice."""
         for drawing in self._drawings.values():
+            screen = _open_screen(drawing.size)
             drawing.close()
-        if self._drawings:
-            _close_screen()  # another picture opens it again
+            if screen is not None:
+                screen.close()  # another picture opens it again
         self._drawings.clear()
         self.ocean.close()
 
@@ -141,16 +140,7 @@ def _natural_pace(name: str | type[OceanEnv], env_kwargs: Mapping[str, Any]) -> 
             return round(drawing.steps_per_second)
 
 
-def _screen_like(drawing: Drawing) -> Screen:
-    global _screen
-    if _screen is None or _screen is not open_screen() or _screen.size != drawing.size:
-        _close_screen()
-        _screen = Screen(*drawing.size, drawing.title, is_visible=False, gives_way=True)
-    return _screen
-
-
-def _close_screen() -> None:
-    global _screen
-    if _screen is not None:
-        _screen.close()
-        _screen = None
+def _open_screen(size: tuple[int, int]) -> Screen | None:
+    # The one screen of this process, where it is for single pictures of that size, on which environments take turns.
+    screen = open_screen()
+    return screen if screen is not None and screen.gives_way and screen.size == size else None
