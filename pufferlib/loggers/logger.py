@@ -75,7 +75,9 @@ class LazyLogger(Logger):
     def log(self, metrics: Mapping[str, Any], step: int) -> None:
         """Takes the metrics at one agent step; an APIUsageError where the logger is closed."""
         if self._is_open():
-            self._log({name: plain(value) for name, value in metrics.items()}, int(step))
+            # NumPy's numbers and tensors of one element become Python's.
+            plain = {name: value.item() if hasattr(value, "item") else value for name, value in metrics.items()}
+            self._log(plain, int(step))
 
     @override
     def close(self, model_path: str | os.PathLike | None = None) -> None:
@@ -99,24 +101,14 @@ class LazyLogger(Logger):
     def _describe(self, settings: Mapping[str, Any]) -> None: ...
 
     @abstractmethod
-    def _log(self, metrics: Mapping[str, Any], step: int) -> None: ...  # metrics that `plain` has converted
+    def _log(self, metrics: Mapping[str, Any], step: int) -> None: ...  # plain numbers, text and None
 
     def _close(self, model_path: str | None) -> None: ...  # ends the run that was opened
-
-
-def plain(value: object) -> object:
-    """A number, a bool, text or None; NumPy's numbers and one-element tensors are converted to Python's."""
-    return value.item() if hasattr(value, "item") else value
 
 
 def plain_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
     """A copy of a nested dict in which everything but containers, numbers, bools and None is text."""
     return json.loads(json.dumps(settings, default=str))
-
-
-def is_finite(value: object) -> bool:
-    """Whether it is a number, and neither infinite nor NaN."""
-    return isinstance(value, (int, float)) and math.isfinite(value)
 
 
 def is_offline(mode: str | None, variable: str) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import sys
@@ -13,7 +14,7 @@ from typing import Any
 from typing_extensions import override
 
 from pufferlib.errors import APIUsageError, require_extra
-from pufferlib.loggers.logger import LazyLogger, is_finite, is_offline, plain_settings
+from pufferlib.loggers.logger import LazyLogger, is_offline, plain_settings
 
 
 class TensorBoardLogger(LazyLogger):
@@ -246,9 +247,9 @@ class NeptuneLogger(LazyLogger):
 
     @override
     def _log(self, metrics: Mapping[str, Any], step: int) -> None:
-        numbers = {name: value for name, value in metrics.items() if is_finite(value)}
         texts = {name: value for name, value in metrics.items() if isinstance(value, str)}
-        self.run.log_metrics(numbers, step=step)
+        numbers = {name: value for name, value in metrics.items() if isinstance(value, (int, float))}
+        self.run.log_metrics({name: value for name, value in numbers.items() if math.isfinite(value)}, step=step)
         if texts:
             self.run.log_string_series(texts, step=step)
         self._raise_error()
