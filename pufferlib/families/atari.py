@@ -8,7 +8,7 @@ from typing import Any, SupportsFloat
 
 import gymnasium
 import numpy as np
-from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector import AutoresetMode
 from gymnasium.wrappers import AtariPreprocessing, FrameStackObservation
 from typing_extensions import override
 
@@ -146,25 +146,29 @@ class AtariVectorPufferEnv(GymnasiumVectorPufferEnv):
 
         A `full_action_space` has all 18 actions instead of those of the game; 0 threads leave their number to ale-py.
         """
+        game = _game(env_id)
+        from ale_py.vector_env import AtariVectorEnv
+
         settings = {**PREPROCESSING, **preprocessing}
-        game = {
-            "game": _game(env_id),
-            "num_envs": num_envs,
-            "num_threads": num_threads,
-            "max_num_frames_per_episode": _MAX_FRAMES,
-            "repeat_action_probability": settings["repeat_action_probability"],
-            "full_action_space": full_action_space,
-            "img_height": settings["screen_size"],
-            "img_width": settings["screen_size"],
-            "stack_num": settings["frame_stack"],
-            "frameskip": settings["frameskip"],
-            "noop_max": settings["noop_max"],
-            "life_loss_info": settings["episodic_life"],  # ale-py's would begin a new game with each life
-            "reward_clipping": False,  # done here, where the score is still known
-            "use_fire_reset": False,
-        }
+        games = AtariVectorEnv(
+            game=game,
+            num_envs=num_envs,
+            num_threads=num_threads,
+            max_num_frames_per_episode=_MAX_FRAMES,
+            repeat_action_probability=settings["repeat_action_probability"],
+            full_action_space=full_action_space,
+            img_height=settings["screen_size"],
+            img_width=settings["screen_size"],
+            stack_num=settings["frame_stack"],
+            frameskip=settings["frameskip"],
+            noop_max=settings["noop_max"],
+            life_loss_info=settings["episodic_life"],  # ale-py's would begin a new game with each life
+            reward_clipping=False,  # done here, where the score is still known
+            use_fire_reset=False,
+            autoreset_mode=AutoresetMode.SAME_STEP,
+        )
         self._clips_rewards = settings["clip_rewards"]
-        super().__init__(env_creator=_make, env_kwargs=game, buf=buf, seed=seed)
+        super().__init__(games, buf=buf, seed=seed)
         self._scores = np.zeros(num_envs)
         self._frames = np.zeros(num_envs, np.int64)  # of the running games
 
@@ -225,12 +229,6 @@ def _game(env_id: str) -> str:
         return gymnasium.spec(env_id).kwargs["game"]
     except (gymnasium.error.Error, KeyError) as error:
         raise APIUsageError(f"the id of an Atari game must be like 'ALE/Pong-v5', got {env_id!r}") from error
-
-
-def _make(**settings: object) -> VectorEnv:
-    from ale_py.vector_env import AtariVectorEnv
-
-    return AtariVectorEnv(**settings, autoreset_mode=AutoresetMode.SAME_STEP)
 
 
 _SHARED = {"num_envs", "num_workers", "batch_size", "seed"}  # keywords of all vectors
