@@ -5,7 +5,7 @@ Importing it registers the Ocean environments with Gymnasium: `pufferlib/breakou
 
 from __future__ import annotations
 
-import copy
+import dataclasses
 import importlib.util
 from pathlib import Path
 
@@ -17,7 +17,9 @@ _PREFIX = "puffer_"
 
 def register_environments() -> None:
     """Registers every Ocean environment in C that is not registered yet; imports none of them."""
-    for name in _names():
+    ocean = Path(importlib.util.find_spec("pufferlib.ocean").origin).parent
+    folders = {path.parent for path in ocean.glob("*/binding.*")}
+    for name in sorted(_PREFIX + folder.name for folder in folders if (folder / f"{folder.name}.ini").exists()):
         if env_id(name) not in gymnasium.registry:
             gymnasium.register(
                 env_id(name),
@@ -36,17 +38,8 @@ def spec_of(name: object, **kwargs: object) -> EnvSpec | None:
     """The registration of an environment with the arguments that it was made with; None for a class."""
     if not isinstance(name, str):
         return None
-    spec = copy.deepcopy(gymnasium.spec(env_id(name)))
-    spec.kwargs.update(kwargs)
-    return spec
-
-
-def _names() -> list[str]:
-    # Those of `pufferlib.ocean.names` that are in C, without importing pufferlib.ocean.
-    spec = importlib.util.find_spec("pufferlib.ocean")
-    folders = Path(spec.origin).parent.glob("*/*.ini") if spec is not None and spec.origin is not None else []
-    own = (path for path in folders if path.stem == path.parent.name and [*path.parent.glob("binding.*")])
-    return sorted(_PREFIX + path.stem for path in own)
+    spec = gymnasium.spec(env_id(name))
+    return dataclasses.replace(spec, kwargs=spec.kwargs | kwargs)
 
 
 register_environments()
