@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
-from typing import Any
+from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -98,20 +98,15 @@ def find_layer(policy: nn.Module, run: Callable[[], object]) -> str | None:
     """Names the first layer whose output is not finite while a policy runs: `'head' (Linear)`; None if none is."""
     found: list[str] = []
 
-    def look(name: str) -> Callable[[nn.Module, Any, Any], None]:
-        def hook(module: nn.Module, inputs: object, output: object) -> None:
-            if not found and not all(map(is_finite, _tensors(output))):
-                found.append(f"{name!r} ({type(module).__name__})")
+    def look(name: str, module: nn.Module, inputs: object, output: object) -> None:
+        if not found and not all(map(is_finite, _tensors(output))):
+            found.append(f"{name!r} ({type(module).__name__})")
 
-        return hook
-
-    handles = [module.register_forward_hook(look(name)) for name, module in policy.named_modules() if name]
-    try:
-        with torch.no_grad(), suppress(Exception):  # why it was called is an error of its own already
-            run()
-    finally:
-        for handle in handles:
-            handle.remove()
+    with ExitStack() as hooks, torch.no_grad(), suppress(Exception):  # why it was called is an error of its own already
+        for name, module in policy.named_modules():
+            if name:
+                hooks.enter_context(module.register_forward_hook(partial(look, name)))
+        run()
     return found[0] if found else None
 
 
