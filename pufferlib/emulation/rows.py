@@ -95,8 +95,6 @@ def _canonical(space: gymnasium.Space, leaves: list[gymnasium.Space]) -> gymnasi
         mixed = Tuple(parts)
         spaces.check_action_space(mixed)
         return mixed
-    if len(parts) == 1:
-        return parts[0]
     return Box(np.concatenate([part.low for part in parts]), np.concatenate([part.high for part in parts]))
 
 
