@@ -7,7 +7,7 @@ import functools
 import math
 import sys
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from importlib import metadata
 from pathlib import Path
@@ -97,30 +97,6 @@ def make_vector(
     sizes = {"num_envs": num_envs, "num_workers": num_workers, "batch_size": batch_size}
     limit = {"step_timeout_seconds": step_timeout_seconds}
     return vector.make(partial(EnvPoolEnv, task), env_kwargs=config, backend=backend, **sizes, **limit, **keywords)
-
-
-def make_alike(
-    entry: Entry, env_kwargs: Mapping[str, Any], keywords: Mapping[str, Any], view_maker: Callable[[], MakeView]
-) -> Vector | None:
-    """Makes the vector by EnvPool of an environment of Gymnasium's; `view_maker` returns the `make_view` of EnvPoolEnv.
-
-    That is where the backend is EnvPool, or `auto` and the table says that EnvPool of this version is the same, with
-    all settings at their defaults; else it returns None. If EnvPool is asked for, and has no such environment or
-    setting of it, it raises an APIUsageError.
-    """
-    backend, row = keywords.get("backend", AUTO), compared().get(entry.name)
-    changed = [name for name, value in env_kwargs.items() if value != entry.settings[name].default]
-    if backend in ("EnvPool", vector.EnvPool):
-        if row is None:
-            raise APIUsageError(f"{entry.name} was not compared with EnvPool's; `puffer envs envpool` lists those")
-        if changed:
-            raise APIUsageError(
-                f"EnvPool steps {entry.name} as it is, got the setting {changed[0]}; "
-                f"train {_PREFIX}{row.task}, which has settings of its own"
-            )
-    elif backend != AUTO or changed or row is None or not row.is_same or row.version != version():
-        return None
-    return make_vector(row.task, {"make_view": view_maker()}, **keywords)
 
 
 def declared_as(space: gymnasium.Space, found: gymnasium.Space) -> View:

@@ -17,14 +17,14 @@ from gymnasium.envs.registration import EnvSpec, load_env_creator, registry
 from gymnasium.wrappers import FlattenObservation
 from typing_extensions import override
 
-from pufferlib import spaces
+from pufferlib import spaces, vector
 from pufferlib.emulation import GymnasiumPufferEnv
 from pufferlib.environment import Buffers, PufferEnv
-from pufferlib.errors import MissingExtraError, import_quietly
+from pufferlib.errors import APIUsageError, MissingExtraError, import_quietly
+from pufferlib.families import envpool_family
 from pufferlib.families.entry import Entry, Family
-from pufferlib.families.envpool_family import MOST_WORDS, declared_as, grid_view, make_alike, split_words
+from pufferlib.families.envpool_family import MOST_WORDS, declared_as, grid_view, split_words
 from pufferlib.setting import keyword_settings, signature_settings
-from pufferlib.vector import Vector
 from pufferlib.vector.envpool_vector import MakeView
 
 EnvBuilder = Callable[..., gymnasium.Env]
@@ -74,12 +74,29 @@ def _entry_point(name: str, spec: EnvSpec) -> Callable:
 
 
 class GymnasiumEntry(Entry):
-    """An environment of Gymnasium's, which EnvPool steps where it was shown to be the same."""
+    """An environment of Gymnasium's.
+
+    EnvPool steps it where the backend is EnvPool, or `auto` and the table says that EnvPool of this version is the
+    same, with all settings at their defaults. Where EnvPool is asked for, and has no such environment or setting of it,
+    that is an APIUsageError.
+    """
 
     @override
-    def make_vector(self, env_kwargs: dict[str, Any], **keywords: object) -> Vector:
-        made = make_alike(self, env_kwargs, keywords, self.view_maker)
-        return super().make_vector(env_kwargs, **keywords) if made is None else made
+    def make_vector(self, env_kwargs: dict[str, Any], **keywords: object) -> vector.Vector:
+        backend, row = keywords.get("backend", vector.AUTO), envpool_family.compared().get(self.name)
+        is_same = row is not None and row.is_same and row.version == envpool_family.version()
+        changed = [name for name, value in env_kwargs.items() if value != self.settings[name].default]
+        if backend in ("EnvPool", vector.EnvPool):
+            if row is None:
+                raise APIUsageError(f"{self.name} was not compared with EnvPool's; `puffer envs envpool` lists those")
+            if changed:
+                raise APIUsageError(
+                    f"EnvPool steps {self.name} as it is, got the setting {changed[0]}; "
+                    f"train envpool/{row.task}, which has settings of its own"
+                )
+        elif backend != vector.AUTO or changed or not is_same:
+            return super().make_vector(env_kwargs, **keywords)
+        return envpool_family.make_vector(row.task, {"make_view": self.view_maker()}, **keywords)
 
     def view_maker(self) -> MakeView:
         """What shows the observations of EnvPool's environment as those of this one."""
