@@ -14,7 +14,6 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import gymnasium  # noqa: F401 - it fills the registry
 from gymnasium.envs.registration import EnvSpec, registry
 from typing_extensions import override
 
