@@ -11,9 +11,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TextIO
 
 from rich import box
-from rich.console import Console
+from rich.console import Console, Group
 from rich.live import Live
 from rich.panel import Panel
+from rich.table import Table
 from rich.text import Text
 
 from pufferlib.dashboard.output import Output, printable
@@ -29,25 +30,10 @@ _HTML = (
 )
 
 
-def _frame(title: str, lines: Sequence[Text]) -> Panel:
-    # Lines are cut where they are wider; control codes in them are not obeyed.
-    heading = Text.assemble(("PufferLib ", f"bold {CYAN}"), (printable(title), WHITE))
-    for line in lines:
-        line.plain = printable(line.plain)  # of the same length, so its styles stay where they are
-    body = Text("\n", no_wrap=True, overflow="crop").join(lines)
-    style = f"{WHITE} on {BACKGROUND}"
-    return Panel(body, title=heading, title_align="left", border_style=CYAN, style=style, box=box.ROUNDED)
-
-
 def _pair(label: str, value: str) -> Text:
-    return Text.assemble((f"{label} ", CYAN), (str(value), WHITE))
+    return Text.assemble((printable(f"{label} "), CYAN), (printable(str(value)), WHITE))
 
 
-def _fit(text: str, width: int) -> str:
-    return text.ljust(width) if len(text) <= width else text[: max(0, width - 1)] + "…"
-
-
-_GAP = "  "  # between columns
 _FRAME_LINES = 12  # lines of the panel that are not statistics
 _PLAIN_STATISTICS = 6  # environment statistics in a plain line
 
@@ -148,10 +134,12 @@ def render(
         episodes = {**_return_facts("Return", seen), "Episodes": count_text(seen["count"])}
     evaluated = _return_facts("Evaluation", evaluation) if evaluation else {}
     known = (facts_of_run, _hardware_facts(metrics), facts, episodes, evaluated)
-    lines = [Text("   ").join(_pair(label, value) for label, value in one.items()) for one in known]
-    for line in lines:
-        line.truncate(width, overflow="ellipsis")
-    return _frame(title, [_progress(metrics, total_steps, width), *lines, *_columns(metrics, width, rows)])
+    gap = Text("   ", no_wrap=True, overflow="ellipsis")
+    lines = [gap.join(_pair(label, value) for label, value in one.items()) for one in known]
+    heading = Text.assemble(("PufferLib ", f"bold {CYAN}"), (printable(title), WHITE))
+    body = Group(_progress(metrics, total_steps, width), *lines, _columns(metrics, rows))
+    style = f"{WHITE} on {BACKGROUND}"
+    return Panel(body, title=heading, title_align="left", border_style=CYAN, style=style, box=box.ROUNDED)
 
 
 def group(metrics: Mapping[str, float], prefix: str) -> dict[str, float]:
@@ -238,27 +226,27 @@ def _return_facts(label: str, returns: Mapping[str, float]) -> dict[str, str]:
     return {label: shown, "Length": number_text(returns["length_mean"])}
 
 
-def _columns(metrics: Mapping[str, float], width: int, rows: int) -> list[Text]:
-    wide = (width - 2 * len(_GAP)) * 3 // 8  # of losses and environment; times need less
-    columns = [
-        _column("Time", group(metrics, "performance"), percent_text, width - 2 * len(_GAP) - 2 * wide, rows),
-        _column("Losses", group(metrics, "losses"), number_text, wide, rows),
-        _column("Environment", group(metrics, "environment"), number_text, wide, rows),
-    ]
-    height = max(map(len, columns))
-    filled = [column + [Text(" " * len(column[0]))] * (height - len(column)) for column in columns]
-    return [Text(_GAP).join(cells) for cells in zip(*filled, strict=True)]
+def _columns(metrics: Mapping[str, float], rows: int) -> Table:
+    columns = Table.grid(padding=(0, 2), expand=True)
+    for ratio in (2, 3, 3):
+        columns.add_column(ratio=ratio)
+    columns.add_row(
+        _column("Time", group(metrics, "performance"), percent_text, rows),
+        _column("Losses", group(metrics, "losses"), number_text, rows),
+        _column("Environment", group(metrics, "environment"), number_text, rows),
+    )
+    return columns
 
 
-def _column(
-    heading: str, values: Mapping[str, float], text: Callable[[float], str], width: int, rows: int
-) -> list[Text]:
-    lines = [Text(_fit(heading, width), f"bold {RED}")]
+def _column(heading: str, values: Mapping[str, float], text: Callable[[float], str], rows: int) -> Table:
+    column = Table(box=None, expand=True, padding=0, header_style=f"bold {RED}")
+    column.add_column(heading, style=CYAN, ratio=1, no_wrap=True)
+    column.add_column(style=WHITE, justify="right", no_wrap=True)
     for name, value in list(values.items())[:rows]:
-        shown = text(value)
-        lines.append(Text.assemble((_fit(name, width - len(shown) - 1), CYAN), " ", (shown, WHITE)))
-    hidden = len(values) - rows
-    return lines + ([Text(_fit(f"and {hidden} more", width), CYAN)] if hidden > 0 else [])
+        column.add_row(Text(printable(name)), text(value))
+    if len(values) > rows:
+        column.add_row(f"and {len(values) - rows} more")
+    return column
 
 
 def value_text(value: object) -> str:
