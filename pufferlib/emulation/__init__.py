@@ -111,9 +111,7 @@ def is_refusal(error: TypeError, keywords: Iterable[str]) -> bool:
 
 def makes_others(creator: Callable) -> bool:
     """Whether it makes no PufferEnv, so that keywords of one are lost in its `**kwargs` unless it names them."""
-    inner = creator
-    while isinstance(inner, partial):
-        inner = inner.func
+    inner = creator.func if isinstance(creator, partial) else creator  # Python itself joins partials of partials
     if inner in (gymnasium.make, gymnasium.make_vec):
         return True
     others = (gymnasium.Env, VectorEnv, *_pettingzoo_kinds())

@@ -188,6 +188,4 @@ def importable_name(creator: Callable[..., Any]) -> str | None:
 
 
 def _unwrapped(creator: Callable[..., Any]) -> Callable[..., Any]:
-    while isinstance(creator, partial):
-        creator = creator.func
-    return creator
+    return creator.func if isinstance(creator, partial) else creator  # Python itself joins partials of partials
