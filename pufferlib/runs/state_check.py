@@ -104,7 +104,8 @@ class _Instructions(BytesIO):
 
 class _Unpickler(pickle._Unpickler):  # the one in Python: that in C cannot be restricted to some instructions
     _ALLOWED = """PROTO STOP MARK EMPTY_DICT EMPTY_LIST EMPTY_TUPLE NONE NEWTRUE NEWFALSE BININT BININT1 BININT2 LONG1
-        BINFLOAT BINUNICODE GLOBAL BINPUT LONG_BINPUT BINGET LONG_BINGET TUPLE TUPLE1 TUPLE2 TUPLE3 BINPERSID"""
+        BINFLOAT BINUNICODE GLOBAL BINPUT LONG_BINPUT BINGET LONG_BINGET TUPLE TUPLE1 TUPLE2 TUPLE3 BINPERSID
+        APPEND APPENDS REDUCE"""
     dispatch = {code[0]: pickle._Unpickler.dispatch[code[0]] for code in map(vars(pickle).get, _ALLOWED.split())}
 
     def __init__(self, archive: zipfile.ZipFile, folder: str, sizes: Mapping[str, int], has_numbers: bool):
@@ -113,6 +114,7 @@ class _Unpickler(pickle._Unpickler):  # the one in Python: that in C cannot be r
         self._storages: dict[str, Tensor] = {}
 
     def find_class(self, module: str, name: str) -> Callable[..., Any] | torch.dtype:
+        # The one source of what can be called: of the functions in `_CALLS` alone.
         dtype = _DTYPES.get(name.removesuffix("Storage")) if module == "torch" else None
         found = dtype or _CALLS.get(f"{module}.{name}")
         if found is None:
@@ -133,12 +135,6 @@ class _Unpickler(pickle._Unpickler):  # the one in Python: that in C cannot be r
             raise Refused("two of its tensors share numbers of different types")
         return self._storages[key]
 
-    def load_reduce(self) -> None:
-        arguments, function = self.stack.pop(), self.stack.pop()
-        if not any(function is each for each in _CALLS.values()):
-            raise Refused("its data.pkl calls what is no function")
-        self.append(function(*arguments))
-
     def load_build(self) -> None:
         attributes, target = self.stack.pop(), self.stack[-1]
         versions = attributes.get("_metadata")
@@ -150,28 +146,20 @@ class _Unpickler(pickle._Unpickler):  # the one in Python: that in C cannot be r
             raise Refused("a dict in it must have no attributes but the versions of modules")
         target._metadata = versions
 
-    def _extend(self, values: list[Any]) -> None:
-        target = self.stack[-1]
-        if isinstance(target, dict):
-            keys = values[::2]
-            if not all(type(key) in (str, int) for key in keys):  # hashing a deep tuple would crash Python
-                raise Refused("the keys of its dicts must be text or integers")
-            target.update(zip(keys, values[1::2], strict=True))
-        else:
-            list.extend(target, values)
-
-    def load_append(self) -> None:
-        self._extend([self.stack.pop()])
+    def _set_items(self, keys: list[Any], values: list[Any]) -> None:
+        if not all(type(key) in (str, int) for key in keys):  # hashing a deep tuple would crash Python
+            raise Refused("the keys of its dicts must be text or integers")
+        self.stack[-1].update(zip(keys, values, strict=True))
 
     def load_setitem(self) -> None:
-        value = self.stack.pop()
-        self._extend([self.stack.pop(), value])
+        value, key = self.stack.pop(), self.stack.pop()
+        self._set_items([key], [value])
 
-    def load_items(self) -> None:
-        self._extend(self.pop_mark())
+    def load_setitems(self) -> None:
+        items = self.pop_mark()
+        self._set_items(items[::2], items[1::2])
 
-    dispatch |= {pickle.REDUCE[0]: load_reduce, pickle.BUILD[0]: load_build, pickle.SETITEM[0]: load_setitem}
-    dispatch |= {pickle.APPEND[0]: load_append, pickle.APPENDS[0]: load_items, pickle.SETITEMS[0]: load_items}
+    dispatch |= {pickle.BUILD[0]: load_build, pickle.SETITEM[0]: load_setitem, pickle.SETITEMS[0]: load_setitems}
 
 
 def _tensor(numbers: Tensor, offset: int, shape: tuple[int, ...], strides: tuple[int, ...], *others: object) -> Tensor:
