@@ -63,17 +63,14 @@ _REMEDIES = {
 
 @contextlib.contextmanager
 def storing(path: Path) -> Iterator[None]:
-    """Turns an OSError, or an error of torch that one caused, into a StorageError of one sentence."""
+    """Turns an OSError into a StorageError of one sentence."""
     try:
         yield
-    except (OSError, RuntimeError) as error:
-        cause: BaseException | None = error
-        while cause is not None and not isinstance(cause, OSError):
-            cause = cause.__cause__ or cause.__context__
-        if cause is None or isinstance(error, StorageError):
-            raise
-        reason = cause.strerror or str(cause)
-        remedy = _REMEDIES.get(cause.errno, "make it writable").format(path.parent)
+    except StorageError:
+        raise
+    except OSError as error:
+        reason = error.strerror or str(error)
+        remedy = _REMEDIES.get(error.errno, "make it writable").format(path.parent)
         raised = StorageError(
             f"{path} cannot be written ({reason}); what was saved before is whole, {remedy} and try again"
         )
@@ -164,9 +161,6 @@ class RunFolder:
         if descriptor is not None:
             self._unlock = weakref.finalize(self, os.close, descriptor)
             _locked.add(self)
-            with contextlib.suppress(OSError):  # the disk may be full
-                os.ftruncate(descriptor, 0)
-                os.pwrite(descriptor, f"process {os.getpid()}\n".encode(), 0)
 
     def _locked_file(self) -> int | None:  # its descriptor, None where there are no locks
         try:
@@ -183,12 +177,12 @@ class RunFolder:
             # A lock of lockf belongs to this process alone: workers that it forks, and that may outlive it, have none.
             fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
-            holder = os.read(descriptor, 32).decode(errors="replace").strip()
             os.close(descriptor)
             if error.errno in (errno.EAGAIN, errno.EACCES):
+                number = writing_process(self.path)
+                holder = "another process" if number is None else f"process {number}"
                 raise CheckpointError(
-                    f"{self.path} is being written by {holder or 'another process'}; wait for its end, or begin "
-                    "another run"
+                    f"{self.path} is being written by {holder}; wait for its end, or begin another run"
                 ) from error
             if error.errno not in _NO_LOCKS:
                 raise
