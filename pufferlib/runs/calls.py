@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
-from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -208,7 +207,7 @@ def _resolve(
     config = resolve_sizes(given, vecenv.num_agents, device.type, ranks.world_size)
     if eval_env is None and making.is_to_be_made(given_env):
         eval_env = given_env
-    policy = checks.move_policy(policy, device)
+    policy = policy.to(device)
     checks.check_policy(policy, vecenv.single_observation_space, vecenv.single_action_space, device)
     ranks.require_same(checks.facts_of_policy(policy))
     if config.normalize_observations:
@@ -287,13 +286,12 @@ def _from_config(
             f"vecenv must be a vector from load_env or pufferlib.vector.make, got {kind_of(vecenv)}; {_FORMS}"
         )
     _check_parts(policy, logger)
+    settings = TrainConfig.from_dict(config)
+    if making.is_to_be_made(vecenv):
+        vecenv = making.make(vecenv)
+        undo.callback(vecenv.close)
     if not making.is_vector(vecenv):
-        settings = TrainConfig.from_dict(config)
-        if making.is_to_be_made(vecenv):
-            vecenv = making.make(vecenv)
-            undo.callback(vecenv.close)
-        if not making.is_vector(vecenv):
-            vecenv = _adopt(vecenv, "auto", settings, undo)
+        vecenv = _adopt(vecenv, "auto", settings, undo)
     return _resolve(config, vecenv, policy, logger, eval_env, given_env, loss)
 
 
@@ -321,7 +319,7 @@ def _from_keywords(
     if making.is_to_be_made(ready):
         if num_envs == "auto" and isinstance(ready, partial):
             num_envs = ready.keywords.get("num_envs", num_envs)
-        ready = _make(ready, num_envs, num_workers, seed, played)
+        ready = _make(ready, num_envs, num_workers, seed, **played)
         undo.callback(ready.close)
     elif played:
         raise APIUsageError(
@@ -360,11 +358,7 @@ def _check_keyword_call(env: object, policy: nn.Module | None, logger: AnyLogger
 
 
 def _make(
-    env: str | Callable,
-    num_envs: int | str,
-    num_workers: int | str,
-    seed: int,
-    arguments: Mapping[str, Any] = MappingProxyType({}),
+    env: str | Callable, num_envs: int | str, num_workers: int | str, seed: int, **arguments: Any
 ) -> PufferEnv | vector.Vector:
     counts = "num_envs" in env_settings(env) if isinstance(env, str) else making.has_num_envs(env)
     if num_envs == "auto":
@@ -373,7 +367,7 @@ def _make(
         return making.make(env, num_envs=num_envs, **arguments)
     sizes = {"num_envs": num_envs, "num_workers": num_workers, "seed": seed}
     if isinstance(env, str):
-        entry, arguments = catalog.find(env), making.env_arguments(env, dict(arguments))
+        entry, arguments = catalog.find(env), making.env_arguments(env, arguments)
         vecenv = entry.make_vector(arguments, **sizes)
         vecenv.made_from = Origin(entry.name, arguments, {"num_envs": num_envs, "num_workers": num_workers})
         return vecenv
