@@ -30,7 +30,6 @@ from pufferlib.runs.folder import NAMED, TRAINER_STATE, find_folder, read_facts,
 from pufferlib.runs.state_check import (
     PROGRESS,
     Mismatch,
-    Refused,
     check_trainer_state,
     compare,
     describe,
@@ -65,8 +64,7 @@ def load(path: Path, has_numbers: bool = True) -> Any:
         remedy = "check the path or pass 'latest' on the command line"
         raise CheckpointError(f"there is no checkpoint {path}; {remedy}") from error
     except Exception as error:  # a hostile file can fail in any way
-        reason = error.strerror if isinstance(error, UnreadableFile) else error if isinstance(error, Refused) else None
-        found = "" if reason is None else f" ({reason})"
+        found = f" ({error.strerror or error})" if isinstance(error, UnreadableFile) else ""
         raise CheckpointError(f"{path} is damaged or no checkpoint{found}; use an earlier one") from error
 
 

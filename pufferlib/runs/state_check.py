@@ -28,6 +28,7 @@ from pufferlib.extensions.optimizers import Muon, Sgd
 from pufferlib.ppo.collector import BOUNDARY_COLUMNS, Collector
 from pufferlib.ppo.opponents import ARRAYS
 from pufferlib.ppo.rollout import FinalValues, Rollout
+from pufferlib.reading import UnreadableFile
 from pufferlib.runs.trainer_state import TrainerParts, rollout_state
 
 MAX_DIRECTORY_BYTES = 4 * 2**20  # of the archive's list of parts: some 40,000 tensors
@@ -44,7 +45,7 @@ _DTYPES = {
 }
 
 
-class Refused(ValueError):
+class Refused(UnreadableFile):
     """A file is not as `torch.save` writes it; the message says why."""
 
 
@@ -65,7 +66,7 @@ def read_archive(file: BinaryIO, has_numbers: bool = True) -> Any:
             raise Refused(f"it must have a part data.pkl of at most {MAX_PICKLE_BYTES:,} bytes")
         try:
             found = _Unpickler(archive, folder, sizes, has_numbers).load()
-        except (Refused, OSError):
+        except OSError:
             raise
         except zipfile.BadZipFile as error:
             raise Refused("a part of it fails the checksum") from error
