@@ -6,7 +6,7 @@ import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -190,8 +190,6 @@ def _resolve(
     eval_env: object,
     given_env: object,
     loss: Loss | None,
-    chosen: Sequence[str] = (),
-    anneals_in_learn: bool = False,
 ) -> ResolvedCall:
     if loss is not None and not callable(loss):
         raise APIUsageError(f"loss must be a function such as pufferlib.ppo.losses.ppo_loss, got {kind_of(loss)}")
@@ -227,8 +225,6 @@ def _resolve(
         device=device,
         make_evaluation_vecenv=_evaluation_maker(eval_env, vecenv, config),
         selfplay=selfplay,
-        chosen=chosen,
-        anneals_in_learn=anneals_in_learn,
     )
 
 
@@ -339,9 +335,9 @@ def _from_keywords(
     config["selfplay"] = selfplay
     config["env"] = catalog.find(env).name if isinstance(env, str) else making.environment_name(ready)
     policy = _default_policy(env, ready, seed, choice) if policy is None else policy
-    chosen = _chosen_texts(choice, config, given, policy)
+    call = _resolve(config, ready, policy, logger, eval_env, env, loss)
     anneals_in_learn = "anneal_lr" not in given and not _has_end(given)
-    return _resolve(config, ready, policy, logger, eval_env, env, loss, chosen, anneals_in_learn)
+    return replace(call, chosen=_chosen_texts(choice, config, given, policy), anneals_in_learn=anneals_in_learn)
 
 
 def _check_keyword_call(env: object, policy: nn.Module | None, logger: AnyLogger, settings: Mapping[str, Any]) -> None:
