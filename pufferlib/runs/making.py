@@ -21,8 +21,6 @@ from pufferlib.wrappers import PufferWrapper
 
 NUM_ENVS = 256  # that `make` makes by default
 
-_PASSED_ON = ("buf", "seed")  # keywords of every environment that are no settings
-
 
 def make(name: str | Callable[..., Any], **kwargs: Any) -> PufferEnv | vector.Vector:
     """Makes an environment, or many of them behind one PufferEnv.
@@ -46,7 +44,7 @@ def make(name: str | Callable[..., Any], **kwargs: Any) -> PufferEnv | vector.Ve
         raise APIUsageError(
             f"make() takes the name of an environment, a class or a function, got {type(name).__name__}"
         )
-    passed_on = {keyword: kwargs.pop(keyword) for keyword in _PASSED_ON if keyword in kwargs}
+    passed_on = {keyword: kwargs.pop(keyword) for keyword in ("buf", "seed") if keyword in kwargs}  # no settings
     return (_make_named if isinstance(name, str) else _make_called)(name, kwargs, passed_on)
 
 
@@ -86,12 +84,10 @@ def has_num_envs(creator: Callable) -> bool:
 def find_origin(env: PufferEnv | vector.Vector) -> Origin | None:
     """Returns how an environment or a vector was made by name, also inside a PufferWrapper; None if it was not."""
     found = getattr(env, "made_from", None)
-    if found is None and not isinstance(env, PufferEnv):
-        driver = getattr(env, "driver_env", env)
-        return None if driver is env else find_origin(driver)
-    if found is None and isinstance(env, PufferWrapper):
-        return find_origin(env.env)
-    return found if isinstance(found, Origin) else None
+    if found is not None:
+        return found
+    inside = env.env if isinstance(env, PufferWrapper) else getattr(env, "driver_env", env)
+    return None if inside is env else find_origin(inside)
 
 
 def environment_name(env: PufferEnv | vector.Vector) -> str:
