@@ -210,30 +210,32 @@ def load_trainer_state(
                 f"{path}: the environments refused their snapshots ({error}); "
                 "use the settings of the run, or another checkpoint"
             ) from error
-    collector = parts.collector
-    if own is None and collector.pool is not None:
-        collector.pool.load_members(state["ranks"][0]["pool"], parts.policy)
-    elif collector.pool is not None:
-        arrays = (collector.actor.last_observations, collector.actor.last_action_masks)
-        last = Seen(*(None if array is None else array.cpu().numpy() for array in arrays))
-        seen = {rows.start: last.of(rows) for rows in collector.batches.held}
-        collector.pool.load_state_dict(own["pool"], parts.policy, seen)
     progress, statistics = Progress(**{field.name: state[field.name] for field in fields(Progress)}), None
-    parts.report.load_state_dict((own or state["ranks"][0])["interval"])
-    if own is not None:
-        parts.generator.set_state(own["generator"])
-        torch.set_rng_state(own["torch_generator"])
-    else:
+    collector, pool = parts.collector, parts.collector.pool
+    if own is None:
+        first = state["ranks"][0]
+        if pool is not None:
+            pool.load_members(first["pool"], parts.policy)
         parts.generator.manual_seed(mix_seed(ranks.seed(parts.learner.config.seed), progress.epoch))
+        parts.report.load_state_dict(first["interval"])
         if not ranks.is_first:
             parts.report.episodes.take()  # they are the first one's
+    else:
+        if pool is not None:
+            arrays = (collector.actor.last_observations, collector.actor.last_action_masks)
+            last = Seen(*(None if array is None else array.cpu().numpy() for array in arrays))
+            seen = {rows.start: last.of(rows) for rows in collector.batches.held}
+            pool.load_state_dict(own["pool"], parts.policy, seen)
+        parts.generator.set_state(own["generator"])
+        torch.set_rng_state(own["torch_generator"])
+        parts.report.load_state_dict(own["interval"])
     if not continues:
-        parts.collector.reset(mix_seed(ranks.seed(parts.collector.vecenv.seed), progress.epoch))
+        collector.reset(mix_seed(ranks.seed(collector.vecenv.seed), progress.epoch))
         step = progress.global_step - progress.untrained_steps  # the rollout is lost
         logged = [progress.logged[0], min(progress.logged[1], step)]
         progress = replace(progress, global_step=step, untrained_steps=0, logged=logged)
     elif own["rollout"] is not None:
-        _load_rollout_state(parts.collector.rollout, own["rollout"]["content"])
+        _load_rollout_state(collector.rollout, own["rollout"]["content"])
         parts.learner.prepare()
         statistics = own["rollout"]["statistics"]
     parts.policy.load_state_dict(weights)
