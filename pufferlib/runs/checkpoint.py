@@ -146,7 +146,7 @@ def resolve_model(data_dir: str | Path, env_name: str, model: str | Path) -> Pat
     `latest` and `last` are the newest weights of all runs, `best` the newest that evaluations found the best of a run.
     """
     if model in NAMED:  # by the notes: the names of files and folders do not tell the environment
-        weights = [path for path in Path(data_dir).glob(f"*/{model}.pt") if path.with_suffix(".json").exists()]
+        weights = Path(data_dir).glob(f"*/{model}.pt")
         found = [path for path in weights if read_facts(path.with_suffix(".json")).get("env") == env_name]
         remedy = "train it with --train.evaluations" if model == "best" else "train it first"
         message = f"there are no {model} weights of {env_name} in {data_dir}; {remedy} or pass a path"
