@@ -157,37 +157,34 @@ class RunFolder:
             return
         with storing(self.path):
             self.path.mkdir(parents=True, exist_ok=True)
-            descriptor = self._locked_file()
-        if descriptor is not None:
-            self._unlock = weakref.finalize(self, os.close, descriptor)
-            _locked.add(self)
-
-    def _locked_file(self) -> int | None:  # its descriptor, None where there are no locks
-        try:
-            descriptor = _open(self.path, os.O_CREAT)
-        except OSError as error:
-            if error.errno in (errno.ELOOP, errno.EINVAL):
-                raise CheckpointError(
-                    f"{self.path / LOCK_FILE} must be a regular file, found something else; remove it to go on there"
-                ) from error
-            if error.errno not in _NO_LOCKS:
+            try:
+                descriptor = _open(self.path, os.O_CREAT)
+            except OSError as error:
+                if error.errno in (errno.ELOOP, errno.EINVAL):
+                    raise CheckpointError(
+                        f"{self.path / LOCK_FILE} must be a regular file, found something else; remove it to go on "
+                        "there"
+                    ) from error
+                if error.errno in _NO_LOCKS:
+                    return
                 raise
-            return None
-        try:
-            # A lock of lockf belongs to this process alone: workers that it forks, and that may outlive it, have none.
-            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            os.close(descriptor)
-            if error.errno in (errno.EAGAIN, errno.EACCES):
-                number = writing_process(self.path)
-                holder = "another process" if number is None else f"process {number}"
-                raise CheckpointError(
-                    f"{self.path} is being written by {holder}; wait for its end, or begin another run"
-                ) from error
-            if error.errno not in _NO_LOCKS:
+            try:
+                # A lock of lockf belongs to this process alone: workers that it forks, and that may outlive it, have
+                # none.
+                fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:
+                os.close(descriptor)
+                if error.errno in (errno.EAGAIN, errno.EACCES):
+                    number = writing_process(self.path)
+                    holder = "another process" if number is None else f"process {number}"
+                    raise CheckpointError(
+                        f"{self.path} is being written by {holder}; wait for its end, or begin another run"
+                    ) from error
+                if error.errno in _NO_LOCKS:
+                    return
                 raise
-            return None
-        return descriptor
+        self._unlock = weakref.finalize(self, os.close, descriptor)
+        _locked.add(self)
 
     def close(self) -> None:
         """Lets other processes write to it; may be called twice."""
