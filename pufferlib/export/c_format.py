@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import collections
 import contextlib
 import ctypes
 import os
@@ -30,17 +29,10 @@ WARNINGS = ("-Wall", "-Wextra", "-Werror")
 
 _PROBE = """
 #include "{name}.h"
-static {type} policy;
-void probe(const {type}Observation* observations, int agents, float** states, float* logits, float* values) {{
-    {load}
+{type} policy;
+void forward(const {type}Observation* observations, int agents) {{
     {name}_forward(&policy, observations, agents);
-    {store}
-    for (int agent = 0; agent < agents; agent++) {{
-        memcpy(logits + agent * {count}, policy.logits[agent], {count} * sizeof(float));
-        values[agent] = policy.values[agent];
-    }}
 }}
-{masks}
 """
 
 
@@ -75,23 +67,35 @@ def compile_command(name: str) -> str:
 
 
 class Probe:
-    """The policy in C, compiled and loaded."""
+    """The policy in C, compiled and loaded for a number of agents."""
 
-    def __init__(self, library: ctypes.CDLL, writer: HeaderWriter):
+    def __init__(self, library: ctypes.CDLL, writer: HeaderWriter, agents: int):
         self.library, self._writer = library, writer
+        states = {name: row for name, (row, _) in writer.states.items()}
+        rows = {"logits": writer.rows[writer.layers.decision], "values": 1, **states}  # as the header's struct begins
+        fields = [(name, ctypes.c_float * row * agents) for name, row in rows.items()]
+        masks = [("masks", ctypes.c_void_p)] * writer.network.has_masks
+        self._policy = type("Policy", (ctypes.Structure,), {"_fields_": [*fields, *masks]}).in_dll(library, "policy")
 
     def run(self, observations: np.ndarray, *states: np.ndarray) -> list[np.ndarray]:
         """One step, with results in the order of `OneStep.output_names`."""
-        rows, network = len(observations), self._writer.network
+        rows, network, policy = len(observations), self._writer.network, self._policy
         if network.has_masks:
             *states, masks = states
             masks = np.ascontiguousarray(masks)
-            self.library.probe_masks(_address(masks))
-        logits = np.empty((rows, network.num_logits), np.float32)
-        values = np.empty(rows, np.float32)
-        after = [np.array(state) for state in states]
-        addresses = (ctypes.c_void_p * max(len(after), 1))(*(state.ctypes.data for state in after))
-        self.library.probe(_address(observations), rows, addresses, _address(logits), _address(values))
+            policy.masks = masks.ctypes.data
+        after = [np.array(state, order="C") for state in states]
+        copies = []  # of each state the part of its entry in Python, and the same numbers in C
+        for (name, (_, size)), (entry, first) in zip(self._writer.states.items(), network.state_places, strict=True):
+            outside = after[entry].reshape(rows, -1)[:, first : first + size]
+            copies.append((outside, np.asarray(getattr(policy, name))[:rows, :size]))
+        for outside, inside in copies:
+            inside[:] = outside
+        observations = np.ascontiguousarray(observations)
+        self.library.forward(observations.ctypes, rows)
+        for outside, inside in copies:
+            outside[:] = inside
+        logits, values = np.array(policy.logits)[:rows], np.array(policy.values)[:rows, 0]
         results = []
         for part, place, _, number in self._writer.parts():
             results.append(logits[:, place : place + part.outputs])
@@ -105,39 +109,14 @@ class Probe:
 def running(files: Mapping[str, str], writer: HeaderWriter, agents: int, *flags: str) -> Iterator[Probe]:
     """Compiles the policy of some files for `agents` agents, in a temporary folder; an ExportError if that fails."""
     with tempfile.TemporaryDirectory(prefix="pufferlib_export_") as folder:
-        for file, text in files.items():
+        for file, text in {**files, "probe.c": _PROBE.format(name=writer.name, type=writer.type_name)}.items():
             Path(folder, file).write_text(text)
-        Path(folder, "probe.c").write_text(_probe_source(writer))
         command = [compiler(), *(flags or ("-O1",)), *WARNINGS, "-shared", "-fPIC", "-o", "probe.so", "probe.c"]
         define = f"-D{writer.name.upper()}_AGENTS={agents}"
         done = subprocess.run([*command, define, "-lm"], cwd=folder, capture_output=True, text=True)
         if done.returncode != 0:
             raise ExportError(f"{command[0]} cannot compile the policy: {done.stderr.strip()}")
-        yield Probe(ctypes.CDLL(str(Path(folder, "probe.so"))), writer)
-
-
-def _probe_source(writer: HeaderWriter) -> str:
-    loop = "for (int i = 0; i < agents; i++) memcpy({}, {}, {} * sizeof(float));"
-    load, store, wholes = [], [], collections.Counter()
-    for (entry, _), (_, size) in zip(writer.network.state_places, writer.states.values(), strict=True):
-        wholes[entry] += size
-    for (entry, first), (state, (_, size)) in zip(writer.network.state_places, writer.states.items(), strict=True):
-        inside, outside = f"policy.{state}[i]", f"states[{entry}] + i * {wholes[entry]} + {first}"
-        load.append(loop.format(inside, outside, size))
-        store.append(loop.format(outside, inside, size))
-    return _PROBE.format(
-        name=writer.name,
-        type=writer.type_name,
-        load="\n    ".join(load) or "(void)states;",
-        store="\n    ".join(store),
-        masks="void probe_masks(const uint8_t* masks) { policy.masks = masks; }" if writer.network.has_masks else "",
-        count=writer.constants["LOGITS"],
-    )
-
-
-def _address(array: np.ndarray) -> ctypes.c_void_p:
-    assert array.flags.c_contiguous
-    return ctypes.c_void_p(array.ctypes.data)
+        yield Probe(ctypes.CDLL(str(Path(folder, "probe.so"))), writer, agents)
 
 
 def play_files(
