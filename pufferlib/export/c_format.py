@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import os
 import re
 import shutil
 import subprocess
@@ -21,7 +20,7 @@ from pufferlib.export.c_layers import network_of
 from pufferlib.export.c_source import HeaderWriter
 from pufferlib.export.one_step import ROWS, OneStep, check_agreement
 from pufferlib.ocean.environment import OceanEnv
-from pufferlib.runs.folder import storing
+from pufferlib.runs.folder import write_atomically
 
 HERE = Path(__file__).parent
 PUFFERNET = Path(extensions.__file__).with_name("puffernet.h")
@@ -142,32 +141,20 @@ def play_files(
 
 
 def write_folder(folder: Path, files: Mapping[str, str]) -> None:
-    """Writes a folder with all of the files, or leaves it as it was; an earlier export in it is replaced.
+    """Writes files into a folder in place of an earlier export, with what was compiled from that.
 
     Raises an APIUsageError if the folder has anything else in it, and a StorageError if it cannot be written.
     """
-    folder = Path(os.path.abspath(folder))
-    with storing(folder):
-        _check_folder(folder, files)
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=f".{folder.name}.", dir=folder.parent) as beside:
-            new, old = Path(beside, "new"), Path(beside, "old")
-            new.mkdir()
-            for name, text in files.items():
-                (new / name).write_text(text)
-            if folder.exists():
-                folder.rename(old)
-            new.rename(folder)
-
-
-def _check_folder(folder: Path, files: Mapping[str, str]) -> None:
-    if not folder.exists():
-        return
-    if not folder.is_dir():
+    if folder.is_file():
         raise APIUsageError(f"C is written into a folder, and {folder} is a file; name another by --output")
     programs = {name.removesuffix(".c") for name in files if name.endswith(".c")}  # what was compiled there
-    others = sorted(path.name for path in folder.iterdir() if path.name not in {*files, *programs})
+    present = {path.name for path in folder.iterdir()} if folder.exists() else set()
+    others = sorted(present - {*files, *programs})
     if others:
         raise APIUsageError(
             f"{folder} has other things in it, such as {others[0]}; name an empty or a new folder by --output"
         )
+    for name, text in files.items():
+        write_atomically(folder / name, text.encode())
+    for name in programs & present:
+        (folder / name).unlink()
