@@ -15,14 +15,13 @@ from inspect import signature
 from pathlib import Path
 from typing import Any
 
-import jinja2
 import numpy as np
 from gymnasium.spaces import Box, Discrete
 from torch import nn
 from typing_extensions import override
 
 from pufferlib import ocean
-from pufferlib.dashboard.output import printable
+from pufferlib.dashboard.output import page_template, printable
 from pufferlib.environment import Keys
 from pufferlib.errors import ExportError, MissingExtraError
 from pufferlib.export import c_format
@@ -211,10 +210,7 @@ def page(title: str, module: bytes, writer: PackedWriter, facts: Mapping[str, An
         "sizes": [len(part) for part in parts],
         "tables": [[offset, numbers.size, scale] for offset, scale, numbers in writer.packed],
     }
-    environment = jinja2.Environment(
-        autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
-    )
-    return environment.from_string((WEB / "web.html").read_text()).render(
+    return page_template("pufferlib.export", "web/web.html").render(
         title=printable(title),
         facts=facts,
         payload=base64.b64encode(gzip.compress(b"".join(parts), 9, mtime=0)).decode(),
