@@ -146,18 +146,17 @@ def _squared(layer: Layer) -> Layer:
     # Windows have one number for both directions in C.
     if not isinstance(layer, (Convolution, Pool)):
         return layer
-    names = ("stride", "padding") if isinstance(layer, Convolution) else ("size", "stride", "padding")
-    pairs = {name: getattr(layer, name) for name in names}
-    one = {name: pair[0] if isinstance(pair, tuple) else pair for name, pair in pairs.items()}
-    are_square = all(pair in (one[name], (one[name],) * 2) for name, pair in pairs.items())
+    names = ("stride", "padding", "dilation") if isinstance(layer, Convolution) else ("stride", "padding", "size")
+    pairs = {name: np.broadcast_to(getattr(layer, name), 2).tolist() for name in names}
+    are_square = all(down == right for down, right in pairs.values())
     if isinstance(layer, Convolution):
-        is_plain = layer.groups == 1 and layer.dilation in (1, (1, 1)) and layer.weight.dim() == 4
+        is_plain = layer.groups == 1 and pairs["dilation"] == [1, 1] and layer.weight.dim() == 4
         are_square = are_square and is_plain and layer.weight.shape[2] == layer.weight.shape[3]
     if not are_square:
         raise ExportError(
             f"C has square windows without dilation and groups, got another {type(layer).__name__}; {_REMEDY}"
         )
-    return dataclasses.replace(layer, **one)
+    return dataclasses.replace(layer, **{name: number for name, (number, _) in pairs.items()})
 
 
 def _layer_names(policy: nn.Module, layers: Layers) -> Iterator[str]:

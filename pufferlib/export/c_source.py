@@ -17,11 +17,8 @@ from pufferlib.spaces import ActionPart
 
 TEMPLATE = Path(__file__).with_name("policy.h.jinja")
 
-ACTIVATIONS = {
-    "linear": "PUFFERNET_IDENTITY",
-    **{name: f"PUFFERNET_{name.upper()}" for name in ("relu", "tanh", "gelu", "sigmoid", "silu", "elu", "leaky_relu")},
-    **{"softplus": "PUFFERNET_SOFTPLUS", "gelu_tanh": "PUFFERNET_GELU_TANH"},
-}
+_NAMED_ALIKE = ("relu", "tanh", "gelu", "sigmoid", "silu", "elu", "leaky_relu", "softplus", "gelu_tanh")
+ACTIVATIONS = {"linear": "PUFFERNET_IDENTITY", **{name: f"PUFFERNET_{name.upper()}" for name in _NAMED_ALIKE}}
 C_TYPES = {
     **{"float32": "float", "float64": "double", "bool": "bool"},
     **{f"{sign}int{bits}": f"{sign}int{bits}_t" for sign in ("", "u") for bits in (8, 16, 32, 64)},
