@@ -161,17 +161,22 @@ _MOST_MARKED = 25  # logs of a curve that are marked one by one
 
 
 @contextlib.contextmanager
-def drawing(path: Path) -> Iterator[Figure]:
-    """Gives a figure in the style of all pictures, and writes it in the end; ConfigError for another ending."""
+def _styled_figure(**style: str) -> Iterator[Figure]:
     require_extra("matplotlib", "plot")
-    if path.suffix.lower() not in FORMATS:
-        raise ConfigError(f"the output must end in {', '.join(FORMATS)}, got {str(path)!r}")
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 
+    with rc_context({**_STYLE, **style}):
+        yield Figure(layout="constrained")
+
+
+@contextlib.contextmanager
+def drawing(path: Path) -> Iterator[Figure]:
+    """Gives a figure in the style of all pictures, and writes it in the end; ConfigError for another ending."""
     buffer = io.BytesIO()
-    with rc_context(_STYLE):
-        figure = Figure(layout="constrained")
+    with _styled_figure() as figure:
+        if path.suffix.lower() not in FORMATS:
+            raise ConfigError(f"the output must end in {', '.join(FORMATS)}, got {str(path)!r}")
         yield figure
         figure.savefig(buffer, format=path.suffix[1:].lower(), dpi=_DOTS_PER_INCH)
     write_atomically(path, buffer.getvalue())
@@ -179,16 +184,13 @@ def drawing(path: Path) -> Iterator[Figure]:
 
 def panel_svg(panel: Panel) -> str:
     """Returns a plot as an `<svg>` element for a page, with nothing that is fetched from elsewhere."""
-    require_extra("matplotlib", "plot")
-    from matplotlib import rc_context
-    from matplotlib.figure import Figure
-
     buffer = io.StringIO()
     nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))  # metadata
-    with rc_context({**_STYLE, "figure.facecolor": SURFACE, "savefig.facecolor": SURFACE, "svg.fonttype": "none"}):
-        drawn = Figure(figsize=_PANEL_INCHES, layout="constrained")
-        _draw_panel(drawn.subplots(), panel)
-        drawn.savefig(buffer, format="svg", metadata=nothing)
+    style = {"figure.facecolor": SURFACE, "savefig.facecolor": SURFACE, "svg.fonttype": "none"}
+    with _styled_figure(**style) as figure:
+        figure.set_size_inches(_PANEL_INCHES)
+        _draw_panel(figure.subplots(), panel)
+        figure.savefig(buffer, format="svg", metadata=nothing)
     text = buffer.getvalue()
     return text[text.index("<svg") :].strip()
 
