@@ -15,7 +15,6 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timezone
-from fnmatch import fnmatchcase
 from functools import cached_property
 from io import BytesIO
 from pathlib import Path
@@ -257,13 +256,13 @@ def find_runs(words: Iterable[str], data_dir: str | Path) -> list[RecordedRun]:
     """Returns the runs of words, see `find_run`, each once; a pattern such as `puffer_pong_*` finds several."""
     found: dict[Path, RecordedRun] = {}
     for word in words:
-        runs = [find_run(word, data_dir)] if not any(sign in word for sign in "*?[") else []
-        if not runs:
-            folders = [folder for folder in run_folders(Path(data_dir)) if fnmatchcase(folder.name, word)]
-            folders = folders or [Path(path) for path in sorted(glob.glob(word)) if os.path.isdir(path)]
-            runs = list(_readable(folders))
-        if not runs:
-            raise CheckpointError(f"no run in {data_dir} matches {word!r}; `puffer runs` lists them")
+        if any(sign in word for sign in "*?["):
+            names = glob.glob(word, root_dir=data_dir)
+            runs = _readable(sorted(Path(data_dir, name) for name in names) or sorted(map(Path, glob.glob(word))))
+            if not runs:
+                raise CheckpointError(f"no run in {data_dir} matches {word!r}; `puffer runs` lists them")
+        else:
+            runs = [find_run(word, data_dir)]
         for run in runs:
             found.setdefault(run.folder.resolve(), run)
     return list(found.values())
@@ -282,7 +281,7 @@ def find_run(word: str, data_dir: str | Path) -> RecordedRun:
     folders = run_folders(data_dir)
     if not folders:
         raise CheckpointError(f"there is no run {word!r}, and {data_dir} holds none; train something first")
-    known = list(_readable(folders))
+    known = _readable(folders)
     meant = known if word == LATEST else [run for run in known if run.env_name == word]
     if meant:
         return max(meant, key=lambda run: (run.written, run.name))
@@ -301,12 +300,12 @@ def is_run(folder: Path) -> bool:
     return (folder / CONFIG_FILE).is_file() or (folder / METRICS_FILE).is_file()
 
 
-def _readable(folders: Iterable[Path]) -> Iterator[RecordedRun]:
+def _readable(folders: Iterable[Path]) -> list[RecordedRun]:
+    runs = []
     for folder in folders:
-        try:
-            yield read_run(folder)
-        except CheckpointError:
-            continue
+        with contextlib.suppress(CheckpointError):
+            runs.append(read_run(folder))
+    return runs
 
 
 HEADER = ("run", "environment", "begun", "steps", "score", "state", "time", "differs in")
