@@ -43,7 +43,7 @@ def new_command(name: str, options: NewOptions) -> None:
     """Makes an environment, compiles it if asked to, and prints what comes next; see `make` and `compile_it`."""
     root = checkout()
     folder, test = make(root, name)
-    say(f"made {_shown(folder)} and {_shown(test)}, a quiz to begin with")
+    say(f"made {os.path.relpath(folder)} and {os.path.relpath(test)}, a quiz to begin with")
     command = " ".join(["python", *BUILD])
     steps = {
         command: f"compiles it, after every edit of {name}.h",
@@ -58,7 +58,7 @@ def new_command(name: str, options: NewOptions) -> None:
     say("next:" if Path.cwd() == root else f"next, in {root}:")
     width = max(map(len, steps))
     say("\n".join(f"  {step:<{width}}  {meaning}" for step, meaning in steps.items()))
-    say(f"{_shown(root / 'ocean/template/README.md')} says what is where")
+    say(f"{os.path.relpath(root / 'ocean/template/README.md')} says what is where")
 
 
 def checkout() -> Path:
@@ -143,7 +143,3 @@ def compile_it(root: Path) -> None:
             f"`python {' '.join(BUILD)}` must end without an error, got exit status {done.returncode}; see above, or "
             "run `pip install -e .`, which brings the tools of the build"
         )
-
-
-def _shown(path: Path) -> str:
-    return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
