@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import re
-import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from importlib import resources
 from pathlib import Path
@@ -19,7 +18,7 @@ from pufferlib.config.schema import TrainConfig
 from pufferlib.config.sections import ARGUMENTS, SECTIONS
 from pufferlib.errors import APIUsageError, PufferError, nearest
 from pufferlib.families.catalog import families
-from pufferlib.families.entry import Family, slug
+from pufferlib.families.entry import slug
 from pufferlib.reports.recorded_run import LATEST, is_run, run_folders
 from pufferlib.setting import Setting, choices, fits
 
@@ -51,22 +50,12 @@ def candidates(line: str, verbs: Mapping[str, tuple[str, str | None]]) -> list[W
 
     `verbs` are the commands' summaries and arguments; None for the argument where it is an environment.
     """
-    words = _split(line)
-    typed = words[-1]
+    *words, typed = re.split(r"\s+", line.lstrip())
     try:
-        found = list(_words_at(words[1:-1], typed, verbs))
+        found = list(_words_at(words[1:], typed, verbs))
     except PufferError:  # such as an environment that does not exist, or whose package is missing
         return []
     return [(word, meaning) for word, meaning in found if word.startswith(typed)]
-
-
-def _split(line: str) -> list[str]:
-    for ending in ("", "'", '"'):  # the cursor may stand within quotes
-        with contextlib.suppress(ValueError):
-            words = shlex.split(line + ending)
-            is_new = not ending and line[-1:].isspace()
-            return [*words, ""] if is_new or len(words) < 2 else words
-    return [*line.split(), ""]
 
 
 def _words_at(before: Sequence[str], typed: str, verbs: Mapping[str, tuple[str, str | None]]) -> Iterator[Word]:
@@ -129,12 +118,12 @@ def _values(setting: Setting | None, env_name: str | None) -> list[str]:
 def _environments(typed: str) -> list[str]:
     # Ocean's, and once something is typed those of other families. A family that has to be imported to be listed shows
     # an example until the beginning of that is typed.
-    def names(family: Family) -> list[str]:
-        is_asked = len(typed) > 2 and family.example.startswith(typed[:3])
-        return family.names() if family.is_listed_freely or is_asked else [family.example]
-
-    installed = [family for family in families() if family.is_installed and (typed or family.name == "ocean")]
-    return [name for family in installed for name in names(family)]
+    found: list[str] = []
+    for family in families():
+        if family.is_installed and (typed or family.name == "ocean"):
+            is_asked = len(typed) > 2 and family.example.startswith(typed[:3])
+            found += family.names() if family.is_listed_freely or is_asked else [family.example]
+    return found
 
 
 def _arguments(argument: str, given: Sequence[str]) -> list[str]:

@@ -27,7 +27,7 @@ def words(line):
 
 
 def test_commands():
-    assert words("puffer tr") == words(".venv/bin/puffer tr") == words("puffer 'tr") == ["train"]
+    assert words("puffer tr") == words(".venv/bin/puffer tr") == ["train"]
     assert {*cli.VERBS, "--help", "--version"} == {*words("puffer ")}
     assert words("puffer trains") == words("puffer trains ") == []
     assert dict(candidates("puffer ev", VERBS))["eval"] == cli.VERBS["eval"].summary
