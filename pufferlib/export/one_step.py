@@ -56,8 +56,6 @@ class OneStep(nn.Module):
         try:
             logits = self._first_logits(type(policy).__qualname__)
         except ExportError:
-            if not any(each.is_floating_point() and each.dtype != torch.float32 for each in self.policy.parameters()):
-                raise
             _check_weights(self.policy.float())  # what float64 holds may be too large
             logits = self._first_logits(type(policy).__qualname__)
         self.state_names = tuple(initial_state(self.policy, 1, _CPU))
