@@ -77,17 +77,6 @@ class HeaderWriter:
             self._layer(index)
         self._results()
 
-    @property
-    def constants(self) -> dict[str, int]:
-        """The header's numbers `<NAME>_<key>`."""
-        network = self.network
-        return {
-            "OBSERVATION": int(np.prod(network.observation.shape)),
-            "ACTION": network.parts[-1].columns.stop,
-            "LOGITS": network.num_logits,
-            "CHOICES": sum(part.choices or 0 for part in network.parts),
-        }
-
     def text(self, notes: Mapping[str, str]) -> str:
         """The whole file."""
         environment = jinja2.Environment(  # noqa: S701 - of C, which has no markup
@@ -99,6 +88,8 @@ class HeaderWriter:
             NAME=self.name.upper(),
             type=self.type_name,
             notes={_comment(key): _comment(text) for key, text in notes.items()},
+            num_observations=math.prod(self.network.observation.shape),
+            num_choices=sum(part.choices or 0 for part in self.network.parts),
             parts_text=self._parts_text(),
         )
 

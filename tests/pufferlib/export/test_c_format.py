@@ -194,7 +194,7 @@ def first_actions(policy, env, observations, is_sampled, seeds=(0,)):
     dtype = np.float32 if writer.action_type == "float" else np.int32
     with c_format.running(files, writer, rows) as probe:
         for seed in seeds:
-            actions = np.empty((rows, writer.constants["ACTION"]), dtype)
+            actions = np.empty((rows, writer.network.parts[-1].columns.stop), dtype)
             addresses = [ctypes.c_void_p(array.ctypes.data) for array in (observations, actions)]
             probe.library.act(addresses[0], rows, int(is_sampled), ctypes.c_uint64(seed), addresses[1])
             yield actions
