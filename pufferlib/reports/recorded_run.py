@@ -258,7 +258,7 @@ def find_runs(words: Iterable[str], data_dir: str | Path) -> list[RecordedRun]:
     for word in words:
         if any(sign in word for sign in "*?["):
             names = glob.glob(word, root_dir=data_dir)
-            runs = _readable(sorted(Path(data_dir, name) for name in names) or sorted(map(Path, glob.glob(word))))
+            runs, _ = _read_runs(sorted(Path(data_dir, name) for name in names) or sorted(map(Path, glob.glob(word))))
             if not runs:
                 raise CheckpointError(f"no run in {data_dir} matches {word!r}; `puffer runs` lists them")
         else:
@@ -281,7 +281,7 @@ def find_run(word: str, data_dir: str | Path) -> RecordedRun:
     folders = run_folders(data_dir)
     if not folders:
         raise CheckpointError(f"there is no run {word!r}, and {data_dir} holds none; train something first")
-    known = _readable(folders)
+    known, _ = _read_runs(folders)
     meant = known if word == LATEST else [run for run in known if run.env_name == word]
     if meant:
         return max(meant, key=lambda run: (run.written, run.name))
@@ -300,17 +300,20 @@ def is_run(folder: Path) -> bool:
     return (folder / CONFIG_FILE).is_file() or (folder / METRICS_FILE).is_file()
 
 
-def _readable(folders: Iterable[Path]) -> list[RecordedRun]:
-    runs = []
+Unreadable = tuple[Path, str]  # a folder among the runs that holds none, a damaged one, or several; and the reason
+
+
+def _read_runs(folders: Iterable[Path]) -> tuple[list[RecordedRun], list[Unreadable]]:
+    runs, unreadable = [], []
     for folder in folders:
-        with contextlib.suppress(CheckpointError):
+        try:
             runs.append(read_run(folder))
-    return runs
+        except CheckpointError as error:
+            unreadable.append((folder, str(error)))
+    return runs, unreadable
 
 
 HEADER = ("run", "environment", "begun", "steps", "score", "state", "time", "differs in")
-
-Unreadable = tuple[Path, str]  # a folder among the runs that holds none, a damaged one, or several; and the reason
 
 
 def runs_command(options: RunsOptions) -> None:
@@ -334,13 +337,8 @@ def listed_runs(data_dir: Path, env: str | None = None) -> tuple[list[RecordedRu
     """
     if not data_dir.is_dir():
         raise ConfigError(f"--data-dir must be a folder of runs, got {str(data_dir)!r}, which is none; train something")
-    runs: list[RecordedRun] = []
-    unreadable: list[Unreadable] = []
-    for folder in run_folders(data_dir):
-        try:
-            runs.append(read_run(folder))
-        except CheckpointError as error:
-            unreadable += _runs_inside(folder) or [(folder, str(error))]
+    runs, damaged = _read_runs(run_folders(data_dir))
+    unreadable = [found for each in damaged for found in _runs_inside(each[0]) or [each]]
     if env is None:
         if not runs and not unreadable:
             raise ConfigError(f"there are no runs in {data_dir}; `puffer train puffer_cartpole` makes one")
