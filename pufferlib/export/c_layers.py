@@ -59,13 +59,6 @@ class CNetwork:
         log_std = self.layers.log_std
         return np.zeros(0, np.float32) if log_std is None else floats(log_std.detach().exp()).reshape(-1)
 
-    @property
-    def image_scale(self) -> float:
-        """What the numbers of an observation are divided by."""
-        layers, is_float = self.layers, self.observation.dtype.kind == "f"
-        is_divided = layers.divides_integers and layers.normalizer is None and layers.categories is None
-        return 255.0 if is_divided and not is_float else 1.0
-
 
 def network_of(policy: nn.Module, env: PufferEnv) -> CNetwork:
     """The layers of a policy: of one of pufferlib.models, or of one that the kernel's tracing follows.

@@ -49,6 +49,8 @@ class HeaderWriter:
         sizes = network.layers.state_sizes()
         self.states = {state: (row_of((n,)), n) for state, n in zip(network.states, sizes, strict=True)}
         self.layers, self._size = network.layers, f"{self.name.upper()}_OBSERVATION"
+        is_plain = self.layers.normalizer is None and self.layers.categories is None
+        self._divided = " / 255.0f" if is_plain and self.layers.divides_integers and dtype.kind != "f" else ""
         self._shapes: list[Shape] = self.layers.shapes()
         self.rows = [row_of(shape) for shape in self._shapes]
         self._last = {value: index for index, layer in enumerate(self.layers.layers) for value in layer.inputs}
@@ -205,16 +207,13 @@ class HeaderWriter:
                 *("        }", "    }"),
             ]
         elif self.layers.categories is None and (self.observation_type != "float" or normalizer is not None):
-            pointer, scale = self._buffer("seen", size), self._divided(len(self._shapes[0]) == 1)
-            number = f"(float)observations[i]{scale}"
+            pointer = self._buffer("seen", size)
+            number = f"(float)observations[i]{self._divided if len(self._shapes[0]) == 1 else ''}"
             self.lines.append(f"    for (int i = 0; i < rows * {size}; i++) policy->seen[i] = {number};")
         if normalizer is not None:
             tables = f"{self.name}_observation_mean", f"{self.name}_observation_scale"
             self._call("normalize", *tables, _number(normalizer.clip), pointer, size, "rows")
         self._places[0] = pointer, size
-
-    def _divided(self, is_here: bool) -> str:
-        return f" / {_number(self.network.image_scale)}" if is_here and self.network.image_scale != 1.0 else ""
 
     def _images(self, images: Iterable[int]) -> None:
         (planes, height, width), channels = self._shapes[0], self.layers.shape[0]
@@ -222,7 +221,7 @@ class HeaderWriter:
         pixel_type = f"{self.type_name}Observation" if are_planes else "float"
         pixel, table = f"pixels[channel * {area} + pixel]", self.name
         image = self._image("image_0", planes * area)
-        lines = [f"{image}[pixel * {channels} + channel] = {pixel}{self._divided(True)};"]
+        lines = [f"{image}[pixel * {channels} + channel] = {pixel}{self._divided};"]
         if are_planes:
             lines = [
                 f"int64_t first = {table}_first_planes[channel], last = {table}_first_planes[channel + 1] - 1;",
