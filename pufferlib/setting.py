@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import dataclasses
 import functools
 import inspect
@@ -11,12 +12,9 @@ import os
 import re
 import types
 import typing
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any, ClassVar, Literal, Union, get_args, get_origin
-
-from typing_extensions import Self
 
 from pufferlib.errors import ConfigError, nearest
 
@@ -76,7 +74,7 @@ def convert(value: object, kind: object) -> Any:
         return value
     if origin in _UNIONS:
         for option in arguments:
-            if fits(value, option):
+            with contextlib.suppress(ValueError):
                 return convert(value, option)
     elif origin is Literal:
         alike = [each for each in arguments if type(value) is type(each) and value == each]
@@ -89,24 +87,17 @@ def convert(value: object, kind: object) -> Any:
             return origin(convert(item, arguments[0]) for item in value)
     elif kind in (int, float):
         if isinstance(value, numbers.Real) and not isinstance(value, bool):
-            return _to_number(value, kind)
+            try:
+                number = kind(value)
+            except OverflowError as error:  # infinity as an integer, or an integer of more than 308 digits as a float
+                raise ValueError from error
+            if kind is float or number == value:
+                return number
     elif kind is str and isinstance(value, os.PathLike):
         return os.fspath(value)
     elif isinstance(value, kind):
         return value
     raise ValueError
-
-
-def _to_number(value: numbers.Real, kind: type) -> int | float:
-    if kind is int and isinstance(value, numbers.Integral):
-        return int(value)
-    try:
-        number = float(value)
-    except OverflowError as error:  # an integer or fraction of more than 308 digits
-        raise ValueError from error
-    if kind is int and not number.is_integer():
-        raise ValueError
-    return int(value) if kind is int else number
 
 
 def describe(kind: object, bounds: str = "") -> str:
@@ -145,19 +136,14 @@ def shown(value: object) -> str:
     return text if len(text) <= 200 else f"{text[:100]}...{text[-20:]}"
 
 
-@dataclass(frozen=True)
-class Interval:
-    """A range of numbers as mathematics writes it: `[0, 1)` holds 0 but not 1, `(0, inf]` holds infinity."""
-
-    text: str
-
-    def __contains__(self, value: float) -> bool:
-        low, high = (float(bound) for bound in self.text[1:-1].split(","))
-        is_above = value >= low if self.text[0] == "[" else value > low
-        return is_above and (value <= high if self.text[-1] == "]" else value < high)
+FINITE = "(-inf, inf)"
 
 
-FINITE = Interval("(-inf, inf)")
+def is_within(value: float, interval: str) -> bool:
+    """Whether an interval holds a number: `[0, 1)` holds 0 but not 1, `(0, inf]` holds infinity."""
+    low, high = (float(bound) for bound in interval[1:-1].split(","))
+    is_above = value >= low if interval[0] == "[" else value > low
+    return is_above and (value <= high if interval[-1] == "]" else value < high)
 
 
 @dataclass(frozen=True)
@@ -169,7 +155,7 @@ class Setting:
     kind: Any  # a type annotation
     default: Any
     meaning: str = ""  # one or two sentences
-    within: Interval = FINITE
+    within: str = FINITE  # the interval of a number
 
     @property
     def label(self) -> str:
@@ -185,7 +171,7 @@ class Setting:
     @property
     def allowed(self) -> str:
         """The values it takes, in words."""
-        return describe(self.kind, f" in {self.within.text}" if self.within != FINITE else "")
+        return describe(self.kind, f" in {self.within}" if self.within != FINITE else "")
 
     def parse(self, text: str) -> Any:
         """Returns the checked value of a text from a file or the command line; see `check`.
@@ -206,7 +192,7 @@ class Setting:
                 remedy = f"; write {f'[{text}]'!r}"
             raise ConfigError(f"{self.label} must be {self.allowed}, got {shown(value)}{remedy}") from error
         is_number = isinstance(converted, numbers.Real) and not isinstance(converted, bool)
-        if is_number and converted not in self.within:
+        if is_number and not is_within(converted, self.within):
             expected = "finite" if self.within == FINITE else self.allowed
             raise ConfigError(f"{self.label} must be {expected}, got {shown(value)}")
         if isinstance(converted, int) and converted.bit_length() > 63:  # what C and torch take
@@ -214,13 +200,13 @@ class Setting:
         return converted
 
 
-def setting(default: object, meaning: str, within: str = FINITE.text) -> Any:
+def setting(default: object, meaning: str, within: str = FINITE) -> Any:
     """Declares a dataclass field that is a setting; its annotation is the setting's type.
 
     The meaning is one or two sentences, unit included, which the command line's help prints. `within` is the interval
     of a number, such as `[0, 1)`.
     """
-    return dataclasses.field(default=default, metadata={"meaning": meaning, "within": Interval(within)})
+    return dataclasses.field(default=default, metadata={"meaning": meaning, "within": within})
 
 
 @dataclass(frozen=True)
@@ -228,7 +214,6 @@ class Section:
     """The base of the dataclasses whose fields are settings: checked when made, never edited after."""
 
     section: ClassVar[str] = ""
-    hints: ClassVar[Mapping[str, str]] = {}  # what names that are no settings probably mean
 
     def __init_subclass__(cls, section: str | None = None):
         if section is not None:
@@ -243,35 +228,10 @@ class Section:
     def settings(cls) -> Mapping[str, Setting]:
         """Returns the fields by name, in the order in which they are declared."""
         kinds = typing.get_type_hints(cls)
-        return MappingProxyType(
-            {
-                field.name: Setting(cls.section, field.name, kinds[field.name], field.default, **field.metadata)
-                for field in dataclasses.fields(cls)
-            }
-        )
-
-    @classmethod
-    def from_dict(cls, given: Mapping[str, Any]) -> Self:
-        """Makes the section from a dict; ConfigError if a key is unknown or a value does not fit."""
-        cls.require_known(given)
-        return cls(**given)
-
-    @classmethod
-    def require_known(cls, names: Iterable[str]) -> None:
-        """Raises ConfigError for the first setting that does not exist, with what is probably meant."""
-        require_known(cls.section, names, cls.settings(), cls.hints)
-
-
-def require_known(
-    section: str, names: Iterable[str], known: Iterable[str], hints: Mapping[str, str] = Section.hints
-) -> None:
-    """Raises ConfigError for the first setting that a section does not have, with its hint or the nearest ones."""
-    known = list(known)
-    for name in names:
-        if name not in known:
-            remedy = f"; {hints[name]}" if name in hints else nearest(str(name), known)
-            remedy = remedy or f"; it has {', '.join(known) or 'no settings'}"
-            raise ConfigError(f"there is no setting {name!r} in [{section}]{remedy}")
+        return {
+            field.name: Setting(cls.section, field.name, kinds[field.name], field.default, **field.metadata)
+            for field in dataclasses.fields(cls)
+        }
 
 
 def class_settings(section: str, cls: type) -> dict[str, Setting]:
@@ -287,19 +247,19 @@ def keyword_settings(
     Where a class hands `**kwargs` on, the arguments of its base class count too. It may take others where it has
     `**kwargs` and does not tell which.
     """
-    owners, is_class = [creator], isinstance(creator, type)
-    if is_class:
+    functions = [(creator, creator)]
+    if isinstance(creator, type):
         owners = [owner for owner in creator.__mro__ if owner is not object and "__init__" in vars(owner)]
+        functions = [(owner, owner.__init__) for owner in owners]
     found: dict[str, Setting] = {}
     is_open = False
-    for owner in owners:
-        function = vars(owner)["__init__"] if is_class else owner
+    for owner, function in functions:
         own = signature_settings(section, function, presets, documented=owner)
-        if is_open and not own and not _passes_on(function):
+        passes_on = any(parameter.kind is parameter.VAR_KEYWORD for parameter in _parameters(function))
+        if is_open and not own and not passes_on:
             break  # the keywords cannot go there, so it is not known where they go
-        for name, one in own.items():
-            found.setdefault(name, one)
-        is_open = _passes_on(function)
+        found |= {name: one for name, one in own.items() if name not in found}
+        is_open = passes_on
         if not is_open:
             break
     return found, is_open
@@ -320,7 +280,7 @@ def signature_settings(
         kinds = {}  # no type checks, but the names are known
     meanings = {**_argument_meanings(documented), **_argument_meanings(function)}
     found = {}
-    for parameter in _parameters(function) or ():
+    for parameter in _parameters(function):
         name, default = parameter.name, (presets or {}).get(parameter.name, parameter.default)
         if name not in _NOT_SETTINGS and default is not parameter.empty:
             kind = kinds.get(name, Any)
@@ -328,16 +288,11 @@ def signature_settings(
     return found
 
 
-def _parameters(function: Callable) -> list[inspect.Parameter] | None:
+def _parameters(function: Callable) -> list[inspect.Parameter]:
     try:
         return list(inspect.signature(function).parameters.values())
-    except (TypeError, ValueError):  # a builtin that does not tell
-        return None
-
-
-def _passes_on(function: Callable) -> bool:
-    parameters = _parameters(function)
-    return parameters is None or any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
+    except (TypeError, ValueError):  # a builtin that does not tell, so it may take any
+        return [inspect.Parameter("keywords", inspect.Parameter.VAR_KEYWORD)]
 
 
 def _is_plain(kind: object) -> bool:
@@ -347,15 +302,7 @@ def _is_plain(kind: object) -> bool:
 
 
 def _argument_meanings(documented: object) -> dict[str, str]:
-    lines = ("" if documented is None else inspect.getdoc(documented) or "").partition("\nArgs:\n")[2].splitlines()
-    found: dict[str, str] = {}
-    name = ""
-    for line in lines:
-        start = re.match(r"    (\w+): (.*)", line)
-        if start:
-            name, found[start[1]] = start[1], start[2][:1].upper() + start[2][1:]
-        elif name and line.startswith("        "):
-            found[name] += " " + line.strip()
-        else:
-            break
-    return found
+    _, _, after = (inspect.getdoc(documented) or "").partition("\nArgs:\n")
+    arguments = re.match(r"(?: {4}.*\n?)*", after)[0]
+    texts = re.findall(r"^ {4}(\w+): (.*(?:\n {8}.*)*)", arguments, re.MULTILINE)
+    return {name: text[:1].upper() + re.sub(r"\s*\n\s*", " ", text[1:]) for name, text in texts}

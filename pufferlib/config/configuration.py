@@ -9,13 +9,13 @@ import importlib
 import inspect
 import itertools
 import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from pufferlib.config.flags import CONFIG_FILE, FIXED, FlagTable, Found, apply_flags, merge
-from pufferlib.config.schema import AUTO_SINGLE_ENVS, BaseConfig
+from pufferlib.config.schema import AUTO_SINGLE_ENVS, BaseConfig, require_known
 from pufferlib.config.sections import (
     ARGUMENTS,
     DEFAULT_DIMENSIONS,
@@ -30,7 +30,7 @@ from pufferlib.errors import APIUsageError, ConfigError, nearest
 from pufferlib.families import catalog
 from pufferlib.families.catalog import Entry, find
 from pufferlib.reading import read_bytes, read_json
-from pufferlib.setting import Setting, class_settings, require_known
+from pufferlib.setting import Setting, class_settings
 
 _CONFIGS = [config for name, config in SECTIONS.items() if name not in ("base", "solve")]
 _WRAPPER = "Wrapper"  # the recurrent layer LSTM is the class LSTMWrapper
@@ -67,9 +67,7 @@ def load_config(env_name: str, argv: Sequence[str] | None = None, config: str | 
     for name, given in DEFAULT_DIMENSIONS.items():
         merge(args, f"{PREFIX}{name}", given)
     for source in entry.ini_files:
-        for section, texts in read_ini(source).items():
-            with _naming(source):
-                merge(args, section, check_section(section, texts, entry, are_texts=True))
+        apply_flags(_checked(source, read_ini(source), entry, are_texts=True), args)
     if not entry.ini_files:
         _merge_chosen(args, entry)
     args |= {"package": entry.family, "env_name": entry.name}
@@ -142,20 +140,19 @@ def _settings_in(path: Path, entry: Entry) -> Found:
         command = f"puffer train {shlex.quote(made_for)}"
         remedy = f"`{command}` takes it" if is_description else "leave out its env_name to try it"
         raise ConfigError(f"{path} must be for {entry.name}, found one for {made_for}; {remedy}")
+    return _checked(path, sections, entry, are_texts=not is_description)
+
+
+def _checked(path: Path, sections: Mapping[str, Mapping[str, Any]], entry: Entry, are_texts: bool) -> Found:
     found: Found = []
     for section, given in sections.items():
-        with _naming(path):
-            checked = check_section(section, given, entry, are_texts=not is_description)
-        found += [(Setting(section, key, Any, None), value) for key, value in checked.items()]
-    return [(one, value) for one, value in found if one.section != "base" or one.name not in FIXED]
-
-
-@contextlib.contextmanager
-def _naming(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except ConfigError as error:
-        raise ConfigError(f"{path}: {error}") from error
+        try:
+            checked = check_section(section, given, entry, are_texts)
+        except ConfigError as error:
+            raise ConfigError(f"{path}: {error}") from error
+        fixed = FIXED if section == BaseConfig.section else ()
+        found += [(Setting(section, key, Any, None), value) for key, value in checked.items() if key not in fixed]
+    return found
 
 
 def _read(path: Path) -> tuple[dict[str, dict[str, Any]], bool]:
@@ -225,8 +222,7 @@ def policy_arguments(args: Mapping[str, Any], section: str, cls: type) -> dict[s
 
 def _policy_modules(env_name: str) -> list[ModuleType]:
     entry = catalog.lookup(env_name) if isinstance(env_name, str) else None
-    names = ("pufferlib.models",) if entry is None else entry.policy_modules
-    return [importlib.import_module(name) for name in names]
+    return [importlib.import_module(name) for name in (entry or Entry).policy_modules]
 
 
 def _find(modules: list[ModuleType], setting: str, name: str, suffix: str) -> type:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 from typing_extensions import Self, override
 
@@ -43,10 +43,22 @@ _HINTS = {  # where settings are, by the names that PufferLib 3.0 and other trai
 }
 NAMES = {name: hint for names, hint in _HINTS.items() for name in names}
 
+ARGUMENTS = ("env", "policy", "rnn")  # sections whose keys are the keyword arguments of a class
+
 
 def remedy(name: str, known: Iterable[str]) -> str:
     """Ends an error message about an unknown setting: with its hint, the nearest settings, or nothing."""
     return f"; {NAMES[name]}" if name in NAMES else nearest(name, known)
+
+
+def require_known(section: str, names: Iterable[str], known: Iterable[str]) -> None:
+    """Raises ConfigError for the first setting that a section does not have, with what is probably meant."""
+    known = list(known)
+    find_remedy = nearest if section in ARGUMENTS else remedy
+    for name in names:
+        if name not in known:
+            found = find_remedy(str(name), known) or f"; it has {', '.join(known) or 'no settings'}"
+            raise ConfigError(f"there is no setting {name!r} in [{section}]{found}")
 
 
 def words(given: list[str] | str | None) -> list[str]:
@@ -61,9 +73,13 @@ Backend = Literal["auto", "Serial", "Native", "Device", "Multiprocessing", "Gymn
 
 @dataclass(frozen=True)
 class ConfigSection(Section):
-    """A section that has names of its own for what other trainers call otherwise."""
+    """A section of the configuration."""
 
-    hints: ClassVar[Mapping[str, str]] = NAMES
+    @classmethod
+    def from_dict(cls, given: Mapping[str, Any]) -> Self:
+        """Makes the section from a dict; ConfigError if a key is unknown or a value does not fit."""
+        require_known(cls.section, given, cls.settings())
+        return cls(**given)
 
 
 @dataclass(frozen=True)
@@ -219,7 +235,7 @@ class SweepConfig(ConfigSection, section="sweep"):
     @classmethod
     @override
     def from_dict(cls, given: Mapping[str, Any]) -> Self:
-        """Makes the section from a dict that may also hold dimensions, as dicts; see `Section.from_dict`."""
+        """Makes the section from a dict that may also hold dimensions, as dicts; see `ConfigSection.from_dict`."""
         return super().from_dict({name: value for name, value in given.items() if not isinstance(value, Mapping)})
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, Literal
 
 from typing_extensions import override
 
 from pufferlib.config.schema import (
+    ARGUMENTS,
     BaseConfig,
     LogConfig,
     SelfplayConfig,
@@ -19,17 +19,17 @@ from pufferlib.config.schema import (
     TrainConfig,
     VecConfig,
     remedy,
+    require_known,
 )
-from pufferlib.config.sizes import AUTO_AGENTS, AUTO_AGENTS_CPU
+from pufferlib.config.sizes import AUTO_AGENTS_CPU, AUTO_AGENTS_CUDA
 from pufferlib.errors import ConfigError, nearest
 from pufferlib.families.catalog import Entry, find
-from pufferlib.setting import Section, Setting, require_known, setting, shown
+from pufferlib.setting import Setting, shown
 
 SECTIONS = {
     config.section: config
     for config in (BaseConfig, VecConfig, TrainConfig, SelfplayConfig, LogConfig, SolveConfig, SweepConfig)
 }
-ARGUMENTS = ("env", "policy", "rnn")  # sections whose keys are the keyword arguments of a class
 PREFIX = "sweep."  # of the sections of dimensions
 SWEPT = ("base", "vec", "env", "policy", "rnn", "train")  # sections whose settings a sweep may vary
 _MULTIPLE = re.compile(r"(\d+\.?\d*|\.\d+)x")
@@ -62,16 +62,14 @@ def env_settings(env: str | Entry) -> Mapping[str, Setting]:
     found = dict(find(env).settings)
     if "num_envs" in found:
         count = found["num_envs"]
-        agents = f"auto is {AUTO_AGENTS_CPU} agents in all on a CPU and {AUTO_AGENTS['cuda']} on CUDA."
+        agents = f"auto is {AUTO_AGENTS_CPU} agents in all on a CPU and {AUTO_AGENTS_CUDA} on CUDA."
         found["num_envs"] = dataclasses.replace(count, kind=int | Literal["auto"], meaning=f"{count.meaning} {agents}")
     return found
 
 
 def _require_settings(section: str, names: Iterable[str], env: str | Entry) -> None:
     known = section_settings(section, env)
-    if section in SECTIONS:
-        SECTIONS[section].require_known(names)
-    elif known is not None and not (section == "env" and find(env).takes_any_setting):
+    if known is not None and not (section == "env" and find(env).takes_any_setting):
         require_known(section, names, known)
 
 
@@ -99,23 +97,6 @@ def require_sections(args: Mapping[str, Any]) -> None:
         if name not in known:
             found = remedy(str(name), known) or f"; it has {', '.join(known)}"
             raise ConfigError(f"there is no {name!r} in the configuration{found}")
-
-
-@dataclass(frozen=True)
-class DimensionConfig(Section, section="sweep.SECTION.SETTING"):
-    """One dimension."""
-
-    distribution: Literal["uniform", "int_uniform", "uniform_pow2", "log_normal", "logit_normal"] | None = setting(
-        None, "How values are spread over the range; none takes the dimension out of the sweep."
-    )
-    min: float | str | None = setting(None, "The least value.")
-    max: float | str | None = setting(None, "The largest one.")
-    mean: float | None = setting(
-        None, "Where the search starts; None is the configured value where that lies in the range, else the middle."
-    )
-    scale: float | Literal["auto"] = setting(
-        "auto", "Standard deviation of the first trials around the mean, as a part of the range; auto is 0.3.", "(0, 1]"
-    )
 
 
 class _Bound(Setting):
@@ -155,11 +136,34 @@ def split_name(name: str) -> tuple[str, str]:
 
 def dimension_keys(name: str) -> Mapping[str, Setting]:
     """Returns the keys of `[sweep.NAME]`, whether there is such a setting or not."""
-    found = {}
-    for key, declared in DimensionConfig.settings().items():
-        kind = _Bound if key in ("min", "max") else Setting
-        found[key] = kind(**{**vars(declared), "section": f"{PREFIX}{name}"})
-    return found
+    section = f"{PREFIX}{name}"
+    keys = (
+        Setting(
+            section,
+            "distribution",
+            Literal["uniform", "int_uniform", "uniform_pow2", "log_normal", "logit_normal"] | None,
+            None,
+            "How values are spread over the range; none takes the dimension out of the sweep.",
+        ),
+        _Bound(section, "min", float | str | None, None, "The least value."),
+        _Bound(section, "max", float | str | None, None, "The largest one."),
+        Setting(
+            section,
+            "mean",
+            float | None,
+            None,
+            "Where the search starts; None is the configured value where that lies in the range, else the middle.",
+        ),
+        Setting(
+            section,
+            "scale",
+            float | Literal["auto"],
+            "auto",
+            "Standard deviation of the first trials around the mean, as a part of the range; auto is 0.3.",
+            "(0, 1]",
+        ),
+    )
+    return {key.name: key for key in keys}
 
 
 def multiple(text: str) -> float | None:

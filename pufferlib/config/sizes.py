@@ -11,10 +11,10 @@ from pufferlib.config.schema import Auto, TrainConfig
 from pufferlib.errors import ConfigError
 from pufferlib.setting import setting
 
-_MOST_STEPS = {"cuda": 65_536}  # of an automatic minibatch on each device: more do not keep it busier
+_MOST_STEPS_CUDA = 65_536  # of an automatic minibatch on each device: more do not keep it busier
 _MOST_STEPS_CPU = 16_384  # of all processes on CPUs: larger ones fall out of a core's cache
 _LEAST_STEPS = 256  # gradients of fewer are mostly noise
-AUTO_AGENTS = {"cuda": 8_192}  # agents in all that keep a device busy in each step
+AUTO_AGENTS_CUDA = 8_192  # agents in all that keep a device busy in each step
 AUTO_AGENTS_CPU = 1_024  # enough that Python's share of a step is small; more fall out of the cache
 
 
@@ -83,7 +83,7 @@ def resolve_env_count(
     """
     if num_envs != "auto":
         return num_envs
-    agents = AUTO_AGENTS.get(device_type, AUTO_AGENTS_CPU // world_size)
+    agents = AUTO_AGENTS_CUDA if device_type == "cuda" else AUTO_AGENTS_CPU // world_size
     return max(1, agents // (num_buffers * agents_per_env))
 
 
@@ -100,7 +100,7 @@ def resolve_sizes(config: TrainConfig, num_agents: int, device_type: str, world_
     require_multiple("[train] batch_size", batch_size, num_agents * row, reason)
     minibatch_size = config.minibatch_size
     if minibatch_size == "auto":
-        most = world_size * _MOST_STEPS[device_type] if device_type in _MOST_STEPS else _MOST_STEPS_CPU
+        most = world_size * _MOST_STEPS_CUDA if device_type == "cuda" else _MOST_STEPS_CPU
         wanted = min(max(batch_size // config.num_minibatches, _LEAST_STEPS), most)
         segments = batch_size // row
         count = -(-segments // max(1, wanted // row))  # minibatches, of which the last is about as large as the others

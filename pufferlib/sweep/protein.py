@@ -10,6 +10,7 @@ import optuna
 from optuna.trial import TrialState, create_trial
 
 from pufferlib.config import SweepConfig, load_config, require_sections
+from pufferlib.config.schema import require_known
 from pufferlib.errors import APIUsageError, ConfigError
 from pufferlib.sweep.command import show_sweep
 from pufferlib.sweep.driver import Sweep
@@ -72,7 +73,7 @@ class Protein:
         if env_name is not None:
             args = load_config(env_name) if args is None else args
             require_sections(args)
-            SweepConfig.require_known(given)
+            require_known(SweepConfig.section, given, SweepConfig.settings())
             self._args = {**args, "sweep": {**args.get("sweep", {}), **given}}
         self._config = SweepConfig.from_dict(self._args["sweep"] if env_name else given)
         if env_name is None:

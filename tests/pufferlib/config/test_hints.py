@@ -37,3 +37,5 @@ def test_a_setting_of_another_library_is_answered_with_what_it_is_called_here(se
 def test_a_hint_is_no_answer_to_a_keyword_of_an_environment():
     with pytest.raises(ConfigError, match=r"no setting 'mode' in \[env\]; it has"):
         check_section("env", {"mode": 1}, SQUARED)
+    with pytest.raises(ConfigError, match=r"no setting 'mode' in \[policy\]; it has no settings"):
+        schema.require_known("policy", ["mode"], [])

@@ -11,6 +11,7 @@ from pufferlib.config import (
 )
 from pufferlib.config.sections import SECTIONS
 from pufferlib.errors import ConfigError
+from pufferlib.setting import is_within
 
 SQUARED = "puffer_squared"
 
@@ -36,7 +37,7 @@ STRANGE_TEXTS = st.one_of(
 def assert_is_usable(one, value):
     """Whether a checked value is what the setting promises: in its bounds, and of a size that C and torch take."""
     if isinstance(value, (int, float)) and not isinstance(value, bool):
-        assert value in one.within and (isinstance(value, float) or value.bit_length() < 64)
+        assert is_within(value, one.within) and (isinstance(value, float) or value.bit_length() < 64)
 
 
 @pytest.mark.slow

@@ -4,7 +4,7 @@ import pytest
 
 from pufferlib import ocean
 from pufferlib.config import load_config
-from pufferlib.config.sections import DimensionConfig
+from pufferlib.config.sections import dimension_keys
 from pufferlib.errors import ConfigError
 from pufferlib.sweep.space import DISTRIBUTIONS, Categorical, Dimension, choices_of, resolved_name, space_of
 
@@ -127,5 +127,5 @@ def test_a_mistake_in_a_search_space_is_one_sentence(space, message):
 
 
 def test_the_configuration_knows_the_distributions_that_there_are():
-    literal = get_args(DimensionConfig.settings()["distribution"].kind)[0]
+    literal = get_args(dimension_keys("train.gamma")["distribution"].kind)[0]
     assert {*get_args(literal)} == {*DISTRIBUTIONS}
