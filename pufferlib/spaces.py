@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import itertools
 import math
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from itertools import chain
 from typing import Any
 
 import gymnasium
@@ -72,6 +70,7 @@ class Layout:
     """The places of the leaves of an observation space in a row."""
 
     structure: Structure  # the leaves, nested like the space
+    leaves: list[Leaf]  # the same in the order of the row
     row_space: Box  # of a row: the space itself where it is a Box, else a one-dimensional Box
     left_out: tuple[str, ...] = ()  # the parts that are no numbers, such as `observation['mission'] (MissionSpace)`
 
@@ -83,21 +82,22 @@ class Layout:
         packed.
         """
         numbers, left_out = only_numbers(space)
-        structure, stop = _place(space if numbers is None else numbers, (), 0)
-        leaves = list(_leaves(structure))
-        if isinstance(structure, Leaf) and isinstance(space, Box):
-            return cls(structure, space)
+        if numbers is None:
+            raise APIUsageError(
+                "an observation must hold a Box, Discrete, MultiDiscrete or MultiBinary, "
+                f"got only {', '.join(left_out)}; add one"
+            )
+        leaves: list[Leaf] = []
+        structure = _place(numbers, (), leaves)
+        if isinstance(space, Box):
+            return cls(structure, leaves, space)
         dtypes = {leaf.dtype for leaf in leaves}
         if len(dtypes) != 1:
+            stop = leaves[-1].stop if leaves else 0
             length = _round_up(max(stop, 1), max((dtype.itemsize for dtype in dtypes), default=1))
-            return cls(structure, Box(0, 255, (length,), np.uint8), left_out)
+            return cls(structure, leaves, Box(0, 255, (length,), np.uint8), left_out)
         low, high = (np.concatenate(bounds) for bounds in zip(*(leaf.bounds() for leaf in leaves), strict=True))
-        return cls(structure, Box(low, high, dtype=dtypes.pop()), left_out)
-
-    @functools.cached_property
-    def leaves(self) -> list[Leaf]:
-        """All leaves, in the order of the row."""
-        return list(_leaves(self.structure))
+        return cls(structure, leaves, Box(low, high, dtype=dtypes.pop()), left_out)
 
     @property
     def is_packed(self) -> bool:
@@ -217,35 +217,16 @@ def map_structure(function: Callable[[Leaf], Any], structure: Structure) -> Any:
     return function(structure)
 
 
-def _place(space: gymnasium.Space, path: LeafPath, offset: int) -> tuple[Structure, int]:
+def _place(space: gymnasium.Space, path: LeafPath, leaves: list[Leaf]) -> Structure:
     if isinstance(space, (Dict, Tuple)):
-        parts = {}
-        for key, child in children(space):
-            parts[key], offset = _place(child, (*path, key), offset)
-        return (parts if isinstance(space, Dict) else tuple(parts.values())), offset
-    dtype = _dtype(space, path)
-    shape = () if isinstance(space, Discrete) else tuple(space.shape)
-    leaf = Leaf(path, space, shape, dtype, _round_up(offset, dtype.itemsize))
-    return leaf, leaf.stop
-
-
-def _dtype(space: gymnasium.Space, path: LeafPath) -> np.dtype:
-    if not isinstance(space, _NUMBERS):
-        raise APIUsageError(
-            f"the space of {path_name(path)} must be Dict, Tuple, Box, Discrete, MultiDiscrete or MultiBinary, "
-            f"got {type(space).__name__}; leave it out, for example with gymnasium.wrappers.FilterObservation"
-        )
-    dtype = np.dtype(np.int64) if isinstance(space, Discrete) else np.dtype(space.dtype)
+        parts = {key: _place(child, (*path, key), leaves) for key, child in children(space)}
+        return parts if isinstance(space, Dict) else tuple(parts.values())
+    dtype = np.dtype(np.int64 if isinstance(space, Discrete) else space.dtype)
     if dtype.name not in _DTYPES:
         raise APIUsageError(f"the space of {path_name(path)} must have a dtype of {', '.join(_DTYPES)}, got {dtype}")
-    return dtype
-
-
-def _leaves(structure: Structure) -> Iterator[Leaf]:
-    if isinstance(structure, Leaf):
-        return iter((structure,))
-    parts = structure.values() if isinstance(structure, dict) else structure
-    return itertools.chain.from_iterable(map(_leaves, parts))
+    offset = _round_up(leaves[-1].stop if leaves else 0, dtype.itemsize)
+    leaves.append(Leaf(path, space, space.shape, dtype, offset))
+    return leaves[-1]
 
 
 def _round_up(offset: int, multiple: int) -> int:
@@ -280,7 +261,7 @@ def check_action_space(space: gymnasium.Space) -> None:
     Discrete and one-dimensional float32 Box. The row of a Tuple is one float32 vector: its parts in their order, one
     number for each Discrete, which counts from 0 like every discrete number of a row, and k for a Box of k.
     """
-    if isinstance(space, (Discrete, MultiDiscrete, MultiBinary, Box)):
+    if isinstance(space, _NUMBERS):
         return
     if not isinstance(space, Tuple):
         raise APIUsageError(
@@ -288,19 +269,14 @@ def check_action_space(space: gymnasium.Space) -> None:
             f"Box, got {type(space).__name__}; wrap the environment with pufferlib.emulation"
         )
     for index, part in enumerate(space.spaces):
-        if not _is_mixed_part(part):
+        is_choice = isinstance(part, Discrete) and part.n <= MAX_MIXED_CHOICES
+        if not is_choice and not (isinstance(part, Box) and part.dtype == np.float32 and len(part.shape) == 1):
             raise APIUsageError(
                 f"a Tuple of actions must hold Discrete of at most {MAX_MIXED_CHOICES} choices and one-dimensional "
                 f"float32 Box, got {part} at index {index}; wrap the environment with pufferlib.emulation"
             )
     if not space.spaces:
         raise APIUsageError("a Tuple of actions must have parts, got an empty one; add a Discrete or a Box")
-
-
-def _is_mixed_part(space: gymnasium.Space) -> bool:
-    if isinstance(space, Discrete):
-        return space.n <= MAX_MIXED_CHOICES
-    return isinstance(space, Box) and space.dtype == np.float32 and len(space.shape) == 1
 
 
 def action_shape(space: gymnasium.Space) -> tuple[int, ...]:
@@ -319,9 +295,10 @@ def action_parts(space: gymnasium.Space) -> tuple[ActionPart, ...]:
     """The parts of an action that a policy decides independently, in the order of the columns of a flattened row."""
     check_action_space(space)
     parts, column = [], 0
-    for width, choices in chain.from_iterable(map(_sizes, space.spaces if isinstance(space, Tuple) else [space])):
-        parts.append(ActionPart(slice(column, column + width), choices))
-        column += width
+    for part in space.spaces if isinstance(space, Tuple) else [space]:
+        for width, choices in _sizes(part):
+            parts.append(ActionPart(slice(column, column + width), choices))
+            column += width
     return tuple(parts)
 
 

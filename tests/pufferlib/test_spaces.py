@@ -170,8 +170,11 @@ def test_a_layout_survives_pickling_and_equals_its_like():
 @pytest.mark.parametrize(
     ("space", "message"),
     [
-        (Dict({"a": Tuple([gymnasium.spaces.Text(5)])}), r"observation\['a'\]\[0\] must be Dict, .* got Text"),
-        (Tuple([gymnasium.spaces.Sequence(Discrete(2))]), r"observation\[0\] must be Dict.* got Sequence"),
+        (
+            Dict({"a": Tuple([gymnasium.spaces.Text(5)])}),
+            r"must hold a Box, .* got only observation\['a'\]\[0\] \(Text\)",
+        ),
+        (Tuple([gymnasium.spaces.Sequence(Discrete(2))]), r"must hold a Box.* got only observation\[0\] \(Sequence\)"),
         (Box(0, 1, (2,), np.longdouble), r"observation must have a dtype of bool, .* got float128"),
     ],
 )

@@ -161,7 +161,7 @@ class Blind(Leaving):
         (lambda: PettingZooPufferEnv(Blind()).reset(), "must observe for all its agents, got none for 'agent_1'"),
         (
             lambda: PettingZooPufferEnv(Different([Text(3)], [Discrete(2)], ["a"])),
-            "the space of observation must be Dict, Tuple.* got Text",
+            r"an observation must hold a Box, .* got only observation \(Text\)",
         ),
         (
             lambda: PettingZooPufferEnv(Different([Discrete(2)] * 2, [Discrete(2), Box(0, 1, (1,))], [0, 0])),
