@@ -12,6 +12,7 @@ import errno
 import importlib
 import importlib.util
 import os
+import re
 from collections.abc import Iterable, Iterator
 from types import ModuleType
 
@@ -89,37 +90,27 @@ def kind_of(value: object) -> str:
 
 _FEWER = "have fewer or smaller environments, batches or layers"
 
-_LACKS = (
-    (
-        ("CUDA out of memory", "HIP out of memory", "CUDA error: out of memory"),
+_LACKS = {
+    "(CUDA|HIP) out of memory|CUDA error: out of memory": (
         "there is not enough memory on the GPU",
         "try a smaller --train.minibatch-size, --train.cpu-offload True, or fewer or smaller environments and layers",
     ),
-    (
-        (
-            *("can't allocate memory", "not enough memory", "out of memory", "Cannot allocate memory"),
-            *("Storage size calculation overflowed", "array is too big"),
-        ),
-        "there is not enough memory",
-        _FEWER,
-    ),
-    (
-        ("Too many open files",),
+    "can't allocate memory|not enough memory|out of memory|Cannot allocate memory|Storage size calculation overflowed"
+    "|array is too big": ("there is not enough memory", _FEWER),
+    "Too many open files": (
         "there are not enough file handles",
         "allow more by `ulimit -n`, or have fewer workers and loggers",
     ),
-    (
-        ("can't start new thread", "Resource temporarily unavailable"),
+    "can't start new thread|Resource temporarily unavailable": (
         "no more processes or threads may be started",
         "allow more by `ulimit -u`, or have fewer workers and threads",
     ),
-    (
-        ("File too large",),
+    "File too large": (
         "files and shared memory may not be as large as this needs",
         f"allow larger ones by `ulimit -f`, or {_FEWER}",
     ),
-)
-"""Messages of Python, NumPy, torch and the kernel, their meaning, and the remedy."""
+}
+"""Messages of Python, NumPy, torch and the kernel, as patterns: their meaning, and the remedy."""
 
 
 def describe_lack(error: Exception) -> str | None:
@@ -131,8 +122,8 @@ def describe_lack(error: Exception) -> str | None:
         return None
     if isinstance(error, OSError) and error.errno == errno.ENFILE:
         found += ": Too many open files"  # of the whole machine
-    for texts, lack, remedy in _LACKS:
-        if any(text in found for text in texts):
+    for pattern, (lack, remedy) in _LACKS.items():
+        if re.search(pattern, found):
             return f"{lack} ({found}); {remedy}"
     return None
 
