@@ -33,13 +33,12 @@ def open_regular(path: Path) -> BinaryIO:
         raise FileNotFoundError(2, str(error), str(path)) from error
 
 
-def read_bytes(path: Path, most: int = MAX_JSON_BYTES) -> bytes:
-    """Returns the content of a regular file of at most `most` bytes; an UnreadableFile if it is another, or larger."""
+def read_bytes(path: Path) -> bytes:
+    """Returns the content of a regular file of at most MAX_JSON_BYTES; else raises an UnreadableFile."""
     with open_regular(path) as file:
-        size = os.fstat(file.fileno()).st_size
-        content = file.read(most + 1) if size <= most else b""
-    if max(size, len(content)) > most:
-        raise UnreadableFile(None, f"it must have at most {most:,} bytes, found {size:,}", str(path))
+        content = file.read(MAX_JSON_BYTES + 1)
+    if len(content) > MAX_JSON_BYTES:
+        raise UnreadableFile(None, f"it must have at most {MAX_JSON_BYTES:,} bytes, found more", str(path))
     return content
 
 
