@@ -152,8 +152,8 @@ class Setting:
 
     section: str
     name: str
-    kind: Any  # a type annotation
-    default: Any
+    kind: Any = Any  # a type annotation
+    default: Any = None
     meaning: str = ""  # one or two sentences
     within: str = FINITE  # the interval of a number
 

@@ -151,7 +151,7 @@ def _checked(path: Path, sections: Mapping[str, Mapping[str, Any]], entry: Entry
         except ConfigError as error:
             raise ConfigError(f"{path}: {error}") from error
         fixed = FIXED if section == BaseConfig.section else ()
-        found += [(Setting(section, key, Any, None), value) for key, value in checked.items() if key not in fixed]
+        found += [(Setting(section, key), value) for key, value in checked.items() if key not in fixed]
     return found
 
 

@@ -232,7 +232,7 @@ class FlagTable:
         sectioned = [
             setting
             for section in ("vec", "train", "selfplay", "log", "env", "sweep")
-            for setting in (section_settings(section, self._entry) or {}).values()
+            for setting in section_settings(section, self._entry).values()
         ]
         self._known = [CONFIG_FILE, *options.settings().values(), *base, *sectioned]
         self._settings = {_key(setting.flag): setting for setting in self._known}
@@ -253,7 +253,7 @@ class FlagTable:
         if section == SweepConfig.section and "." in name:
             return self._dimension_setting(flag, *name.rpartition(".")[::2])
         if name and (section in ("policy", "rnn") or (section == "env" and self._entry.takes_any_setting)):
-            return Setting(section, name, Any, None)  # checked when its class is loaded, or by the environment
+            return Setting(section, name)  # checked when its class is loaded, or by the environment
         raise ConfigError(f"there is no flag {flag}{self._remedy(key)}")
 
     def _dimension_setting(self, flag: str, name: str, which: str) -> Setting:
@@ -268,7 +268,7 @@ class FlagTable:
     def _remedy(self, key: str) -> str:
         section, _, name = key.rpartition(".")
         if section not in ARGUMENTS and name in NAMES:
-            return "; " + _LABEL.sub(lambda match: Setting(match[1], match[2], Any, None).flag, NAMES[name])
+            return "; " + _LABEL.sub(lambda match: Setting(match[1], match[2]).flag, NAMES[name])
         same = [one.flag for one in self._known if one.name == name and one.section != SweepConfig.section]
         near = sorted(same, key=lambda flag: not flag.startswith("--train.")) or difflib.get_close_matches(
             f"--{key}".replace("_", "-"), [one.flag for one in self._known], n=1, cutoff=0.8

@@ -85,7 +85,7 @@ def check_section(section: str, given: Mapping[str, Any], env: str | Entry, are_
     _require_settings(section, given, env)
     found = {}
     for name, value in given.items():
-        one = known.get(name) or Setting(section, name, Any, None)
+        one = known.get(name) or Setting(section, name)
         found[name] = one.parse(value) if are_texts else one.check(value) if name in known else value
     return found
 
