@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import difflib
-import errno
 import importlib
 import importlib.util
 import os
@@ -120,8 +119,6 @@ def describe_lack(error: Exception) -> str | None:
         return f"there is not enough memory ({found or 'Python had none left'}); {_FEWER}"
     if not isinstance(error, (OSError, RuntimeError, ValueError)):
         return None
-    if isinstance(error, OSError) and error.errno == errno.ENFILE:
-        found += ": Too many open files"  # of the whole machine
     for pattern, (lack, remedy) in _LACKS.items():
         if re.search(pattern, found):
             return f"{lack} ({found}); {remedy}"
