@@ -223,20 +223,16 @@ class FlagTable:
     """
 
     def __init__(self, env: str | Entry, options: type[Section] = Section):
-        """Collects the flags of an environment, and those of a command, which have no section.
+        """Collects the settings of an environment, and the options of a command, which have no section.
 
         Raises UnknownEnvironmentError if there is no such environment.
         """
         self._entry = find(env)
-        base = [setting for name, setting in BaseConfig.settings().items() if name not in FIXED]
-        sectioned = [
-            setting
-            for section in ("vec", "train", "selfplay", "log", "env", "sweep")
-            for setting in section_settings(section, self._entry).values()
-        ]
-        self._known = [CONFIG_FILE, *options.settings().values(), *base, *sectioned]
-        self._settings = {_key(setting.flag): setting for setting in self._known}
-        self._settings |= {f"base.{setting.name}": setting for setting in base}
+        base = [one for name, one in BaseConfig.settings().items() if name not in FIXED]
+        self._known = [CONFIG_FILE, *options.settings().values(), *base]
+        for section in ("vec", "train", "selfplay", "log", "env", "sweep"):
+            self._known += section_settings(section, self._entry).values()
+        self._settings = {_key(one.flag): one for one in self._known} | {f"base.{one.name}": one for one in base}
 
     def parse(self, tokens: Iterable[str]) -> Found:
         """Returns the settings and checked values that a command line holds, in its order.
@@ -251,12 +247,13 @@ class FlagTable:
             return self._settings[key]
         section, _, name = key.partition(".")
         if section == SweepConfig.section and "." in name:
-            return self._dimension_setting(flag, *name.rpartition(".")[::2])
+            return self._dimension_setting(flag, name)
         if name and (section in ("policy", "rnn") or (section == "env" and self._entry.takes_any_setting)):
             return Setting(section, name)  # checked when its class is loaded, or by the environment
         raise ConfigError(f"there is no flag {flag}{self._remedy(key)}")
 
-    def _dimension_setting(self, flag: str, name: str, which: str) -> Setting:
+    def _dimension_setting(self, flag: str, name: str) -> Setting:
+        name, _, which = name.rpartition(".")
         try:
             settings = section_settings(f"{PREFIX}{name}", self._entry)
         except ConfigError as error:
