@@ -62,19 +62,17 @@ def _limits(controller: str, limit: Callable[[Path], float]) -> Iterator[float]:
                 yield found
 
 
-def _groups_around(controller: str) -> list[Path]:
+def _groups_around(controller: str) -> set[Path]:
     # Inside a container the path may be one that only the machine outside sees; the container's own group is then
     # the outermost that is seen.
     roots = {"": _GROUPS, controller: _GROUPS / controller}
-    folders = list(roots.values())
-    with contextlib.suppress(OSError):
+    folders = {*roots.values()}
+    with contextlib.suppress(OSError, ValueError):
         for line in _MEMBERSHIP.read_text().splitlines():
-            _, _, membership = line.partition(":")
-            controllers, _, path = membership.partition(":")
-            parts = Path(path).parts[1:]
+            _, controllers, path = line.split(":", 2)
             for name in roots.keys() & set(controllers.split(",")):
-                if ".." not in parts:  # outside of what this process sees
-                    folders += [roots[name].joinpath(*parts[:depth]) for depth in range(1, len(parts) + 1)]
+                group = roots[name] / path.lstrip("/")
+                folders |= {group, *group.parents}
     return folders
 
 
