@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import os
 import stat
@@ -61,17 +60,15 @@ def parse_json(text: bytes) -> Any:
     """Returns the content of a text of JSON; a ValueError if it is none in UTF-8, or nested too deeply."""
     try:
         found = json.loads(text.decode())
-    except RecursionError as error:
-        raise ValueError("it is nested too deeply") from error
-    if text.count(b"[") + text.count(b"{") > MAX_LEVELS:
-        _require_flat(found)
+        is_deep = text.count(b"[") + text.count(b"{") > MAX_LEVELS and _levels(found) > MAX_LEVELS
+    except RecursionError:
+        is_deep = True
+    if is_deep:
+        raise ValueError("it is nested too deeply")
     return found
 
 
-def _require_flat(found: object) -> None:
-    level = [found]
-    for _ in range(MAX_LEVELS):
-        parts = (each.values() if isinstance(each, dict) else each for each in level if isinstance(each, (list, dict)))
-        level = list(itertools.chain.from_iterable(parts))
-    if any(isinstance(each, (list, dict)) for each in level):
-        raise ValueError("it is nested too deeply")
+def _levels(value: object) -> int:
+    if not isinstance(value, (list, dict)):
+        return 0
+    return 1 + max(map(_levels, value.values() if isinstance(value, dict) else value), default=0)

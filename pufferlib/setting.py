@@ -19,7 +19,7 @@ from typing import Any, ClassVar, Literal, Union, get_args, get_origin
 from pufferlib.errors import ConfigError, nearest
 
 _WORDS = {"none": None, "true": True, "false": False}
-_NAMES = {int: "an integer", float: "a number", bool: "True or False", str: "text", type: "a class"}
+_NAMES = {int: "an integer", float: "a number", bool: "True or False", str: "text", type: "a class", type(None): "None"}
 _UNIONS = (Union, types.UnionType)
 _PLAIN = (int, float, bool, str, type(None), Any)
 _NOT_SETTINGS = {"self", "buf", "seed", "env", "policy"}  # arguments that the vectorization and the trainer fill in
@@ -105,19 +105,19 @@ def describe(kind: object, bounds: str = "") -> str:
 
     The bounds are written after each kind of number.
     """
-    *names, last = [name + bounds if name in (_NAMES[int], _NAMES[float]) else name for name in _alternatives(kind)]
+    *names, last = _alternatives(kind, bounds)
     return " or ".join(filter(None, [", ".join(names), last]))
 
 
-def _alternatives(kind: object) -> list[str]:
+def _alternatives(kind: object, bounds: str) -> list[str]:
     origin, arguments = get_origin(kind), get_args(kind)
     if origin in _UNIONS:
-        return [name for option in arguments for name in _alternatives(option)]
+        return [name for option in arguments for name in _alternatives(option, bounds)]
     if origin is Literal:
         return [repr(choice) for choice in arguments]
     if origin in (list, tuple):
         return [f"a {origin.__name__} of which each item is {describe(arguments[0])}"]
-    return ["None"] if kind is type(None) else [_NAMES.get(kind, getattr(kind, "__name__", str(kind)))]
+    return [_NAMES.get(kind, "any value") + (bounds if kind in (int, float) else "")]
 
 
 def choices(kind: object) -> tuple[str, ...]:
