@@ -224,13 +224,18 @@ def run(tokens: list[str]) -> None:
     elif "--help" in rest or "-h" in rest:
         print(printable_lines(_verb_help(name, [token for token in rest if token not in ("--help", "-h")])))
     elif VERBS[name].argument is not None:
-        from pufferlib.config.flags import options_of, parse_options
-
-        words, options = parse_options(rest, options_of(name))
-        VERBS[name].require_words(name, words)
-        VERBS[name].call(*words, options=options)
+        _run_with_words(name, rest)
     else:
         _run_for_environment(name, rest)
+
+
+def _run_with_words(name: str, rest: list[str]) -> None:
+    from pufferlib.config.flags import FlagTable, options_of
+
+    words: list[str] = []
+    found = FlagTable(None, options_of(name)).parse(rest, words)
+    VERBS[name].require_words(name, words)
+    VERBS[name].call(*words, options=options_of(name)(**{setting.name: value for setting, value in found}))
 
 
 def _run_for_environment(name: str, rest: list[str]) -> None:

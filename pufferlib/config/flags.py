@@ -6,7 +6,7 @@ import difflib
 import re
 import shutil
 import textwrap
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -216,40 +216,62 @@ Found = list[tuple[Setting, Any]]
 
 
 class FlagTable:
-    """The flags that a command takes for one environment.
+    """The flags that a command takes: its own options, and the settings of its environment, where it has one.
 
     `--train.learning-rate`, `--train.learning_rate` and `--train.learning-rate=0.1` are the same; the keys of `[base]`
     go without a section: `--rnn-name LSTM`.
     """
 
-    def __init__(self, env: str | Entry, options: type[Section] = Section):
-        """Collects the settings of an environment, and the options of a command, which have no section.
+    def __init__(self, env: str | Entry | None, options: type[Section] = Section):
+        """Collects the flags.
 
         Raises UnknownEnvironmentError if there is no such environment.
         """
-        self._entry = find(env)
-        base = [one for name, one in BaseConfig.settings().items() if name not in FIXED]
-        self._known = [CONFIG_FILE, *options.settings().values(), *base]
-        for section in ("vec", "train", "selfplay", "log", "env", "sweep"):
-            self._known += section_settings(section, self._entry).values()
-        self._settings = {_key(one.flag): one for one in self._known} | {f"base.{one.name}": one for one in base}
+        self._entry = None if env is None else find(env)
+        self._known = [*options.settings().values()]
+        if self._entry is not None:
+            self._known += [CONFIG_FILE, *(one for name, one in BaseConfig.settings().items() if name not in FIXED)]
+            for section in ("vec", "train", "selfplay", "log", "env", "sweep"):
+                self._known += section_settings(section, self._entry).values()
+        self._settings = {_key(one.flag): one for one in self._known}
+        self._settings |= {f"base.{one.name}": one for one in self._known if one.section == BaseConfig.section}
 
-    def parse(self, tokens: Iterable[str]) -> Found:
+    def parse(self, tokens: Iterable[str], words: list[str] | None = None) -> Found:
         """Returns the settings and checked values that a command line holds, in its order.
 
-        Raises ConfigError if a flag is unknown, its value is missing or does not fit, or something is no flag at all.
+        What is no flag is added to `words`; None allows none. With words a yes-or-no option takes no word that is
+        neither: `--terminal latest` is an option and a word; and `--no-video` is `--video False`. Raises ConfigError if
+        a flag is unknown, its value is missing or does not fit, or a word is not allowed.
         """
-        return _read_flags(tokens, self._setting)
+        waiting, found = list(tokens), []
+        if words is not None:
+            switches = [one.flag for one in self._known if _is_switch(one)]
+            refusals = {f"--no-{flag.removeprefix('--')}": f"{flag}=False" for flag in switches}
+            waiting = [refusals.get(token, token) for token in waiting]
+        while waiting:
+            token = waiting.pop(0)
+            if words is None and not token.startswith("--"):
+                raise ConfigError(f"expected a flag such as --train.seed 1, got {token!r}; the environment comes first")
+            if not token.startswith("-"):
+                words.append(token)
+                continue
+            flag, has_value, text = token.partition("=")
+            setting = self._setting(flag)
+            if not has_value:
+                text = _take_value(setting, flag, waiting, words is not None)
+            found.append((setting, setting.parse(text)))
+        return found
 
     def _setting(self, flag: str) -> Setting:
         key = _key(flag)
         if key in self._settings:
             return self._settings[key]
         section, _, name = key.partition(".")
-        if section == SweepConfig.section and "." in name:
-            return self._dimension_setting(flag, name)
-        if name and (section in ("policy", "rnn") or (section == "env" and self._entry.takes_any_setting)):
-            return Setting(section, name)  # checked when its class is loaded, or by the environment
+        if self._entry is not None and name:
+            if section == SweepConfig.section and "." in name:
+                return self._dimension_setting(flag, name)
+            if section in ("policy", "rnn") or (section == "env" and self._entry.takes_any_setting):
+                return Setting(section, name)  # checked when its class is loaded, or by the environment
         raise ConfigError(f"there is no flag {flag}{self._remedy(key)}")
 
     def _dimension_setting(self, flag: str, name: str) -> Setting:
@@ -263,55 +285,18 @@ class FlagTable:
         return settings[which]
 
     def _remedy(self, key: str) -> str:
+        flag, flags = f"--{key}".replace("_", "-"), [one.flag for one in self._known]
+        if self._entry is None:
+            return nearest(flag, flags) or f"; there are {', '.join(sorted(flags)) or 'none'}"
         section, _, name = key.rpartition(".")
         if section not in ARGUMENTS and name in NAMES:
             return "; " + _LABEL.sub(lambda match: Setting(match[1], match[2]).flag, NAMES[name])
         same = [one.flag for one in self._known if one.name == name and one.section != SweepConfig.section]
-        near = sorted(same, key=lambda flag: not flag.startswith("--train.")) or difflib.get_close_matches(
-            f"--{key}".replace("_", "-"), [one.flag for one in self._known], n=1, cutoff=0.8
-        )
+        near = sorted(same, key=lambda flag: not flag.startswith("--train."))
+        near = near or difflib.get_close_matches(flag, flags, n=1, cutoff=0.8)
         if not near:
             return f"; `puffer train {self._entry.name} --help` lists them all"
         return f"; did you mean {' or '.join(map(repr, near))}?"
-
-
-def parse_options(tokens: Iterable[str], options: type[Section]) -> tuple[list[str], Section]:
-    """Returns the words that follow a command without an environment, and its own options anywhere among them.
-
-    A yes-or-no option takes no word that is neither: `--terminal latest` is an option and a word; `--no-video` is
-    `--video False`. Raises ConfigError if a flag is unknown, its value is missing or does not fit.
-    """
-    known = options.settings()
-    refusals = {f"--no-{name}".replace("_", "-"): f"{one.flag}=False" for name, one in known.items() if _is_switch(one)}
-
-    def find_setting(flag: str) -> Setting:
-        if _key(flag) in known:
-            return known[_key(flag)]
-        names = sorted(one.flag for one in known.values())
-        remedy = nearest(flag, names) or f"; there are {', '.join(names) or 'none'}"
-        raise ConfigError(f"there is no flag {flag}{remedy}")
-
-    words: list[str] = []
-    found = _read_flags([refusals.get(token, token) for token in tokens], find_setting, words)
-    return words, options(**{one.name: value for one, value in found})
-
-
-def _read_flags(tokens: Iterable[str], find_setting: Callable[[str], Setting], words: list[str] | None = None) -> Found:
-    # Other words are added to `words`, where they are allowed.
-    waiting, found = list(tokens), []
-    while waiting:
-        token = waiting.pop(0)
-        if words is None and not token.startswith("--"):
-            raise ConfigError(f"expected a flag such as --train.seed 1, got {token!r}; the environment comes first")
-        if not token.startswith("-"):
-            words.append(token)
-            continue
-        flag, has_value, text = token.partition("=")
-        setting = find_setting(flag)
-        if not has_value:
-            text = _take_value(setting, flag, waiting, words is not None)
-        found.append((setting, setting.parse(text)))
-    return found
 
 
 def _is_switch(setting: Setting) -> bool:
