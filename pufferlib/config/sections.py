@@ -134,36 +134,34 @@ def split_name(name: str) -> tuple[str, str]:
     raise ConfigError(f"there is no section [{PREFIX}{name}]{found}")
 
 
+_DIMENSION_KEYS = {
+    "distribution": (
+        Literal["uniform", "int_uniform", "uniform_pow2", "log_normal", "logit_normal"] | None,
+        None,
+        "How values are spread over the range; none takes the dimension out of the sweep.",
+    ),
+    "min": (float | str | None, None, "The least value."),
+    "max": (float | str | None, None, "The largest one."),
+    "mean": (
+        float | None,
+        None,
+        "Where the search starts; None is the configured value where that lies in the range, else the middle.",
+    ),
+    "scale": (
+        float | Literal["auto"],
+        "auto",
+        "Standard deviation of the first trials around the mean, as a part of the range; auto is 0.3.",
+        "(0, 1]",
+    ),
+}
+
+
 def dimension_keys(name: str) -> Mapping[str, Setting]:
     """Returns the keys of `[sweep.NAME]`, whether there is such a setting or not."""
-    section = f"{PREFIX}{name}"
-    keys = (
-        Setting(
-            section,
-            "distribution",
-            Literal["uniform", "int_uniform", "uniform_pow2", "log_normal", "logit_normal"] | None,
-            None,
-            "How values are spread over the range; none takes the dimension out of the sweep.",
-        ),
-        _Bound(section, "min", float | str | None, None, "The least value."),
-        _Bound(section, "max", float | str | None, None, "The largest one."),
-        Setting(
-            section,
-            "mean",
-            float | None,
-            None,
-            "Where the search starts; None is the configured value where that lies in the range, else the middle.",
-        ),
-        Setting(
-            section,
-            "scale",
-            float | Literal["auto"],
-            "auto",
-            "Standard deviation of the first trials around the mean, as a part of the range; auto is 0.3.",
-            "(0, 1]",
-        ),
-    )
-    return {key.name: key for key in keys}
+    kinds = {"min": _Bound, "max": _Bound}
+    return {
+        key: kinds.get(key, Setting)(f"{PREFIX}{name}", key, *declared) for key, declared in _DIMENSION_KEYS.items()
+    }
 
 
 def multiple(text: str) -> float | None:
