@@ -43,7 +43,7 @@ def section_settings(section: str, env: str | Entry | None) -> Mapping[str, Sett
     """
     if section.startswith(PREFIX):
         swept, key = split_name(section.removeprefix(PREFIX))
-        _require_settings(swept, [key], env)
+        _known_settings(swept, [key], env)
         return dimension_keys(f"{swept}.{key}")
     if section in SECTIONS:
         return SECTIONS[section].settings()
@@ -67,10 +67,12 @@ def env_settings(env: str | Entry) -> Mapping[str, Setting]:
     return found
 
 
-def _require_settings(section: str, names: Iterable[str], env: str | Entry) -> None:
+def _known_settings(section: str, names: Iterable[str], env: str | Entry | None) -> Mapping[str, Setting]:
+    # Those of a section that must have settings of these names, as far as that is known.
     known = section_settings(section, env)
     if known is not None and not (section == "env" and find(env).takes_any_setting):
         require_known(section, names, known)
+    return known or {}
 
 
 def check_section(section: str, given: Mapping[str, Any], env: str | Entry, are_texts: bool = False) -> dict[str, Any]:
@@ -81,8 +83,7 @@ def check_section(section: str, given: Mapping[str, Any], env: str | Entry, are_
     """
     if not isinstance(given, Mapping):
         raise ConfigError(f"[{section}] must be a section of its own, got {shown(given)}")
-    known = section_settings(section, env) or {}
-    _require_settings(section, given, env)
+    known = _known_settings(section, given, env)
     found = {}
     for name, value in given.items():
         one = known.get(name) or Setting(section, name)
