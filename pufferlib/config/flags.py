@@ -219,14 +219,10 @@ class FlagTable:
     """The flags that a command takes: its own options, and the settings of its environment, where it has one.
 
     `--train.learning-rate`, `--train.learning_rate` and `--train.learning-rate=0.1` are the same; the keys of `[base]`
-    go without a section: `--rnn-name LSTM`.
+    go without a section: `--rnn-name LSTM`. Raises UnknownEnvironmentError if there is no such environment.
     """
 
     def __init__(self, env: str | Entry | None, options: type[Section] = Section):
-        """Collects the flags.
-
-        Raises UnknownEnvironmentError if there is no such environment.
-        """
         self._entry = None if env is None else find(env)
         self._known = [*options.settings().values()]
         if self._entry is not None:
