@@ -223,16 +223,14 @@ class Sweep:
             self._discard(trial, "another driver was first to begin it")
         else:
             self._trials[trial.number], self._reported[trial.number] = trial, 0
-            values = self._long_enough(self.space.settled(trial.params))
             try:
-                args = self._start(trial.number, values)
-                self._set(trial.number, {CONFIG: trial_settings(self._args, args, self.space.names)})
+                self._start(trial.number, self._long_enough(self.space.settled(trial.params)))
             except ConfigError as error:
                 self._fail(trial.number, {COST: 0.0}, str(error))
         self._read()
 
-    def _start(self, number: int, values: Mapping[str, Any], seed: int | None = None) -> dict[str, Any]:
-        # Starts a trial, or the confirmation of one on a seed; returns its settings.
+    def _start(self, number: int, values: Mapping[str, Any], seed: int | None = None) -> None:
+        # Starts a trial, or the confirmation of one on a seed.
         args = trial_args(self._args, values)
         if seed is not None:
             args["train"]["seed"] = seed
@@ -250,7 +248,6 @@ class Sweep:
             seed=seed,
         )
         self._running[task.slot] = TrialProcess(task, self.config)
-        return args
 
     def _long_enough(self, values: dict[str, Any]) -> dict[str, Any]:
         # The values of a trial, in which an episode of every agent fits into its steps. These are never raised beyond
@@ -278,34 +275,26 @@ class Sweep:
         try:
             for progress, _, score in new:
                 self._trials[number].report(score, round(TENTHS * progress))
-        except UpdateFinishedTrialError:  # another driver took it, as this one seemed gone
+        except UpdateFinishedTrialError:  # the next look stops it
             del self._trials[number]
-        if new and self.config.early_stopping and number in self._trials:
+            return
+        if new and self.config.early_stopping:
             complete = [trial for trial in self.state.trials if trial.state is TrialState.COMPLETE]
             curves = [trial.user_attrs.get(CURVE, []) for trial in complete]
             reason = hopeless_reason(curve, curves, self.config.goal)
             if reason is not None:
                 process.stop(reason)
 
-    def _set(self, number: int, attributes: Mapping[str, Any]) -> None:
-        try:
-            for key, value in attributes.items():
-                self._trials[number].set_user_attr(key, value)
-        except (KeyError, UpdateFinishedTrialError):  # another driver took it
-            self._trials.pop(number, None)
-
     # --------------------------------------------------------------------------------------------------- a trial's end
 
     def _end(self, process: TrialProcess) -> None:
-        run, number = process.run, process.task.number
+        run, number, args = process.run, process.task.number, process.task.args
         if run.end == "metric":
             self._discard(self._trials.pop(number), run.error)
             raise ConfigError(run.error)
         self._follow(process)
-        found = run.attributes()
-        if run.fitted and number in self._trials:
-            config = self._trials[number].user_attrs[CONFIG]
-            found[CONFIG] = {**config, "train": {**config.get("train", {}), **run.fitted}}
+        ran_with = {**args, "train": {**args["train"], **run.fitted}}
+        found = {**run.attributes(), CONFIG: trial_settings(self._args, ran_with, self.space.names)}
         if run.error is not None:
             self._fail(number, found, run.error)
         elif run.stopped is None:
@@ -327,10 +316,12 @@ class Sweep:
             raise ConfigError(f"the first {MAX_SAME_FAILURES} trials failed for the same reason: {error}")
 
     def _tell(self, number: int, state: TrialState, attributes: Mapping[str, Any], score: float | None = None) -> None:
-        self._set(number, attributes)
-        if number in self._trials:
-            with contextlib.suppress(UpdateFinishedTrialError):
-                self._study.tell(self._trials.pop(number), score, state, skip_if_finished=True)
+        trial = self._trials.pop(number, None)
+        if trial is not None:
+            with contextlib.suppress(UpdateFinishedTrialError):  # another driver took it
+                for key, value in attributes.items():
+                    trial.set_user_attr(key, value)
+                self._study.tell(trial, score, state, skip_if_finished=True)
 
     def _discard(self, trial: optuna.Trial | FrozenTrial, reason: str) -> bool:
         # Ends a trial that does not count; returns whether it was still running.
@@ -367,17 +358,15 @@ class Sweep:
             for process in self._collected():
                 run = process.run
                 score = run.score if run.error is None else None
-                found = Confirmation(run.number, run.seed, score, run.cost, run.run_folder, run.error or "")
+                found = Confirmation(task.number, task.seed, score, run.cost, run.run_folder, run.error or "")
                 remember(self._study, found)
         self._show()
 
     def _start_confirmation(self, trial: FoundTrial, seed: int) -> None:
         values = self.space.settled(self.state.trials[trial.number].params)
-        values |= {name: trial.settings[name] for name in (STEPS,) if name in values}  # maybe raised
-        try:
-            self._start(trial.number, values, seed=seed)
-        except ConfigError as error:  # such as of a machine with less memory than that of the trial
-            remember(self._study, Confirmation(trial.number, seed, None, error=str(error)))
+        if STEPS in values:
+            values[STEPS] = trial.settings[STEPS]  # maybe raised
+        self._start(trial.number, values, seed=seed)
 
 
 def hopeless_reason(curve: CurveRows, finished: Sequence[CurveRows], goal: str) -> str | None:
