@@ -356,7 +356,7 @@ class Sweep:
                     self._start_confirmation(trial, seed)
             self._show()
             for process in self._collected():
-                run = process.run
+                task, run = process.task, process.run
                 score = run.score if run.error is None else None
                 found = Confirmation(task.number, task.seed, score, run.cost, run.run_folder, run.error or "")
                 remember(self._study, found)

@@ -160,8 +160,6 @@ class Results:
 class TrialRun:
     """What is known of a training that this driver runs or ran, and how it ended."""
 
-    number: int  # of the trial; of a confirmation, that of the trial which it confirms
-    seed: int | None = None  # that of a confirmation; None for a trial
     progress: float = 0.0  # the part of its steps that is done, in [0, 1]
     cost: float = 0.0  # seconds of training so far
     curve: list[list[float]] = field(default_factory=list)  # rows of progress, seconds of training until then, score

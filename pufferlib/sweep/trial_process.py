@@ -60,7 +60,7 @@ class TrialProcess:
         import cloudpickle  # a task may hold classes of the user's main program
 
         self.task, self._config = task, config
-        self.run = TrialRun(task.number, task.seed)
+        self.run = TrialRun()
         self._limit_text: str | None = None  # the limit that it was ended for
         self._stop_text: str | None = None  # why it was asked to stop
         self._kill_time: float | None = None

@@ -34,7 +34,7 @@ class ScriptedProcess:
 
     def __init__(self, task, config):
         self.task = task
-        self.run, self.waitables = TrialRun(task.number, task.seed), []
+        self.run, self.waitables = TrialRun(), []
         self.tenth, self.stopped = 0, None
         ScriptedProcess.tasks.append(task)
 

@@ -11,8 +11,8 @@ from pufferlib.sweep.results import RETRY_OF, Confirmation, TrialRun, results_of
 CURVE_ROWS = [[0.1, 1.0, 0.0], [0.2, 2.0, 0.4], [0.3, 3.0, 0.8]]
 
 
-def busy(number=9, progress=0.3, elapsed=3.0, **changed):
-    return TrialRun(number, progress=progress, cost=elapsed, curve=CURVE_ROWS, **changed)
+def busy(progress=0.3, elapsed=3.0):
+    return TrialRun(progress=progress, cost=elapsed, curve=CURVE_ROWS)
 
 
 def full_state(**changed):
