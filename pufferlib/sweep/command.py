@@ -49,25 +49,23 @@ def show_sweep(sweep: Sweep, again: str, quiet: bool = False) -> None:
     it was interrupted.
     """
     state, config, place = sweep.state, sweep.config, sweep.place
+    stream = io.StringIO() if quiet else None
     with naming_database(place):
-        if quiet:
-            sweep.run()
-            finish(state, io.StringIO())
-            return
         known = f", {len(state.trials)} of them begun before" if state.trials else ""
         side = f", {config.workers} side by side" if config.workers > 1 else ""
         say(
             f"sweeping {len(sweep.space.dimensions)} settings of {state.env_name} to {config.goal} {state.metric}: "
             f"{config.num_trials} trials{known}{side}\n"
-            f"the study {place.name!r} is in {without_password(place.storage)}; {again} continues it or takes part"
+            f"the study {place.name!r} is in {without_password(place.storage)}; {again} continues it or takes part",
+            stream,
         )
         try:
-            sweep.run(ProgressLines().show)
+            sweep.run(ProgressLines(stream).show)
         except KeyboardInterrupt:
-            finish(state)
-            say(f"\ninterrupted; {again} continues it")
+            finish(state, stream)
+            say(f"\ninterrupted; {again} continues it", stream)
             raise
-        finish(state)
+        finish(state, stream)
 
 
 def write_results(state: SweepState) -> dict[str, Path]:
@@ -182,7 +180,8 @@ def remaining_seconds(state: SweepState, found: Results) -> float:
 class ProgressLines:
     """Prints a line for every trial and confirmation that ended, and writes the files, so that they survive a kill."""
 
-    def __init__(self) -> None:
+    def __init__(self, stream: TextIO | None = None):
+        self._stream = stream
         self._told: set[int | tuple[int, int]] | None = None  # trials by number, confirmations by trial and seed
 
     def show(self, state: SweepState) -> None:
@@ -194,13 +193,14 @@ class ProgressLines:
         if self._told == before:
             return
         write_results(state)
-        if before is None and ended:
-            say(f"{state.env_name}  continues after {found.num_ended} trial{'s' * (found.num_ended != 1)}")
-        elif before is not None:
-            lines = [_trial_line(state, found, trial) for number, trial in ended.items() if number not in before]
+        lines = []
+        if before is not None:
+            lines += [_trial_line(state, found, trial) for number, trial in ended.items() if number not in before]
             lines += [_confirmation_line(state, run) for key, run in confirmed.items() if key not in before]
-            for line in lines:
-                say(printable(line))
+        elif ended:
+            lines.append(f"{state.env_name}  continues after {found.num_ended} trial{'s' * (found.num_ended != 1)}")
+        for line in lines:
+            say(printable(line), self._stream)
 
 
 def _confirmation_line(state: SweepState, run: Confirmation) -> str:
@@ -301,7 +301,7 @@ def _tables(state: SweepState, results: Results) -> Iterable[tuple[str, Sequence
     # Title, names of the columns, and rows; a table without rows is left out.
     yield "Best trials", *trial_table(results.complete[:_TABLE_TRIALS], _full_text)
     yield "Front: no other trial scores more at their cost", *trial_table(results.front, _full_text)
-    runs = sorted(state.confirmations, key=lambda run: (run.trial, run.seed))
+    runs = [run for trial in results.ended for run in trial.runs]
     scores = ["-" if run.score is None else number_text(run.score) for run in runs]
     rows = [
         (run.trial, run.seed, score, cost_text(run.cost), run.error or run.run_folder)
@@ -317,7 +317,7 @@ def front_figure(results: Results, metric: str) -> go.Figure:
     layout = {"height": 420, "hovermode": "closest", "yaxis_title": metric}
     figure = go.Figure(layout={**layout, "xaxis": {"title": "seconds of training", "type": "log"}})
     priced = [trial for trial in results.complete if math.isfinite(trial.cost)]
-    winner = [trial for trial in priced if results.winner is not None and trial.number == results.winner.number]
+    winner = [trial for trial in priced if trial is results.winner]
     figure.add_trace(_points(priced, "trial", color=GREY, size=7))
     front = _points(results.front, "on the front", color=TEAL, size=9)
     figure.add_trace(front.update(mode="lines+markers", line={"shape": "hv", "color": TEAL}))
