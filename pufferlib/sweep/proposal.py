@@ -7,13 +7,13 @@ import copy
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from optuna.distributions import BaseDistribution
 from optuna.exceptions import ExperimentalWarning
 from optuna.samplers import BaseSampler, GPSampler, RandomSampler, TPESampler
-from optuna.study import StudyDirection
+from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 from scipy.special import erfcx, log_ndtr
 from scipy.stats import yeojohnson
@@ -25,10 +25,6 @@ from typing_extensions import override
 
 from pufferlib.sweep.results import COST, CURVE, UNSCORED, best_within, pareto_front, uncounted_numbers
 from pufferlib.sweep.space import SearchSpace
-
-if TYPE_CHECKING:
-    from optuna.study import Study
-
 
 _LEAST_COST = 1e-3  # seconds; what was refused before it ran cost nothing
 _MOST_POINTS = 1_500  # that models are made of: they take the square of that
@@ -98,16 +94,13 @@ def _worth_keeping(progress: np.ndarray, scores: np.ndarray) -> np.ndarray:
 
 def _curve(trial: FrozenTrial) -> list[tuple[float, float, float]]:
     # A failed trial has one point without a score, which is bad; one that was too short to be scored has none.
-    curve: list[Any] = trial.user_attrs.get(CURVE, [])
-    cost = trial.user_attrs.get(COST)
-    if cost is None:
-        cost = trial.duration.total_seconds() if trial.duration else 0.0
     if trial.user_attrs.get(UNSCORED):
         return []
+    cost = trial.user_attrs.get(COST, trial.duration.total_seconds() if trial.duration else 0.0)
     is_complete = trial.state == TrialState.COMPLETE
     if trial.state == TrialState.FAIL or (is_complete and not np.isfinite(trial.value)):
         return [(1.0, cost, np.nan)]
-    found = [(progress, spent, score) for progress, spent, score in curve if np.isfinite(score)]
+    found = [tuple(row) for row in trial.user_attrs.get(CURVE, ()) if np.isfinite(row[2])]
     if is_complete:
         found = [point for point in found if point[0] < 1.0] + [(1.0, cost, trial.value)]
     return found
@@ -403,14 +396,12 @@ class ProteinSampler(BaseSampler):
 
     @override
     def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
-        """Returns the distributions that one proposal draws from together."""
         return self._space.distributions
 
     @override
     def sample_relative(
         self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
     ) -> dict[str, Any]:
-        """Returns the values of a trial, by name."""
         others = [each for each in study.get_trials(deepcopy=False) if each.number != trial.number]
         history = read_history(others, study.direction, self._space)
         with threadpool_limits(1):  # threads that wait for the cores of trials are slower than none
@@ -421,7 +412,6 @@ class ProteinSampler(BaseSampler):
     def sample_independent(
         self, study: Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
     ) -> Any:
-        """Returns a random value of a parameter that is not in the space."""
         return self._random.sample_independent(study, trial, param_name, param_distribution)
 
     def _propose(self, history: History, generator: np.random.Generator) -> np.ndarray:

@@ -11,17 +11,13 @@ from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from pathlib import Path
 from statistics import mean, pstdev
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
-from optuna.trial import TrialState
+from optuna import Study
+from optuna.trial import FrozenTrial, TrialState
 
 from pufferlib.dashboard.panel import cost_text, number_text, short_names, value_text
-
-if TYPE_CHECKING:
-    from optuna import Study
-    from optuna.trial import FrozenTrial
-
 
 # Of a trial
 CURVE = "curve"  # [[progress in (0, 1], seconds of training until then, score], ...], for each tenth that has a score
