@@ -16,7 +16,7 @@ from pufferlib.sweep.command import show_sweep
 from pufferlib.sweep.driver import Sweep
 from pufferlib.sweep.proposal import make_sampler
 from pufferlib.sweep.results import COST, CURVE
-from pufferlib.sweep.space import Categorical, Dimension, SearchSpace, choices_of, resolved_name, space_of, trial_args
+from pufferlib.sweep.space import Categorical, Dimension, SearchSpace, resolved_name, space_of, trial_args
 from pufferlib.sweep.study import quiet_optuna
 
 
@@ -74,17 +74,14 @@ class Protein:
             args = load_config(env_name) if args is None else args
             require_sections(args)
             require_known(SweepConfig.section, given, SweepConfig.settings())
-            self._args = {**args, "sweep": {**args.get("sweep", {}), **given}}
+            self._args = {**args, "env_name": env_name, "sweep": {**args.get("sweep", {}), **given}}
         self._config = SweepConfig.from_dict(self._args["sweep"] if env_name else given)
         if env_name is None:
             self.space = SearchSpace(tuple(_free_dimension(name, one) for name, one in search_space.items()))
-        elif search_space is None:
-            self.space = space_of(self._args)
+            self._names = {name: name for name in search_space}  # of the settings, by those in the search space
         else:
-            self.space = choices_of(env_name, self._args, search_space)
-        self._names = {name: name for name in self.space.names}  # those of the settings by those in the search space
-        if env_name is not None and search_space is not None:
-            self._names = {given: resolved_name(self._args, given) for given in search_space}
+            self.space = space_of(self._args, search_space)
+            self._names = {name: resolved_name(self._args, name) for name in search_space or self.space.names}
         self.best_args: dict[str, Any] | None = None
         self._pending: list[tuple[dict[str, Any], optuna.Trial]] = []  # what was suggested and not observed
         sampler = make_sampler(self._config.method, self.space, self._config.seed, self._config.max_suggestion_cost)

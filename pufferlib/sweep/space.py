@@ -4,20 +4,28 @@ from __future__ import annotations
 
 import copy
 import math
-import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal, Union, get_args, get_origin
+from typing import Any, Literal
 
 import numpy as np
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
 
 from pufferlib.config import BaseConfig, TrainConfig, VecConfig, policy_classes, resolve_env_count
-from pufferlib.config.sections import PREFIX, check_section, dimensions_of, multiple, section_settings, split_name
+from pufferlib.config.schema import require_known
+from pufferlib.config.sections import (
+    PREFIX,
+    SWEPT,
+    check_section,
+    dimensions_of,
+    multiple,
+    section_settings,
+    split_name,
+)
 from pufferlib.errors import ConfigError, nearest
 from pufferlib.families.catalog import find
-from pufferlib.setting import Setting, class_settings
+from pufferlib.setting import Setting, class_settings, fits
 
 ValueCurve = Callable[[float], float]
 
@@ -204,36 +212,27 @@ class SearchSpace:
 _SEARCH_ORDER = ("train", "env", "policy", "rnn", "vec", "base")  # where a name without a section is looked for
 
 
-def space_of(args: Mapping[str, Any]) -> SearchSpace:
-    """Returns the space of the sections `[sweep.SECTION.SETTING]`; ConfigError if one is wrong, or there is none."""
-    dimensions: list[Dimension | Categorical] = []
-    for name, given in dimensions_of(args["sweep"]).items():
+def space_of(args: Mapping[str, Any], search_space: Mapping[str, Any] | None = None) -> SearchSpace:
+    """Returns the space of the sections `[sweep.SECTION.SETTING]`, or of a search space in Python.
+
+    A search space has lists of values and ranges by the names of settings, as `resolved_name` takes them. Raises
+    ConfigError if a setting does not exist, is named twice, a value does not fit it, or there is nothing to vary.
+    """
+    found: dict[str, Dimension | Categorical] = {}
+    for given_name, given in (dimensions_of(args["sweep"]) if search_space is None else search_space).items():
+        name = resolved_name(args, given_name)
+        if name in found:
+            raise ConfigError(f"{given_name!r} is {name}, which the search space names twice; name it once")
         if isinstance(given, (list, tuple)):
             setting = _setting(args, name)
-            dimensions.append(Categorical(name, tuple(setting.check(value) for value in given)))
-        elif given.get("distribution", "") is not None:
-            dimensions.append(_range(args, name, given))
-    if not dimensions:
-        raise ConfigError("a sweep needs something to vary, found no dimension; add a section [sweep.SECTION.SETTING]")
-    return SearchSpace(tuple(dimensions))
-
-
-def choices_of(env_name: str, args: Mapping[str, Any], search_space: Mapping[str, Any]) -> SearchSpace:
-    """Returns the space of a search space in Python, by the names of settings as `resolved_name` takes them.
-
-    Raises ConfigError if a setting does not exist, is named twice, or a value does not fit it.
-    """
-    args = {**args, "env_name": env_name}
-    found: dict[str, dict[str, Any]] = {}
-    for given_name, given in search_space.items():
-        name = resolved_name(args, given_name)
-        section, key = split_name(name)
-        if key in found.setdefault(section, {}):
-            raise ConfigError(f"{given_name!r} is {name}, which the search space names twice; name it once")
-        if not isinstance(given, (list, tuple, Mapping)):
+            found[name] = Categorical(name, tuple(setting.check(value) for value in given))
+        elif not isinstance(given, Mapping):
             raise ConfigError(f"{given_name!r} must be a list of values or a dict of a range, got {given!r}")
-        found[section][key] = given
-    return space_of({**args, "sweep": found})
+        elif given.get("distribution", "") is not None:
+            found[name] = _range(args, name, given)
+    if not found:
+        raise ConfigError("a sweep needs something to vary, found no dimension; add a section [sweep.SECTION.SETTING]")
+    return SearchSpace(tuple(found.values()))
 
 
 def resolved_name(args: Mapping[str, Any], name: str) -> str:
@@ -261,8 +260,8 @@ def _range(args: Mapping[str, Any], name: str, given: Mapping[str, Any]) -> Dime
     if missing:
         raise ConfigError(f"[sweep.{name}] needs {', '.join(missing)}; a range has distribution, min and max")
     distribution = checked["distribution"]
-    configured = (args if setting.section == "base" else args[setting.section]).get(setting.name, setting.default)
-    has_number = isinstance(configured, (int, float)) and type(configured) is not bool and math.isfinite(configured)
+    configured = _section(args, setting.section).get(setting.name, setting.default)
+    has_number = fits(configured, float) and math.isfinite(configured)
 
     def bound(key: str) -> float:
         if not isinstance(checked[key], str):
@@ -272,16 +271,16 @@ def _range(args: Mapping[str, Any], name: str, given: Mapping[str, Any]) -> Dime
                 f"[sweep.{name}] {key} is {checked[key]} of the configured value, which is {configured!r}; write a "
                 "number"
             )
-        value = configured * (multiple(checked[key]) or 0.0)
+        value = configured * multiple(checked[key])
         is_power = distribution == "uniform_pow2" and value > 0
         return 2.0 ** round(math.log2(value)) if is_power else float(f"{value:.12g}")
 
-    kinds = get_args(setting.kind) if get_origin(setting.kind) in (Union, types.UnionType) else (setting.kind,)
-    if not {int, float, Any} & {*kinds}:
+    if not fits(0.0, setting.kind):
         raise ConfigError(
             f"[sweep.{name}] must be a number to have a range, and takes {setting.allowed}; sweep another"
         )
-    is_integer = float not in kinds and (int in kinds or (has_number and isinstance(configured, int)))
+    is_any_integer = setting.kind is Any and has_number and isinstance(configured, int)
+    is_integer = is_any_integer or not fits(0.5, setting.kind)
     low, high = bound("min"), bound("max")
     if is_integer:
         low, high = math.ceil(low), math.floor(high)
@@ -295,12 +294,10 @@ def _range(args: Mapping[str, Any], name: str, given: Mapping[str, Any]) -> Dime
 def _setting(args: Mapping[str, Any], name: str) -> Setting:
     section, key = split_name(name)
     known = _settings(args, section)
-    if key in known:
-        return known[key]
-    if section == "env" and find(args["env_name"]).takes_any_setting:
+    if key not in known and section == "env" and find(args["env_name"]).takes_any_setting:
         return Setting(section, key, Any, None)
-    remedy = nearest(key, known) or f"; it has {', '.join(known) or 'none'}"
-    raise ConfigError(f"[sweep.{name}] must name a setting, and [{section}] has no {key!r}{remedy}")
+    require_known(section, [key], known)
+    return known[key]
 
 
 def _settings(args: Mapping[str, Any], section: str) -> Mapping[str, Setting]:
@@ -365,7 +362,7 @@ def trial_settings(args: Mapping[str, Any], trial: Mapping[str, Any], names: Ite
     """Returns the settings of a trial that are not those of `args`, and those of certain names, by section."""
     chosen = {split_name(name) for name in names}
     found: dict[str, dict[str, Any]] = {}
-    for section in ("base", "vec", "env", "policy", "rnn", "train"):
+    for section in SWEPT:
         before, now = _section(args, section), _section(trial, section)
         for key in ("policy_name", "rnn_name") if section == "base" else now:
             is_changed = key != "data_dir" and (key not in before or before[key] != now[key])

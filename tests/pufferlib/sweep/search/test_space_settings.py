@@ -6,7 +6,7 @@ from pufferlib import ocean
 from pufferlib.config import load_config
 from pufferlib.config.sections import dimension_keys
 from pufferlib.errors import ConfigError
-from pufferlib.sweep.space import DISTRIBUTIONS, Categorical, Dimension, choices_of, resolved_name, space_of
+from pufferlib.sweep.space import DISTRIBUTIONS, Categorical, Dimension, resolved_name, space_of
 
 SQUARED = "puffer_squared"
 CARTPOLE = "puffer_cartpole"
@@ -67,8 +67,8 @@ def test_a_dimension_is_taken_out_and_another_put_in():
             r"\[sweep.train.optimizer\] must be a number to have a range, and takes 'muon', 'adam' or 'sgd'",
         ),
         ({"train": {"optimizer": ["adm"]}}, "got 'adm'; did you mean 'adam'"),
-        ({"policy": {"hiden_size": [1]}}, r"\[policy\] has no 'hiden_size'; did you mean 'hidden_size'"),
-        ({"rnn": {"hidden_size": [1]}}, r"\[rnn\] has no 'hidden_size'; it has none"),
+        ({"policy": {"hiden_size": [1]}}, r"no setting 'hiden_size' in \[policy\]; did you mean 'hidden_size'"),
+        ({"rnn": {"hidden_size": [1]}}, r"no setting 'hidden_size' in \[rnn\]; it has no settings"),
         ({"env": {"sise": [1]}}, "'sise'.* did you mean 'size'"),
         ({"log": {"tags": ["a"]}}, r"there is no section \[sweep.log.tags\]"),
         ({}, "found no dimension; add a section"),
@@ -84,7 +84,7 @@ def test_lists_of_python_are_choices_and_names_need_no_section():
     space = {"learning_rate": [0.001, 0.01], "n_epochs": [1, 2], "num_steps": [16, 32], "size": (3, 5)}
     space |= {"batch_size": [1024], "vec.batch_size": [1], "rnn_name": [None, "LSTM"], "policy.num_layers": [1, 2]}
     space["gamma"] = {"distribution": "logit_normal", "min": 0.9, "max": 0.999}
-    found = choices_of(SQUARED, load_config(SQUARED), space).dimensions
+    found = space_of(load_config(SQUARED), space).dimensions
     assert {one.name: one.choices for one in found if isinstance(one, Categorical)} == {
         "train.learning_rate": (0.001, 0.01),
         "train.update_epochs": (1.0, 2.0),
@@ -123,7 +123,7 @@ def test_a_name_is_looked_for_in_train_first():
 )
 def test_a_mistake_in_a_search_space_is_one_sentence(space, message):
     with pytest.raises(ConfigError, match=message):
-        choices_of(CARTPOLE, load_config(CARTPOLE), space)
+        space_of(load_config(CARTPOLE), space)
 
 
 def test_the_configuration_knows_the_distributions_that_there_are():
