@@ -81,7 +81,7 @@ def write_results(state: SweepState) -> dict[str, Path]:
             continue
         comments = [
             f"The {kind} of {results.num_ended} trials of puffer sweep {state.env_name}, {trial.text}",
-            f"{results.goal} {state.metric}, study {state.study.study_name}",
+            f"{state.args['sweep']['goal']} {state.metric}, study {state.study.study_name}",
         ]
         args = trial_args(state.args, trial.settings)
         settings = trial_settings(load_config(state.env_name), args, trial.settings)
@@ -233,7 +233,7 @@ def report_html(state: SweepState) -> str:
 
     results = state.results()
     facts: dict[str, object] = {
-        "goal": f"{results.goal} {state.metric}",
+        "goal": f"{state.args['sweep']['goal']} {state.metric}",
         "method": state.args["sweep"]["method"],
         "study": state.study.study_name,
         "complete": len(results.complete),

@@ -18,7 +18,6 @@ from typing import Any
 import numpy as np
 import optuna
 from optuna.exceptions import UpdateFinishedTrialError
-from optuna.samplers import BaseSampler
 from optuna.storages import fail_stale_trials
 from optuna.trial import FrozenTrial, TrialState
 
@@ -79,23 +78,16 @@ CurveRows = Sequence[Sequence[float]]
 class Sweep:
     """One driver of a study; nothing runs before `run`."""
 
-    def __init__(
-        self,
-        env_name: str,
-        args: Mapping[str, Any],
-        space: SearchSpace | None = None,
-        sampler: BaseSampler | None = None,
-    ):
+    def __init__(self, env_name: str, args: Mapping[str, Any], space: SearchSpace | None = None):
         """Opens the study; ConfigError if the settings are wrong, or it is of another sweep.
 
-        `args` are the nested dict of `load_config`; None for `space` and `sampler` is what its section `sweep` says.
+        `args` are the nested dict of `load_config`; without a `space` its section `sweep` says what varies.
         """
         self.config = config = SweepConfig.from_dict(args["sweep"])
         self.space = space_of(args) if space is None else space
         self._wanted_metric = config.metric or args.get("solve", {}).get("metric") or "episode/return_mean"
         self.place = place = study_place(env_name, args)
-        train = {**args["train"], "data_dir": str(place.folder)}
-        self._args = {**args, "train": train}
+        args = {**args, "train": {**args["train"], "data_dir": str(place.folder)}}
         memory_gb = config.trial_memory_gb
         self._memory_bytes = usable_memory_bytes() / config.workers if memory_gb is None else 1e9 * memory_gb
         self._running: dict[int, TrialProcess] = {}  # the processes that have not been collected, by slot
@@ -111,7 +103,7 @@ class Sweep:
             self._driver = claim_study(study, env_name, self.space)
             self._read()
         seed = mix_seed(config.seed, self._driver) % 2**32  # drivers of one study do not propose the same
-        study.sampler = sampler or make_sampler(config.method, self.space, seed, config.max_suggestion_cost)
+        study.sampler = make_sampler(config.method, self.space, seed, config.max_suggestion_cost)
 
     def run(self, on_change: Callable[[SweepState], None] = lambda state: None) -> None:
         """Searches until the trials or the minutes are used up, and runs the best again on fresh seeds; only once.
@@ -231,7 +223,7 @@ class Sweep:
 
     def _start(self, number: int, values: Mapping[str, Any], seed: int | None = None) -> None:
         # Starts a trial, or the confirmation of one on a seed.
-        args = trial_args(self._args, values)
+        args = trial_args(self.state.args, values)
         if seed is not None:
             args["train"]["seed"] = seed
         log_name = f"trial_{number:04}.log" if seed is None else f"trial_{number:04}_seed_{seed}.log"
@@ -294,7 +286,7 @@ class Sweep:
             raise ConfigError(run.error)
         self._follow(process)
         ran_with = {**args, "train": {**args["train"], **run.fitted}}
-        found = {**run.attributes(), CONFIG: trial_settings(self._args, ran_with, self.space.names)}
+        found = {**run.attributes(), CONFIG: trial_settings(self.state.args, ran_with, self.space.names)}
         if run.error is not None:
             self._fail(number, found, run.error)
         elif run.stopped is None:

@@ -99,7 +99,7 @@ class FoundTrial:
 class Results:
     """The results of the trials of a study."""
 
-    goal: str  # `maximize` or `minimize`
+    sign: int  # by which the score of a better trial is the higher one: 1 to maximize, -1 to minimize
     ended: Sequence[FoundTrial]  # all that have ended, by their numbers
     complete: Sequence[FoundTrial]  # those with a finite score, the best first; of equal scores the cheaper
     front: Sequence[FoundTrial]  # those of them that no other beats at their cost, the cheapest first
@@ -138,18 +138,15 @@ class Results:
         """
 
         def rank(trial: FoundTrial) -> tuple[int, float, float]:
-            score = -_goal_sign(self.goal) * mean(trial.scores) if trial.scores else math.inf
-            return len(trial.runs) - len(trial.scores), score, _cost_rank(trial)
+            return len(trial.runs) - len(trial.scores), -self.sign * mean(trial.scores), _cost_rank(trial)
 
-        first = min((trial for trial in self.complete if trial.runs), key=rank, default=None)
-        return first if first is not None and first.scores else self.best
+        return min((trial for trial in self.complete if trial.scores), key=rank, default=self.best)
 
     def cheapest_past(self, threshold: float | None) -> FoundTrial | None:
         """Returns the cheapest trial that reached a score; None where none did, or `threshold` is None."""
         if threshold is None:
             return None
-        sign = _goal_sign(self.goal)
-        return next((trial for trial in self.front if sign * trial.score >= sign * threshold), None)
+        return next((trial for trial in self.front if self.sign * trial.score >= self.sign * threshold), None)
 
 
 @dataclass
@@ -230,25 +227,27 @@ def trial_table(
 
 def results_of(trials: Sequence[FrozenTrial], goal: str, confirmations: Sequence[Confirmation] = ()) -> Results:
     """Returns the results of all trials of a study; the goal is `maximize` or `minimize`."""
-    sign, uncounted = _goal_sign(goal), uncounted_numbers(trials)
-    runs: dict[int, list[Confirmation]] = {}
-    for run in sorted(confirmations, key=lambda run: (run.trial, run.seed)):
-        runs.setdefault(run.trial, []).append(run)
-    ended = [_found(trial, uncounted, runs.get(trial.number, ())) for trial in trials if trial.state.is_finished()]
+    sign, uncounted = -1 if goal == "minimize" else 1, uncounted_numbers(trials)
+    runs = sorted(confirmations, key=lambda run: run.seed)
+    ended = [
+        _found(trial, trial.number in uncounted, [run for run in runs if run.trial == trial.number])
+        for trial in trials
+        if trial.state.is_finished()
+    ]
     complete = [trial for trial in ended if trial.state == "complete"]
     complete.sort(key=lambda trial: (-sign * trial.score, _cost_rank(trial), trial.number))
     priced = [trial for trial in complete if math.isfinite(trial.cost)]
     costs, scores = np.array([(trial.cost, trial.score) for trial in priced]).reshape(-1, 2).T
     front = [priced[place] for place in pareto_front(costs, sign * scores)]
-    return Results(goal, ended, complete, front, sum(trial.state is TrialState.RUNNING for trial in trials))
+    return Results(sign, ended, complete, front, sum(trial.state is TrialState.RUNNING for trial in trials))
 
 
-def _found(trial: FrozenTrial, uncounted: set[int], runs: Sequence[Confirmation]) -> FoundTrial:
+def _found(trial: FrozenTrial, is_uncounted: bool, runs: Sequence[Confirmation]) -> FoundTrial:
     known, state, reason = trial.user_attrs, "complete", ""
     if trial.state is TrialState.PRUNED:
         state, reason = "stopped", known.get(STOPPED) or "stopped early"
     elif trial.state is TrialState.FAIL or not math.isfinite(trial.value):
-        state = "uncounted" if trial.number in uncounted else "failed"
+        state = "uncounted" if is_uncounted else "failed"
         reason = known.get(ERROR) or "its driver was killed"
     return FoundTrial(
         number=trial.number,
@@ -280,10 +279,6 @@ def settings_of(trial: FrozenTrial) -> dict[str, Any]:
     ran = trial.user_attrs.get(CONFIG, {})
     found = {f"{section}.{key}": value for section, keys in ran.items() for key, value in keys.items()}
     return {**{name: found.get(name, value) for name, value in trial.params.items()}, **found}
-
-
-def _goal_sign(goal: str) -> int:
-    return -1 if goal == "minimize" else 1
 
 
 def pareto_front(costs: np.ndarray, scores: np.ndarray) -> np.ndarray:

@@ -103,6 +103,8 @@ def sweep_args(folder, **settings):
 
 def run_sweep(env_name, args, space=None, sampler=None, on_change=lambda state: None):
     """The final state of a whole sweep."""
-    sweep = Sweep(env_name, args, space, sampler)
+    sweep = Sweep(env_name, args, space)
+    if sampler is not None:
+        sweep.state.study.sampler = sampler
     sweep.run(on_change)
     return sweep.state
