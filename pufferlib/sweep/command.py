@@ -24,7 +24,7 @@ from pufferlib.dashboard.panel import cost_text, duration_text, number_text
 from pufferlib.runs.folder import write_atomically
 from pufferlib.setting import format_value, parse_value
 from pufferlib.sweep.driver import Sweep
-from pufferlib.sweep.results import Confirmation, FoundTrial, Results, SweepState, trial_table
+from pufferlib.sweep.results import COUNTED, Confirmation, FoundTrial, Results, SweepState, trial_table
 from pufferlib.sweep.space import trial_args, trial_settings
 from pufferlib.sweep.study import naming_database, without_password
 
@@ -145,11 +145,10 @@ def _ini_line(key: str, value: object) -> str:
 def summary(state: SweepState) -> str:
     """Returns what a sweep found, in some lines of plain text."""
     results = state.results()
-    counts = {"complete": results.complete, "stopped": results.stopped, "failed": results.failed}
-    parts = [f"{len(trials)} {name}" for name, trials in counts.items() if trials]
+    parts = [f"{len(trials)} {kind}" for kind in COUNTED if (trials := results.in_state(kind))]
     spent = f"{duration_text(results.total_cost)} of training"
     lines = [f"\n{state.env_name}: {results.num_ended} trials ({', '.join(parts)}) in {spent}"] if parts else []
-    lines += [f"trial {each.number} failed: {each.reason}" for each in results.failed[-1:]]
+    lines += [f"trial {each.number} failed: {each.reason}" for each in results.in_state("failed")[-1:]]
     if results.winner is None:
         return "\n".join([*lines, "no trial has run to its end\n"])
     table = plain_table(*trial_table(results.complete[:_TABLE_TRIALS]), terminal_columns())
@@ -236,9 +235,7 @@ def report_html(state: SweepState) -> str:
         "goal": f"{state.args['sweep']['goal']} {state.metric}",
         "method": state.args["sweep"]["method"],
         "study": state.study.study_name,
-        "complete": len(results.complete),
-        "stopped": len(results.stopped),
-        "failed": len(results.failed),
+        **{kind: len(results.in_state(kind)) for kind in COUNTED},
         "training": duration_text(results.total_cost),
     }
     cheapest = results.cheapest_past(state.threshold)
@@ -252,7 +249,7 @@ def report_html(state: SweepState) -> str:
         winner=results.winner and results.winner.text,
         settings=[(name, _full_text(value)) for name, value in settings.items()],
         plots=[(title, _plot(name, figure)) for title, name, figure in _figures(state, results)],
-        tables=_tables(state, results),
+        tables=_tables(results),
     )
 
 
@@ -297,7 +294,7 @@ def _escaped(value: object) -> object:  # plotly takes every text for HTML; it k
     return html.escape(printable(value), quote=False).replace("&lt;br&gt;", "<br>")  # of hover texts
 
 
-def _tables(state: SweepState, results: Results) -> Iterable[tuple[str, Sequence[str], Sequence[Sequence[object]]]]:
+def _tables(results: Results) -> Iterable[tuple[str, Sequence[str], Sequence[Sequence[object]]]]:
     # Title, names of the columns, and rows; a table without rows is left out.
     yield "Best trials", *trial_table(results.complete[:_TABLE_TRIALS], _full_text)
     yield "Front: no other trial scores more at their cost", *trial_table(results.front, _full_text)
@@ -308,8 +305,8 @@ def _tables(state: SweepState, results: Results) -> Iterable[tuple[str, Sequence
         for run, score in zip(runs, scores, strict=True)
     ]
     yield "The best again on fresh seeds", ["trial", "seed", "score", "cost", "run"], rows
-    for title, ended in (("Failed trials", results.failed), ("Trials that were stopped early", results.stopped)):
-        yield title, ["trial", "why"], [(each.number, each.reason) for each in ended]
+    for title, state in (("Failed trials", "failed"), ("Trials that were stopped early", "stopped")):
+        yield title, ["trial", "why"], [(each.number, each.reason) for each in results.in_state(state)]
 
 
 def front_figure(results: Results, metric: str) -> go.Figure:

@@ -40,6 +40,7 @@ DRIVERS = "drivers/"  # before the key of a driver that opened the study: the na
 SPACE = "space"  # the dimensions, by name
 CONFIRMATIONS = "confirmations/"  # before "TRIAL/SEED": the fields of a Confirmation
 
+COUNTED = ("complete", "stopped", "failed")  # how trials of num_trials end
 TENTHS = 10  # of a run, each of which is scored
 FIRST_SEED = 1_000_000  # of confirmations, above that of the run: those of trials are below
 
@@ -61,7 +62,7 @@ class FoundTrial:
     """A trial that has ended."""
 
     number: int
-    state: str  # complete, stopped, failed or uncounted
+    state: str  # one of COUNTED, or `uncounted`
     score: float  # what it reached; NaN where it scored nothing
     cost: float  # seconds of training; NaN where it is not known
     settings: Mapping[str, Any]  # what it ran with of what the sweep varies, by name, such as `train.learning_rate`
@@ -105,15 +106,9 @@ class Results:
     front: Sequence[FoundTrial]  # those of them that no other beats at their cost, the cheapest first
     running: int  # how many are running
 
-    @property
-    def stopped(self) -> list[FoundTrial]:
-        """Those that were stopped early."""
-        return [trial for trial in self.ended if trial.state == "stopped"]
-
-    @property
-    def failed(self) -> list[FoundTrial]:
-        """Those that failed and count."""
-        return [trial for trial in self.ended if trial.state == "failed"]
+    def in_state(self, state: str) -> list[FoundTrial]:
+        """Returns the trials that ended in a state, by their numbers."""
+        return [trial for trial in self.ended if trial.state == state]
 
     @property
     def total_cost(self) -> float:
@@ -123,7 +118,7 @@ class Results:
     @property
     def num_ended(self) -> int:
         """The number of trials that have ended and count."""
-        return sum(trial.state != "uncounted" for trial in self.ended)
+        return sum(trial.state in COUNTED for trial in self.ended)
 
     @property
     def best(self) -> FoundTrial | None:

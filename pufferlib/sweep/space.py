@@ -347,11 +347,10 @@ def trial_args(args: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, 
 
 def _env_count(args: Mapping[str, Any]) -> int | Literal["auto"]:
     # As many C environments as a batch has room for, if these are fewer than `auto` is.
-    agents_per_env, device_type = find(args["env_name"]).agents_per_env, "cpu"
-    if args["train"]["device"] != "cpu":
-        from pufferlib.runs.loaders import resolve_device  # not before: it imports torch
+    from pufferlib.runs.loaders import resolve_device  # not before: it imports torch
 
-        device_type = resolve_device(args["train"]["device"]).type
+    agents_per_env = find(args["env_name"]).agents_per_env
+    device_type = resolve_device(args["train"]["device"]).type
     buffers = VecConfig.from_dict(args["vec"]).keywords(device_type, 0)["num_envs"]
     segments = round(args["train"]["batch_size"] / args["train"]["bptt_horizon"])
     count = max(1, segments // (buffers * agents_per_env))

@@ -38,8 +38,8 @@ def test_every_trial_counts_once():
         running(),
     )
     found = results_of(study.trials, "maximize")
-    assert [(each.number, each.reason) for each in found.stopped] == [(1, "its score stays low")]
-    assert [(each.number, each.reason) for each in found.failed] == [(2, "used 5.1 GB of its 4.0")]
+    assert [(each.number, each.reason) for each in found.in_state("stopped")] == [(1, "its score stays low")]
+    assert [(each.number, each.reason) for each in found.in_state("failed")] == [(2, "used 5.1 GB of its 4.0")]
     assert (found.running, found.num_ended, found.total_cost) == (2, 3, 14)
 
 
@@ -55,7 +55,7 @@ def test_scores_that_are_not_finite_are_failures():
     study = make_study(scored(math.inf, 10), scored(0.5, 10))
     found = results_of(study.trials, "maximize")
     assert numbers(found.complete) == [1]
-    assert numbers(found.failed) == [0]
+    assert numbers(found.in_state("failed")) == [0]
 
 
 def test_a_trial_of_unknown_cost_is_not_on_the_front():

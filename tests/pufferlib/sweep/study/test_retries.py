@@ -55,7 +55,7 @@ def test_a_trial_without_heartbeats_runs_again_with_its_values(tmp_path, monkeyp
     results = results_of(state.trials, "maximize")
     uncounted = [(each.number, each.reason) for each in results.ended if each.state == "uncounted"]
     assert uncounted == [(0, "its driver was killed")]
-    assert results.num_ended == 2 and not results.failed
+    assert results.num_ended == 2 and not results.in_state("failed")
 
 
 def test_it_is_no_bad_setting(tmp_path):
@@ -92,7 +92,7 @@ def test_a_trial_whose_drivers_keep_dying_is_not_retried_for_ever(tmp_path):
         retry_stale(study)
     assert [each.state for each in study.trials] == [TrialState.FAIL] * 3
     assert uncounted_numbers(study.trials) == {0, 1}
-    assert [each.number for each in results_of(study.trials, "maximize").failed] == [2]
+    assert [each.number for each in results_of(study.trials, "maximize").in_state("failed")] == [2]
 
 
 def test_a_trial_whose_driver_was_killed_before_its_first_heartbeat_is_discarded(tmp_path, monkeypatch):
