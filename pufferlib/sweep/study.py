@@ -20,12 +20,12 @@ import optuna
 from optuna.exceptions import ExperimentalWarning, StorageInternalError
 from optuna.storages import RDBStorage, RetryHeartbeatStaleTrialCallback
 from optuna.trial import FrozenTrial
-from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+from sqlalchemy.exc import SQLAlchemyError
 
 from pufferlib.config import SweepConfig
 from pufferlib.errors import ConfigError, StorageError
 from pufferlib.families.catalog import slug
-from pufferlib.reading import UnreadableFile, open_regular
+from pufferlib.reading import open_regular
 from pufferlib.sweep.results import DRIVERS, ENV_NAME, SPACE
 from pufferlib.sweep.space import Categorical, SearchSpace
 
@@ -67,8 +67,8 @@ def naming_database(place: StudyPlace) -> Iterator[None]:
     try:
         yield
     except (SQLAlchemyError, StorageInternalError) as error:
-        cause = error.__cause__ if isinstance(error, StorageInternalError) and error.__cause__ else error
-        reason = " ".join(str(cause.orig if isinstance(cause, DBAPIError) else cause).split())
+        cause = error.__cause__ or error
+        reason = " ".join(str(getattr(cause, "orig", cause)).split())
         raise StorageError(
             f"the database of the sweep, {without_password(place.storage)}, failed: {reason}; restore or "
             f"restart it, then the same sweep continues the study {place.name!r}"
@@ -139,10 +139,8 @@ def _open_storage(storage: str) -> RDBStorage:
             with contextlib.suppress(FileNotFoundError):
                 open_regular(path).close()
         return _open_database(url)
-    except UnreadableFile as error:
-        raise ConfigError(f"[sweep] storage {error.filename!r} cannot be opened: {error.strerror}") from error
     except Exception as error:  # of any of the packages that reach databases
-        cause = error.orig if isinstance(error, DBAPIError) else error
+        cause = getattr(error, "strerror", None) or getattr(error, "orig", error)
         found = " ".join(str(cause).replace(storage, name).split())
         remedy = "name a file of SQLite, or the URL of another database"
         raise ConfigError(f"[sweep] storage {name!r} cannot be opened: {found}; {remedy}") from error

@@ -93,13 +93,12 @@ class UnscoredError(ConfigError):
 class MetricSearch:
     """Looks for the metric `wanted`, as `find_metric` takes it, in one log after the other.
 
-    It may still come where evaluations are ahead (`has_evaluations`), or another trial has had it (`is_known`).
+    It may still come where it is of an evaluation, or another trial has had it (`is_known`).
     """
 
-    def __init__(self, wanted: str, env_name: str, has_evaluations: bool, is_known: bool = False):
+    def __init__(self, wanted: str, env_name: str, is_known: bool = False):
         self.name: str | None = None  # its whole name, None while no log has had it
-        self._wanted, self._env_name = wanted, env_name
-        self._has_evaluations, self._is_known = has_evaluations, is_known
+        self._wanted, self._env_name, self._is_known = wanted, env_name, is_known
         self._seen: dict[str, None] = {}  # names, in their order
         self.has_played = False  # whether whole episodes were played, as at the end of each tenth of a run
 
@@ -114,7 +113,7 @@ class MetricSearch:
     def is_hopeless(self) -> bool:
         """Whether the metric does not exist: the policy played, or the environment reported, and it was not there."""
         groups = {name.split("/")[0] for name in self._seen}
-        is_awaited = self._wanted.startswith("eval/") and self._has_evaluations and "eval" not in groups
+        is_awaited = self._wanted.startswith("eval/") and "eval" not in groups
         is_logged = self.has_played or "environment" in groups
         return self.name is None and not self._is_known and not is_awaited and is_logged
 
@@ -223,7 +222,7 @@ def train_watched(task: TrialTask, send: SendMessage) -> None:
     if count > 1:
         args["train"]["device"] = f"cuda:{task.slot % count}"
     device_type = resolve_device(args["train"]["device"]).type
-    search = MetricSearch(task.metric, task.env_name, bool(args["train"].get("evaluations")), task.is_metric_known)
+    search = MetricSearch(task.metric, task.env_name, task.is_metric_known)
     trainers: list[WatchedTrainer] = []
 
     def make_trainer(config: dict[str, Any], vecenv: Vector, policy: nn.Module, logger: AnyLogger) -> WatchedTrainer:
