@@ -254,26 +254,22 @@ def report_html(state: SweepState) -> str:
 
 
 def _figures(state: SweepState, results: Results) -> Iterable[tuple[str, str, go.Figure]]:
-    # Title, name and figure of those plots for which there is anything to show.
+    # Title, name and figure of the plots; none before a trial is complete.
     from optuna import visualization
     from optuna.importance import FanovaImportanceEvaluator
 
     if not results.complete:
         return
+    shown = {"study": state.study, "target_name": state.metric}
     yield "Score against cost", "front", front_figure(results, state.metric)
-    yield "History", "history", visualization.plot_optimization_history(state.study, target_name=state.metric)
+    yield "History", "history", visualization.plot_optimization_history(**shown)
     if len(results.complete) >= IMPORTANCE_TRIALS and len({trial.score for trial in results.complete}) > 1:
         # Functional ANOVA: where the truth was known it was nearer to it than PED-ANOVA, from 30 trials on.
         evaluator = FanovaImportanceEvaluator(max_depth=_TREE_DEPTH, seed=0)
-        figure = visualization.plot_param_importances(state.study, evaluator=evaluator, target_name=state.metric)
-        yield "Which settings matter", "importance", figure
-    if any(trial.distributions for trial in state.trials):
-        slices = visualization.plot_slice(state.study, target_name=state.metric)
-        yield "Score against every setting", "slices", slices
-        parallel = visualization.plot_parallel_coordinate(state.study, target_name=state.metric)
-        yield "Settings that go together", "parallel", parallel
-    if any(trial.intermediate_values for trial in state.trials):
-        yield "Learning curves, by tenths of a run", "curves", visualization.plot_intermediate_values(state.study)
+        yield "Which settings matter", "importance", visualization.plot_param_importances(**shown, evaluator=evaluator)
+    yield "Score against every setting", "slices", visualization.plot_slice(**shown)
+    yield "Settings that go together", "parallel", visualization.plot_parallel_coordinate(**shown)
+    yield "Learning curves, by tenths of a run", "curves", visualization.plot_intermediate_values(state.study)
 
 
 def _plot(name: str, figure: go.Figure) -> str:

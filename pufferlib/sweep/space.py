@@ -27,9 +27,7 @@ from pufferlib.errors import ConfigError, nearest
 from pufferlib.families.catalog import find
 from pufferlib.setting import Setting, class_settings, fits
 
-ValueCurve = Callable[[float], float]
-
-_CURVES: dict[str, tuple[ValueCurve, ValueCurve]] = {  # from a value to what its coordinate is linear in, and back
+_CURVES: dict[str, tuple[Callable, Callable]] = {  # from a value to what its coordinate is linear in, and back
     "uniform": (float, float),
     "int_uniform": (float, float),
     "uniform_pow2": (math.log2, lambda curved: 2.0**curved),

@@ -97,9 +97,8 @@ def claim_study(study: optuna.Study, env_name: str, space: SearchSpace) -> int:
     if found is None:
         study.set_user_attr(SPACE, now)
     elif found != now:
-        before = found if isinstance(found, dict) else {}
-        name = next((name for name in [*before, *now] if before.get(name) != now.get(name)), next(iter(now)))
-        raise _difference(study.study_name, f"[sweep.{name}]", before.get(name), now.get(name))
+        name = next(name for name in [*found, *now] if found.get(name) != now.get(name))
+        raise _difference(study.study_name, f"[sweep.{name}]", found.get(name), now.get(name))
     driver = uuid.uuid4()
     study.set_user_attr(f"{DRIVERS}{driver.hex}", socket.gethostname())
     is_first = sum(name.startswith(DRIVERS) for name in study.user_attrs) == 1

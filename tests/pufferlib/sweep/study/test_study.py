@@ -106,14 +106,6 @@ def test_optuna_says_nothing_of_its_own(tmp_path, capfd):
     assert optuna.logging.get_verbosity() == before
 
 
-@pytest.mark.parametrize("found", [3, "no space", [1]])
-def test_a_space_that_is_damaged_is_another_one(tmp_path, found):
-    study = open_study(study_place(ENV, sweep_args(tmp_path)), "maximize")
-    study.set_user_attr("space", found)
-    with pytest.raises(ConfigError, match=r"the study 'puffer_squared' has \[sweep.train.learning_rate\] not varied"):
-        claim_study(study, ENV, SPACE)
-
-
 @pytest.mark.parametrize(
     ("make", "words"),
     [(os.mkfifo, "found a FIFO"), (lambda path: path.symlink_to("/dev/zero"), "found a device")],
