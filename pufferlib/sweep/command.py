@@ -169,11 +169,9 @@ def remaining_seconds(state: SweepState, found: Results) -> float:
         return math.inf
     typical = mean(max(0.0, (trial.ended - trial.begun).total_seconds()) for trial in recent)
     left = state.to_confirm or state.args["sweep"]["num_trials"] - found.num_ended
-    done = sum(min(trial.progress, 1.0) for trial in state.running)
+    done = sum(min(run.progress, 1.0) for run in state.running)
     seconds = max(0.0, left - done) * typical / max(state.args["sweep"]["workers"], found.running)
-    if state.deadline is None or state.to_confirm:
-        return seconds
-    return min(seconds, max(0.0, state.deadline - time.monotonic()))
+    return seconds if state.to_confirm else min(seconds, max(0.0, state.deadline - time.monotonic()))
 
 
 class ProgressLines:

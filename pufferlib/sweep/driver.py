@@ -112,9 +112,9 @@ class Sweep:
         that run are stopped, and run again when the sweep continues. Raises ConfigError if the metric does not exist,
         or the first trials all fail for the same reason, and StorageError if the database fails.
         """
-        state, minutes = self.state, self.config.max_minutes
+        minutes = math.inf if self.config.max_minutes is None else self.config.max_minutes
+        self.state.deadline = time.monotonic() + 60 * minutes
         self._on_change = on_change
-        state.deadline = None if minutes is None else time.monotonic() + 60 * minutes
         with quiet_optuna(), StopRequest() as self._stop, naming_database(self.place):
             try:
                 while not self._is_done():
@@ -134,7 +134,7 @@ class Sweep:
     def _reason_to_end(self) -> str | None:
         if self._stop.requested:
             return "the sweep was interrupted"
-        is_late = self.state.deadline is not None and time.monotonic() >= self.state.deadline
+        is_late = time.monotonic() >= self.state.deadline
         return f"the {self.config.max_minutes:g} minutes of the sweep were over" if is_late else None
 
     def _is_done(self) -> bool:

@@ -183,7 +183,7 @@ class SweepState:
     metric: str  # the name in the logs of the metric that trials are scored by, such as `environment/perf`
     study: Study  # Optuna's, with further attributes of its own and its trials
     folder: Path  # for the sweep's files: the best settings, the report, the trials' logs
-    deadline: float | None = None  # the `time.monotonic()` after which no trial begins; None for no limit
+    deadline: float = math.inf  # the `time.monotonic()` after which no trial begins
     trials: Sequence[FrozenTrial] = ()  # all of the study as the driver last read them
     running: list[TrialRun] = field(default_factory=list)  # the runs of this driver
     confirmations: Sequence[Confirmation] = ()  # runs of the best trials on fresh seeds that have ended

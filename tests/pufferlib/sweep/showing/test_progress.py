@@ -41,7 +41,7 @@ def test_the_time_left_is_that_of_trials_like_the_last_ones_side_by_side():
 
 @pytest.mark.parametrize("progress", [0.0, 0.5, 1.0, 1.2])
 @pytest.mark.parametrize("num_trials", [0, 1, 20])
-@pytest.mark.parametrize("deadline", [None, -5.0])
+@pytest.mark.parametrize("deadline", [math.inf, -5.0])
 def test_the_time_left_is_never_negative(progress, num_trials, deadline):
     study = make_study(scored(0.5, 10), scored(0.6, 30), running())
     state = make_state(study, num_trials=num_trials, running=[busy(progress=progress, elapsed=100)])
