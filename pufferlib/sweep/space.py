@@ -240,15 +240,14 @@ def resolved_name(args: Mapping[str, Any], name: str) -> str:
     """
     if "." in name:
         return name
-    known = [(section, key) for section in _SEARCH_ORDER for key in _settings(args, section)]
-    for section, key in known:
-        if key == name:
-            return f"{section}.{key}"
+    sections = {key: section for section in reversed(_SEARCH_ORDER) for key in _settings(args, section)}
+    if name in sections:
+        return f"{sections[name]}.{name}"
     from pufferlib.runs.calls import ALIASES  # not before: it imports torch
 
     if name in ALIASES:
         return f"train.{ALIASES[name]}"
-    remedy = nearest(name, [key for _, key in known]) or "; `puffer train --help` lists all"
+    remedy = nearest(name, sections) or "; `puffer train --help` lists all"
     raise ConfigError(f"there is no setting {name!r} that a sweep could vary{remedy}")
 
 

@@ -47,12 +47,8 @@ def main(connection_fd: int) -> None:
     os.set_inheritable(connection_fd, False)
     faulthandler.enable()
     faulthandler.register(signal.SIGUSR1)  # says where it hangs
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
     connection = Connection(connection_fd)
-    try:
-        task = cloudpickle.loads(connection.recv_bytes())
-    except EOFError:
-        return
+    task = cloudpickle.loads(connection.recv_bytes())
     end_with_parent(ORPHAN_SECONDS)
 
     def send(message: dict[str, Any]) -> None:
@@ -63,8 +59,6 @@ def main(connection_fd: int) -> None:
         end = {"end": "done"}
     except KeyboardInterrupt:
         end = {"end": "stopped"}
-    except BrokenPipeError:
-        raise
     except BaseException as error:  # of the user's environment, too, which may raise anything
         kind = getattr(error, "ending", "failed")
         if kind == "failed":
