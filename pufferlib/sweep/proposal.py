@@ -84,8 +84,6 @@ def read_history(trials: Sequence[FrozenTrial], direction: StudyDirection, space
 
 def _worth_keeping(progress: np.ndarray, scores: np.ndarray) -> np.ndarray:
     # Ends of runs before middles, then the best and newest.
-    if len(scores) <= _MOST_POINTS:
-        return np.arange(len(scores))
     ranks = np.argsort(np.argsort(-np.where(np.isnan(scores), -np.inf, scores)))
     is_best = ranks < _MOST_POINTS // 2
     order = np.lexsort((-np.arange(len(scores)), ~is_best, progress < 1.0))

@@ -6,7 +6,6 @@ import contextlib
 import json
 import math
 import multiprocessing
-import multiprocessing.spawn
 import os
 import signal
 import subprocess
@@ -181,7 +180,7 @@ def _start(connection_fd: int, log_path: Path, limits: Mapping[str, str]) -> sub
     log_path.parent.mkdir(parents=True, exist_ok=True)
     with log_path.open("wb") as log:
         return subprocess.Popen(
-            [multiprocessing.spawn.get_executable(), "-c", program],
+            [sys.executable, "-c", program],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,
