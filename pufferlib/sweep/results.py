@@ -273,7 +273,7 @@ def settings_of(trial: FrozenTrial) -> dict[str, Any]:
     """Returns the settings of a trial by name: those that it ran with where they are known, else the proposed ones."""
     ran = trial.user_attrs.get(CONFIG, {})
     found = {f"{section}.{key}": value for section, keys in ran.items() for key, value in keys.items()}
-    return {**{name: found.get(name, value) for name, value in trial.params.items()}, **found}
+    return {**trial.params, **found}
 
 
 def pareto_front(costs: np.ndarray, scores: np.ndarray) -> np.ndarray:
@@ -282,9 +282,8 @@ def pareto_front(costs: np.ndarray, scores: np.ndarray) -> np.ndarray:
     `costs`, finite, and `scores`, the higher the better, are `[trials]`; NaN is never on the front.
     """
     order = np.lexsort((-scores, costs))
-    best_so_far = np.fmax.accumulate(scores[order]) if len(order) else scores
-    before = np.concatenate([[-np.inf], best_so_far[:-1]])
-    return order[scores[order] > np.where(np.isnan(before), -np.inf, before)]
+    best_before = np.fmax.accumulate([-np.inf, *scores[order]])[:-1]
+    return order[scores[order] > best_before]
 
 
 def best_within(costs: np.ndarray, scores: np.ndarray, limit: float) -> float:
