@@ -13,7 +13,6 @@ import sys
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -63,18 +62,13 @@ class TrialProcess:
         self._limit_text: str | None = None  # the limit that it was ended for
         self._stop_text: str | None = None  # why it was asked to stop
         self._kill_time: float | None = None
-        self._is_eof = False
         self._connection, theirs = multiprocessing.Pipe()
+        self.waitables = [self._connection]  # for `wait`: ready at a message or its end; empty after the last
         with theirs:
             self._process = _start(theirs.fileno(), task.log_path, core_limits(config.workers))
         self._started = self._heard = self._looked = time.monotonic()
         with contextlib.suppress(OSError):  # it died already, which its exit code says
             self._connection.send_bytes(cloudpickle.dumps(task))
-
-    @property
-    def waitables(self) -> list[Connection]:
-        """For `multiprocessing.connection.wait`: ready when there is a message, or the process has ended."""
-        return [] if self._is_eof else [self._connection]
 
     def stop(self, reason: str) -> None:
         """Asks it to end after its iteration, and kills it if it does not."""
@@ -89,14 +83,14 @@ class TrialProcess:
             return
         exit_code = self._process.poll()  # before the messages, so that none of them is missed
         try:
-            while not self._is_eof and self._connection.poll():
+            while self.waitables and self._connection.poll():
                 message = json.loads(self._connection.recv_bytes())
                 self._heard = time.monotonic()
                 self.run.curve += message.pop("rows", [])
                 for name, value in message.items():
                     setattr(self.run, name, value)
         except (EOFError, OSError):
-            self._is_eof = True
+            self.waitables = []
         now = time.monotonic()
         if exit_code is not None:
             self._kill_all()  # its descendants
@@ -104,7 +98,7 @@ class TrialProcess:
         elif self._kill_time is not None:
             if now >= self._kill_time:
                 self._kill_all()
-        elif self._is_eof or self.run.end:
+        elif self.run.end or not self.waitables:
             self._kill_time = now + EXIT_SECONDS
         else:
             self._hold_to_limits(now)
