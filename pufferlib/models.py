@@ -68,7 +68,11 @@ class ActionHead(nn.Module):
 
     def __init__(self, hidden_size: int, action_space: Space):
         super().__init__()
-        _check_head_space(action_space)
+        if isinstance(action_space, Box) and (action_space.dtype.kind != "f" or len(action_space.shape) != 1):
+            raise APIUsageError(
+                "the default policy acts in Discrete, MultiDiscrete or one-dimensional float Box spaces, or in a Tuple "
+                f"of Discrete and Box, got {action_space}; write a policy of your own"
+            )
         parts = spaces.action_parts(action_space)
         self.sizes = [part.outputs for part in parts]
         self._are_numbers = [part.choices is None for part in parts]
@@ -95,14 +99,6 @@ class ActionHead(nn.Module):
         return tuple(
             Normal(part, next(deviations).expand_as(part), validate_args=False) if is_numbers else part
             for part, is_numbers in zip(parts, self._are_numbers, strict=True)
-        )
-
-
-def _check_head_space(space: Space) -> None:
-    if isinstance(space, Box) and (space.dtype.kind != "f" or len(space.shape) != 1):
-        raise APIUsageError(
-            "the default policy acts in Discrete, MultiDiscrete or one-dimensional float Box spaces, or in a Tuple of "
-            f"Discrete and Box, got {space}; write a policy of your own"
         )
 
 
@@ -153,7 +149,12 @@ class Default(_Encoding):
         self.hidden_size = hidden_size
         self.activation = activation
         self.emulated = getattr(env, "emulated", None)
-        self.one_hot = _one_hot(env) if one_hot else None
+        if one_hot and self.emulated:
+            raise APIUsageError(
+                f"one_hot needs observations that are one Box of integers, got {self.emulated.structure}; switch it "
+                "off: Discrete and MultiDiscrete are seen as categories without it"
+            )
+        self.one_hot = OneHot(env.single_observation_space) if one_hot else None
         inputs = _num_inputs(env) if self.one_hot is None else self.one_hot.num_columns
         gain = 1.0 if activation == "linear" else math.sqrt(2.0)
         self.encoder = _layers([inputs, *[hidden_size] * num_layers], activation, gain)
@@ -172,16 +173,6 @@ class Default(_Encoding):
 def _num_inputs(env: EnvSpaces) -> int:
     emulated = getattr(env, "emulated", None)
     return num_features(emulated) if emulated else math.prod(env.single_observation_space.shape)
-
-
-def _one_hot(env: EnvSpaces) -> OneHot:
-    emulated = getattr(env, "emulated", None)
-    if emulated:
-        raise APIUsageError(
-            f"one_hot needs observations that are one Box of integers, got {emulated.structure}; switch it off: "
-            "Discrete and MultiDiscrete are seen as categories without it"
-        )
-    return OneHot(env.single_observation_space)
 
 
 class Continuous(RecordsInitArgs):
@@ -281,7 +272,9 @@ class Convolutional(_Encoding):
         self.image_shape = _image_shape(env, image_shape, sizes, strides, channels_last)  # channels, height, width
         self.channels_last = channels_last
         self.hidden_size = hidden_size
-        self.one_hot = OneHotPlanes(_planes_space(env, self), self.image_shape) if one_hot else None
+        self.one_hot = None
+        if one_hot:
+            self.one_hot = OneHotPlanes(env.single_observation_space, self.image_shape, channels_last)
         channels = self.image_shape[0] if self.one_hot is None else self.one_hot.num_planes
         gain = math.sqrt(2.0)  # keeps the size of what passes a ReLU
         layers: list[nn.Module] = []
@@ -334,15 +327,6 @@ def _image_shape(
         )
     channels, height, width = (shape[2], *edges) if channels_last else (1, *shape)[-3:]
     return int(channels), int(height), int(width)
-
-
-def _planes_space(env: EnvSpaces, policy: Convolutional) -> Space:
-    # The space of observations whose channels come first.
-    space, (channels, height, width) = env.single_observation_space, policy.image_shape
-    if not policy.channels_last or not isinstance(space, Box):
-        return space
-    bounds = (np.moveaxis(bound.reshape(height, width, channels), 2, 0) for bound in (space.low, space.high))
-    return Box(*bounds, dtype=space.dtype.type)
 
 
 class LSTMWrapper(RecordsInitArgs):

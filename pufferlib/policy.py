@@ -113,9 +113,20 @@ MAX_CATEGORIES = 256
 
 
 class _CategoryColumns(nn.Module):
-    # Integers of rows or channels that have a column or a plane for each of their values.
-    def __init__(self, low: np.ndarray, high: np.ndarray):
+    # Integers of rows or channels that have a column or a plane for each of their values: each has the bounds of the
+    # numbers along one axis of `shape`.
+    def __init__(self, space: Space, shape: tuple[int, int], axis: int):
         super().__init__()
+        if not isinstance(space, Box) or space.dtype.kind not in "iu":
+            raise APIUsageError(f"one_hot needs observations that are one Box of integers, got {space}; switch it off")
+        low = space.low.astype(np.float64).reshape(shape).min(axis)  # float64, so that no differences wrap
+        high = space.high.astype(np.float64).reshape(shape).max(axis)
+        most, limit = int((high - low).max()) + 1, 2**31
+        if most > MAX_CATEGORIES or low.min() < -limit or high.max() >= limit:
+            raise APIUsageError(
+                f"one_hot needs integers of at most {MAX_CATEGORIES} values each, got {most} in {space}; give the "
+                "space the bounds that its numbers have, or switch it off"
+            )
         lowest, highest = torch.from_numpy(low).int(), torch.from_numpy(high).int()
         counts = highest - lowest + 1
         sources = torch.arange(len(counts)).repeat_interleave(counts)  # of each column
@@ -139,7 +150,7 @@ class OneHot(_CategoryColumns):
     """
 
     def __init__(self, space: Space):
-        super().__init__(*_bounds(space))
+        super().__init__(space, (-1, 1), 1)
         self.num_columns = len(self._sources)
 
     def forward(self, observations: Tensor) -> Tensor:
@@ -151,38 +162,19 @@ class OneHotPlanes(_CategoryColumns):
     """Turns images of integers `(rows, channels, height, width)` into planes `(rows, num_planes, height, width)`.
 
     A channel has a plane of zeros and ones for each value from the lowest bound of its pixels to the highest; the
-    planes of the first channel come first. Otherwise as OneHot, with bounds of channels.
+    planes of the first channel come first. Otherwise as OneHot, with bounds of channels, which are the last dimension
+    of the space where `channels_last`.
     """
 
-    def __init__(self, space: Space, image_shape: tuple[int, int, int]):
-        low, high = (bound.reshape(image_shape[0], -1) for bound in _bounds(space))
-        low, high = low.min(1), high.max(1)
-        _check_counts(space, low, high)
-        super().__init__(low, high)
+    def __init__(self, space: Space, image_shape: tuple[int, int, int], channels_last: bool = False):
+        channels = image_shape[0]
+        super().__init__(space, *(((-1, channels), 0) if channels_last else ((channels, -1), 1)))
         self.num_planes = len(self._sources)
 
     def forward(self, images: Tensor) -> Tensor:
         """Integers `(rows, channels, height, width)` of any dtype -> float32 `(rows, num_planes, height, width)`."""
         lowest, highest, categories = (b[:, None, None] for b in (self.lowest, self.highest, self._categories))
         return self._ones(images, lowest, highest, categories, 1)
-
-
-def _bounds(space: Space) -> tuple[np.ndarray, np.ndarray]:
-    # In float64, so that no differences wrap.
-    if not isinstance(space, Box) or space.dtype.kind not in "iu":
-        raise APIUsageError(f"one_hot needs observations that are one Box of integers, got {space}; switch it off")
-    low, high = (bound.reshape(-1).astype(np.float64) for bound in (space.low, space.high))
-    _check_counts(space, low, high)
-    return low, high
-
-
-def _check_counts(space: Space, low: np.ndarray, high: np.ndarray) -> None:
-    most, limit = int((high - low).max()) + 1, 2**31
-    if most > MAX_CATEGORIES or low.min() < -limit or high.max() >= limit:
-        raise APIUsageError(
-            f"one_hot needs integers of at most {MAX_CATEGORIES} values each, got {most} in {space}; give the "
-            "space the bounds that its numbers have, or switch it off"
-        )
 
 
 class NormalizedObservations(nn.Module):
