@@ -6,7 +6,6 @@ import builtins
 import contextlib
 import copy
 import functools
-import operator
 import sys
 from argparse import Namespace
 from collections.abc import Hashable, Iterator
@@ -106,62 +105,54 @@ class PolicyWatch:
 
     def __init__(self, policy: nn.Module, by_kernel: bool = False):
         self.policy, self.by_kernel = policy, by_kernel
-        self._parts, self._facts = look(policy, by_kernel)
+        self._facts = _look(policy, by_kernel)
 
     def has_changed(self) -> bool:
         """Whether a module, a parameter or a method was replaced, added, removed, frozen, moved, or given a hook.
 
         A hook or a mode of torch for all modules counts too.
         """
-        parts, facts = look(self.policy, self.by_kernel)
-        are_same = len(parts) == len(self._parts) and all(map(operator.is_, parts, self._parts))
-        return not are_same or facts != self._facts
+        return _look(self.policy, self.by_kernel) != self._facts
 
 
-def look(policy: nn.Module, by_kernel: bool) -> tuple[list[object], list[object]]:
-    """Returns objects that must stay the same ones, and facts that must stay equal; see PolicyWatch."""
-    # The objects are held, so that no other gets their address. It reads the dictionaries behind torch's properties,
-    # which are several times slower.
+def _look(policy: nn.Module, by_kernel: bool) -> list[object]:
+    # Equal to a later one while nothing changed. It reads the dictionaries behind torch's properties, which are several
+    # times slower.
     modules: list[nn.Module] = [policy]
-    parts: list[object] = []
     facts: list[object] = surroundings()
     kinds: dict[type, None] = {}
     seen: set[int] = set()
     for module in modules:  # which grows meanwhile
-        parts.append(module)
+        facts.append(_Same(module))
         if module is None or id(module) in seen:
             continue
         seen.add(id(module))
         own = vars(module)
         kinds[type(module)] = None
         modules += own["_modules"].values()
-        parts += [own[name] for name in METHODS if name in own]
+        facts += [_Same(own[name]) for name in METHODS if name in own]
         facts += module.training, *[tuple(own[name]) for name in HOOKS if own.get(name)]
         if by_kernel or not _own_bases(type(module)):
             facts.append(_kept(module, with_tensors=by_kernel))
         for parameter in own["_parameters"].values():
-            parts.append(parameter)
-            if parameter is not None:
-                facts += _facts(parameter)
+            facts.append(_Same(parameter))
+            if parameter is None:
+                continue
+            hooks = tuple(parameter._backward_hooks or ()), tuple(parameter._post_accumulate_grad_hooks or ())
+            facts += parameter.requires_grad, parameter.dtype, hooks
+            if type(parameter) is nn.Parameter and parameter.layout is torch.strided:  # else it may lie in no one place
+                facts += parameter.shape, parameter.stride(), parameter.data_ptr()
         if by_kernel or isinstance(module, _HAVE_BUFFERS):
-            parts += own["_buffers"].values()
+            facts += map(_Same, own["_buffers"].values())
     facts += [getattr(kind, name, None) for kind in kinds for name in METHODS]
     facts += OwnCode(policy).facts if by_kernel else []
-    return [*parts, *kinds], facts
-
-
-def _facts(parameter: nn.Parameter) -> tuple[object, ...]:
-    hooks = tuple(parameter._backward_hooks or ()), tuple(parameter._post_accumulate_grad_hooks or ())
-    facts = parameter.requires_grad, parameter.dtype, hooks
-    if type(parameter) is not nn.Parameter or parameter.layout is not torch.strided:
-        return facts  # which may lie in no one place
-    return *facts, parameter.shape, parameter.stride(), parameter.data_ptr()
+    return [*facts, *kinds]
 
 
 def _kept(module: nn.Module, with_tensors: bool = True) -> dict[str, object]:
     # What a module keeps beside what every module has.
     return {
-        name: value if type(value) in _PLAIN else _mark(value)
+        name: _mark(value)
         for name, value in vars(module).items()
         if name not in _OF_MODULES and (with_tensors or not isinstance(value, Tensor))
     }
@@ -252,7 +243,7 @@ def _names(code: CodeType) -> Iterator[str]:
 
 
 class _Same:
-    # Equal to another of the same object.
+    # Equal to another of the same object, which it holds, so that no other gets its address.
     def __init__(self, value: object):
         self.value = value
 

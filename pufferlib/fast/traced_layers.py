@@ -31,12 +31,13 @@ from pufferlib.fast.traced_states import SharedCellError, StepStates, TracedStat
 from pufferlib.fast.traced_values import Parameter, UntracedError, Value
 from pufferlib.metrics.measures import EPSILON
 from pufferlib.models import ActionHead, LSTMWrapper, MinGRUWrapper
-from pufferlib.policy import Logits, NormalizedObservations, training_forward
+from pufferlib.policy import NormalizedObservations, training_forward
 from pufferlib.ppo.losses import ppo_loss
 from pufferlib.ppo.rollout import Rollout
 from pufferlib.ppo.sampling import sample_logits
 from pufferlib.spaces import Layout
 
+_WRAPPERS = MinGRUWrapper, LSTMWrapper
 _TOLERANCE = 1e-4  # of the largest number of a result: how far the kernel's may be from the policy's
 
 
@@ -81,8 +82,7 @@ def trace(policy: nn.Module, rollout: Rollout) -> Layers:
     if type(inner) is NormalizedObservations:
         normalizer = Normalizer(inner.mean, inner.variance, EPSILON, inner.clip)
         inner = inner.policy
-    own = inner.policy if type(inner) in (MinGRUWrapper, LSTMWrapper) else inner
-    own_states = rollout.states if hasattr(inner, "forward_eval") and inner is own else {}
+    own_states = rollout.states if hasattr(inner, "forward_eval") and type(inner) not in _WRAPPERS else {}
     given = tuple(rollout.observations.shape[2:]), rollout.observations.dtype, normalizer is not None, own_states
     calls = _Calls(*given, are_cells_layers=True)
     try:
@@ -112,7 +112,7 @@ def trace(policy: nn.Module, rollout: Rollout) -> Layers:
 
 @torch.enable_grad()  # so that it shows which weights are computed in a call
 def _follow(inner: nn.Module, calls: _Calls, normalizer: Normalizer | None) -> Layers:
-    if type(inner) in (MinGRUWrapper, LSTMWrapper):
+    if type(inner) in _WRAPPERS:
         recurrent = inner.layers if type(inner) is MinGRUWrapper else inner.cells
         hidden = calls.follow(inner.policy, "encode_observations", calls.observation)
         outputs = calls.follow(inner.policy, "decode_actions", calls.recur(hidden, recurrent))
@@ -251,10 +251,19 @@ def _compare(policy: nn.Module, layers: Layers, rollout: Rollout, counts: Mappin
     resets = torch.rand(count, steps, generator=generator) < 0.3
     entries = {name: torch.randn(count, *each.shape[1:], generator=generator) for name, each in rollout.states.items()}
     states = [each.contiguous() for each in layers.states_of(entries.values())]
+    if layers.log_std is None:
+        actions = torch.stack([torch.randint(0, size, resets.shape, generator=generator) for size in layers.parts], -1)
+        actions = actions.int()
+    else:
+        actions = torch.randn(*resets.shape, len(layers.parts), generator=generator)
     with torch.enable_grad():
-        logits, values = _call(policy, layers, seen, entries, resets)
-        actions = _draw(layers, (count, steps), generator)
-        _, logprobs, entropy = sample_logits(logits, action=actions.view(*_action_shape(actions, layers)))
+        if layers.num_states:
+            logits, values = policy(seen, {**{name: each.clone() for name, each in entries.items()}, "resets": resets})
+        else:
+            logits, values = training_forward(policy, policy)(seen.flatten(0, 1), {})
+        taken = actions if layers.num_states else actions.flatten(0, 1)
+        taken = taken.squeeze(-1) if layers.log_std is None else taken  # of a single choice
+        _, logprobs, entropy = sample_logits(logits, action=taken)
         logprobs, values, entropy = (tensor.float().view(count, steps) for tensor in (logprobs, values, entropy))
         noise = [0.3 * torch.randn(count, steps, generator=generator) for _ in range(4)]
         old = [logprobs.detach() + 0.1 * noise[0], values.detach() + noise[1], noise[2], noise[3]]
@@ -271,14 +280,6 @@ def _compare(policy: nn.Module, layers: Layers, rollout: Rollout, counts: Mappin
         if gradient is None:
             raise UntracedError(f"does not use its parameter {name}")
         _check_close(f"gradient of {name}", found, gradient)
-
-
-def _call(
-    policy: nn.Module, layers: Layers, seen: Tensor, states: Mapping[str, Tensor], resets: Tensor
-) -> tuple[Logits, Tensor]:
-    if not layers.num_states:
-        return training_forward(policy, policy)(seen.flatten(0, 1), {})
-    return policy(seen, {**{name: state.clone() for name, state in states.items()}, "resets": resets})
 
 
 def _draw_observations(
@@ -302,20 +303,6 @@ def _numbers(dtype: torch.dtype, shape: tuple[int, ...], generator: torch.Genera
     if dtype.is_floating_point:
         return torch.randn(shape, generator=generator)
     return torch.randint(0, 256 if dtype == torch.uint8 else 128, shape, generator=generator).float()
-
-
-def _draw(layers: Layers, shape: tuple[int, int], generator: torch.Generator) -> Tensor:
-    if layers.log_std is not None:
-        return torch.randn(*shape, len(layers.parts), generator=generator)
-    drawn = [torch.randint(0, size, shape, generator=generator) for size in layers.parts]
-    return torch.stack(drawn, -1).int()
-
-
-def _action_shape(actions: Tensor, layers: Layers) -> tuple[int, ...]:
-    # Of the actions as sample_logits takes them.
-    count, steps, parts = actions.shape
-    rows = (count, steps) if layers.num_states else (count * steps,)
-    return rows if layers.log_std is None and parts == 1 else (*rows, parts)
 
 
 def _check_close(name: str, found: Tensor, expected: Tensor) -> None:
