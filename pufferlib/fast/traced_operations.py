@@ -51,13 +51,14 @@ _PLAIN = int, float, torch.dtype
 _CASTS = {torch.float32: "float", torch.int64: "long", torch.int32: "long", torch.bool: "bool"}
 
 
-class _Rows:
-    # The number of rows, wherever the policy asks for it.
+class _Rows(int):
+    # A number that no other is taken for: no product of sizes has so large a prime factor.
     def __repr__(self) -> str:
         return "the number of rows"
 
 
-ROWS = _Rows()
+ROWS = _Rows(2**31 - 1)
+"""The number of rows, wherever the policy asks for it."""
 
 
 class Operations(LayerList):
@@ -285,38 +286,19 @@ class Operations(LayerList):
         sizes = ROWS, *value.shape
         return sizes if dim is None else sizes[dim]
 
-    def _torch_flatten(self, value: Value, start_dim: int = 0, end_dim: int = -1) -> Value:
-        sizes = self._torch_size(value)
-        first, last = start_dim % len(sizes), end_dim % len(sizes)
-        return self._torch_view(value, [*sizes[:first], math.prod(sizes[first : last + 1]), *sizes[last + 1 :]])
-
-    def _torch_unflatten(self, value: Value, dim: int, shape: Sequence[int]) -> Value:
-        sizes = self._torch_size(value)
-        place = dim % len(sizes)
-        return self._torch_view(value, [*sizes[:place], *shape, *sizes[place + 1 :]])
-
-    def _torch_squeeze(self, value: Value, dim: int) -> Value:
-        size = self._torch_size(value, dim)
-        return value if size != 1 else self._torch_unflatten(value, dim, [])
-
-    def _torch_unsqueeze(self, value: Value, dim: int) -> Value:
-        sizes = self._torch_size(value)
-        place = dim % (len(sizes) + 1)
-        return self._torch_view(value, [*sizes[:place], 1, *sizes[place:]])
-
-    def _torch_view(self, value: Value, *shape: Any) -> Value:
-        sizes = list(shape[0] if len(shape) == 1 and isinstance(shape[0], (tuple, list)) else shape)
-        if sizes == [-1] and value.shape in ((), (1,)):
-            return replace(value, shape=())
-        rows, *sizes = sizes
-        known, whole = math.prod(size for size in sizes if size != -1), math.prod(value.shape)
-        if -1 in sizes and rows is ROWS:
-            sizes[sizes.index(-1)] = whole // known
-        if not (rows is ROWS or rows == -1) or min(sizes, default=1) < 0 or math.prod(sizes) != whole:
+    def _view(self, name: str, value: Value, *arguments: Any, **keywords: Any) -> Value:
+        # Of the shape that torch finds.
+        like = torch.empty(self._torch_size(value), device="meta")
+        rows, *sizes = getattr(like, name)(*arguments, **keywords).shape
+        if rows != ROWS:
             raise ValueError("a shape of other rows")
         if value.index == 0 and len(sizes) == 3 and self._is_unread():
             self.shapes[0] = tuple(sizes)
         return replace(value, shape=tuple(sizes))
+
+    _torch_view, _torch_flatten = partialmethod(_view, "view"), partialmethod(_view, "flatten")
+    _torch_unflatten = partialmethod(_view, "unflatten")
+    _torch_squeeze, _torch_unsqueeze = partialmethod(_view, "squeeze"), partialmethod(_view, "unsqueeze")
 
     def _torch_transpose(self, value: Operand, dim0: int, dim1: int) -> Operand:
         order = list(range(len(value.shape) + 1))
