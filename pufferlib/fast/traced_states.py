@@ -19,12 +19,13 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 from pufferlib.extensions import LSTM
 from pufferlib.extensions.network_layers import GRU, Add, Multiply, Shape, State
-from pufferlib.fast.traced_operations import ACTIVATIONS, SAME, Operations
+from pufferlib.fast.traced_operations import ACTIVATIONS, ROWS, SAME, Operations
 from pufferlib.fast.traced_values import Operand, UntracedError, Value
 
 _CELLS = {nn.LSTMCell: LSTM, nn.GRUCell: GRU, nn.LSTM: LSTM, nn.GRU: GRU}
 _OF_EACH_NUMBER = ACTIVATIONS.keys() | {"add", "sub", "mul", "div", "neg"}
 _KEPT = "float", "contiguous"  # methods of a tensor that leave its numbers
+_VIEWS = {"view", "reshape", "flatten", "squeeze", "unsqueeze", "transpose", "swapaxes", "permute", "getitem"}
 
 
 class SharedCellError(UntracedError):
@@ -192,7 +193,7 @@ class StepStates(Operations):
     def _of_stacks(self, kind: str, name: Any, target: Any, arguments: tuple, keywords: dict, module: nn.Module) -> Any:
         # NotImplemented where no stack is seen or made.
         if kind != "call_module":
-            moved = _moved(name, [*arguments, *keywords.values()])
+            moved = _moved(name, arguments, keywords)
             if moved is not NotImplemented:
                 return moved
         leaves = tree_leaves((arguments, keywords))
@@ -274,43 +275,39 @@ class StepStates(Operations):
         return [product(leaving, self._activate(left, "tanh")), left]
 
 
-def _moved(name: str, given: list[Any]) -> Any:
+def _moved(name: str, arguments: tuple, keywords: dict) -> Any:
     # The result of an operation that makes or takes apart stacks and computes nothing; else NotImplemented.
-    value, *others = given or [None]
-    first = others[0] if others else None
-    sizes = list(first) if isinstance(first, (tuple, list)) else others
-    if name == "stack" and isinstance(value, (tuple, list)) and all(map(_is_row, value)) and first in (None, 0, 1):
-        return Stack(tuple(value), first or 0)
-    if isinstance(value, Entry) and name in _KEPT and not others:
+    value, *others = arguments or (None,)
+    dims = [*others, *keywords.values()]
+    if name == "stack" and isinstance(value, (tuple, list)) and all(map(_is_row, value)) and dims in ([], [0], [1]):
+        return Stack(tuple(value), *(dims or [0]))
+    if isinstance(value, (Entry, Stack)) and name in _KEPT and not others:
         return value
-    if _is_row(value):
-        added = {"unsqueeze": [[0], [1]], "getitem": [[None], [(slice(None), None)]]}.get(name, [])
-        if others in added:
-            return Stack((value,), added.index(others))
-        if name in ("view", "reshape") and len(sizes) == 3 and sizes[2] in (-1, _size(value)):
-            found = [dim for dim in (0, 1) if sizes[dim] == 1 and _are_rows(sizes[1 - dim])]
-            return Stack((value,), found[0]) if found else NotImplemented
-    return _moved_stack(name, value, others, sizes) if isinstance(value, Stack) else NotImplemented
+    if isinstance(value, Stack) and name == "unbind" and (dims or [0]) == [value.dim]:
+        return list(value.parts)
+    if name not in _VIEWS or not (isinstance(value, Stack) or _is_row(value)):
+        return NotImplemented
+    parts = value.parts if isinstance(value, Stack) else (value,)
+    memory = torch.empty((len(parts), ROWS, _size(parts[0])), device="meta")
+    like = memory.transpose(0, value.dim) if isinstance(value, Stack) else memory[0]
+    try:
+        view = operator.getitem if name == "getitem" else getattr(torch.Tensor, name)
+        return _shown(view(like, *others, **keywords), parts, memory)
+    except (IndexError, RuntimeError, TypeError):  # as of a key that is a value
+        return NotImplemented
 
 
-def _moved_stack(name: str, stack: Stack, others: list[Any], sizes: list[Any]) -> Any:
-    parts, dim, first = stack.parts, stack.dim, others[0] if others else None
-    if name in _KEPT and not others:
-        return stack
-    if name == "unbind" and (first or 0) == dim:
-        return list(parts)
-    if others in {"transpose": [[0, 1], [1, 0]], "swapaxes": [[0, 1], [1, 0]], "permute": [[1, 0, 2]]}.get(name, []):
-        return Stack(parts, 1 - dim)
-    if name == "getitem":
-        key = first if isinstance(first, tuple) else (first,)
-        while len(key) > 1 and key[-1] in (Ellipsis, slice(None)):
-            key = key[:-1]
-        if len(key) == dim + 1 and key[:dim] == (slice(None),) * dim and isinstance(key[dim], (int, slice)):
-            return Stack(parts[key[dim]], dim) if isinstance(key[dim], slice) else parts[key[dim]]
-    is_flat = name in ("view", "reshape") and len(sizes) == 2 and _are_rows(sizes[0])
-    is_flat = is_flat and sizes[1] in (-1, _size(parts[0])) or (name == "flatten" and others == [0, 1])
-    is_row = len(parts) == 1 and (is_flat or (name == "squeeze" and first in (dim, dim - 3)))
-    return parts[0] if is_row else NotImplemented
+def _shown(view: Tensor, parts: tuple[Any, ...], memory: Tensor) -> Any:
+    # The part or the stack that a view of the memory of parts shows; NotImplemented where it shows something else.
+    if view._base is not memory or view.dim() not in (2, 3):
+        return NotImplemented
+    if view.dim() == 3:
+        dim = int(view.shape[0] == ROWS)
+        shown = tuple(_shown(each, parts, memory) for each in view.unbind(dim)) if ROWS in view.shape[:2] else ()
+        return Stack(shown, dim) if shown and NotImplemented not in shown else NotImplemented
+    index, first = divmod(view.storage_offset(), memory[0].numel())
+    is_part = first == 0 and (view.shape, view.stride()) == (memory[0].shape, memory[0].stride())
+    return parts[index] if is_part else NotImplemented
 
 
 def _is_of_rows(kind: str, name: object, arguments: tuple, keywords: dict) -> bool:
@@ -331,7 +328,3 @@ def _is_row(value: object) -> bool:
 
 def _size(row: Entry | Value) -> int:
     return row.size if isinstance(row, Entry) else math.prod(row.shape)
-
-
-def _are_rows(size: object) -> bool:
-    return size == -1 or not isinstance(size, int)
