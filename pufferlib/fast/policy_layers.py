@@ -53,10 +53,12 @@ def _find_layers(policy: nn.Module) -> Layers:
         recurrent, policy = list(policy.layers), policy.policy
     elif type(policy) is LSTMWrapper:
         recurrent, policy = list(policy.cells), policy.policy
-    _require(_sees_rows(policy) and type(policy.head) is ActionHead)
+    is_of_images = type(policy) is Convolutional
+    _require(is_of_images or (type(policy) is Default and not policy.emulated))
     head, one_hot, layers = policy.head, policy.one_hot, _Chain()
+    _require(type(head) is ActionHead and type(one_hot) in (type(None), OneHotPlanes if is_of_images else OneHotCells))
     modules, activation, shape = list(policy.encoder), "relu", None
-    if type(policy) is Convolutional:
+    if is_of_images:
         shape = policy.image_shape
         layers.add_convolutions(modules.pop(0), shape[0], one_hot is not None)
     else:
@@ -118,26 +120,13 @@ class _Chain(list[Layer]):
         convolutions, activations = modules[::2], modules[1::2]
         _require(type(flatten) is nn.Flatten and (flatten.start_dim, flatten.end_dim) == (1, -1))
         _require([type(module) for module in activations] == [nn.ReLU] * len(convolutions))
-        _require(bool(convolutions) and all(map(_is_plain_convolution, convolutions)))
+        _require(bool(convolutions))
         for module in convolutions:
+            _require(type(module) is nn.Conv2d and module.stride[0] == module.stride[1])
+            _require((module.padding, module.dilation, module.groups) == ((0, 0), (1, 1), 1))
             observed = 0 if self else channels
             flags = observed, is_of_categories and bool(observed)
             self.append(Convolution((len(self),), module.weight, module.bias, module.stride[0], *flags))
-
-
-def _sees_rows(policy: nn.Module) -> bool:
-    # Whether the first layer takes the numbers of an observation, or their categories, as they lie in its row.
-    if type(policy) is Default:
-        return not policy.emulated and type(policy.one_hot) in (type(None), OneHotCells)
-    return type(policy) is Convolutional and type(policy.one_hot) in (type(None), OneHotPlanes)
-
-
-def _is_plain_convolution(module: nn.Module) -> bool:
-    return (
-        type(module) is nn.Conv2d
-        and module.stride[0] == module.stride[1]
-        and (module.padding, module.dilation, module.groups) == ((0, 0), (1, 1), 1)
-    )
 
 
 def _continuous_layers(policy: Continuous) -> Layers:
