@@ -30,13 +30,11 @@ class PinnedArrays:
     as it was before by the next owner of that address.
     """
 
-    def __init__(self, device: torch.device, driver: ctypes.CDLL | None = None):
-        # device: copies from the memory, in whose context the driver is called; driver: libcuda, None opens it
+    def __init__(self, device: torch.device):  # copies from the memory; the driver is called in its context
         self._device = device
-        self._driver = driver
         self._locked: dict[int, np.ndarray] = {}  # by address, kept alive until it is unlocked
         self._refused: set[int] = set()
-        weakref.finalize(self, _unlock, self._locked, device, driver).atexit = False  # the process takes it with it
+        weakref.finalize(self, _unlock, self._locked, device).atexit = False  # the process takes it with it
 
     def pin(self, array: np.ndarray) -> bool:
         """Locks the whole memory that an array is part of; returns whether it is locked."""
@@ -44,7 +42,7 @@ class PinnedArrays:
         address = memory.ctypes.data
         if address not in self._locked and address not in self._refused:
             size, flags = ctypes.c_size_t(memory.nbytes), ctypes.c_uint(_PORTABLE)
-            if _call_driver(self._driver, self._device, "cuMemHostRegister_v2", address, size, flags):
+            if _call_driver(self._device, "cuMemHostRegister_v2", address, size, flags):
                 self._locked[address] = memory
             else:
                 self._refused.add(address)
@@ -52,22 +50,20 @@ class PinnedArrays:
 
     def close(self) -> None:
         """Unlocks all memory, which must come before its owner frees it; it may be called again."""
-        _unlock(self._locked, self._device, self._driver)
+        _unlock(self._locked, self._device)
 
 
-def _unlock(locked: dict[int, np.ndarray], device: torch.device, driver: ctypes.CDLL | None) -> None:
+def _unlock(locked: dict[int, np.ndarray], device: torch.device) -> None:
     if locked and device.type == "cuda":
         torch.cuda.synchronize(device)  # copies may still read it
     while locked:
         address, _ = locked.popitem()
-        _call_driver(driver, device, "cuMemHostUnregister", address)
+        _call_driver(device, "cuMemHostUnregister", address)
 
 
-def _call_driver(
-    driver: ctypes.CDLL | None, device: torch.device, function: str, address: int, *arguments: ctypes._SimpleCData
-) -> bool:
+def _call_driver(device: torch.device, function: str, address: int, *arguments: ctypes._SimpleCData) -> bool:
     try:
-        driver = driver or open_driver()
+        driver = open_driver()
     except PufferError:  # as on a GPU that is not NVIDIA's
         return False
     with torch.cuda.device(device) if device.type == "cuda" else nullcontext():

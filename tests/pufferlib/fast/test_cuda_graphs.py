@@ -488,11 +488,12 @@ def test_a_state_saved_with_captures_is_one_without_after_loading(tmp_path):
 
 
 class FakeDriver:
-    """Counts the locks of libcuda, and refuses on request."""
+    """Counts the locks of libcuda, in whose place it is, and refuses on request."""
 
-    def __init__(self, status=0):
+    def __init__(self, monkeypatch, status=0):
         self.status = status
         self.locked, self.calls = {}, 0
+        monkeypatch.setattr(cuda_graphs, "open_driver", lambda: self)
 
     def cuMemHostRegister_v2(self, address, size, flags):
         self.calls += 1
@@ -505,11 +506,10 @@ class FakeDriver:
         return 0
 
 
-def test_the_whole_memory_of_a_vector_is_locked_once_and_let_go():
+def test_the_whole_memory_of_a_vector_is_locked_once_and_let_go(monkeypatch):
     vecenv = scripted_vector(num_envs=4, batch_size=2)
     vecenv.async_reset(0)
-    driver = FakeDriver()
-    pinned = PinnedArrays(CPU, driver)
+    driver, pinned = FakeDriver(monkeypatch), PinnedArrays(CPU)
     batches = [vecenv.recv() for _ in range(2)]
     assert all(pinned.pin(array) for batch in batches for array in batch[:4])
     ((address, size),) = driver.locked.items()
@@ -524,8 +524,8 @@ def test_the_whole_memory_of_a_vector_is_locked_once_and_let_go():
     vecenv.close()
 
 
-def test_memory_that_the_driver_refuses_is_asked_for_once():
-    pinned = PinnedArrays(CPU, driver := FakeDriver(status=304))
+def test_memory_that_the_driver_refuses_is_asked_for_once(monkeypatch):
+    driver, pinned = FakeDriver(monkeypatch, status=304), PinnedArrays(CPU)
     array = np.zeros(8)
     assert not pinned.pin(array) and not pinned.pin(array[2:])
     assert driver.calls == 1
@@ -552,7 +552,8 @@ def test_the_driver_is_called_in_the_context_of_the_device_that_copies(monkeypat
 
     monkeypatch.setattr(torch.cuda, "device", current)
     monkeypatch.setattr(torch.cuda, "synchronize", lambda device: entered.append("synchronize"))
-    pinned = PinnedArrays(torch.device("cuda:1"), Driver())
+    Driver(monkeypatch)
+    pinned = PinnedArrays(torch.device("cuda:1"))
     assert pinned.pin(np.zeros(8))
     pinned.close()
     assert entered == ["cuda:1", "lock", "left", "synchronize", "cuda:1", "unlock", "left"]
@@ -570,8 +571,8 @@ def test_without_nvidias_driver_nothing_is_locked_and_nothing_fails(monkeypatch)
     pinned.close()
 
 
-def test_memory_of_what_is_forgotten_is_unlocked():
-    pinned = PinnedArrays(CPU, driver := FakeDriver())
+def test_memory_of_what_is_forgotten_is_unlocked(monkeypatch):
+    driver, pinned = FakeDriver(monkeypatch), PinnedArrays(CPU)
     assert pinned.pin(np.zeros(8)) and driver.locked
     del pinned
     gc.collect()
