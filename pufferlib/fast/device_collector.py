@@ -140,8 +140,6 @@ class Blocks:
 COLUMNS = 64
 """At most, of a rollout in one CUDA graph: some thousand kernels, whose launch takes the time of one."""
 
-FETCHED = ("rewards", "terminals", "truncations")
-
 
 class DeviceCollector(Collector):
     """Borrows the environments of a Device vector, and plays whole rollouts on the GPU.
@@ -271,7 +269,7 @@ class DeviceCollector(Collector):
 
     def _fetch(self) -> None:
         group = slice(self._offset, self._offset + self.vecenv.num_agents)
-        for name in FETCHED:
+        for name in ("rewards", "terminals", "truncations"):
             self.host_buffers[name][1:, group].copy_(getattr(self.rollout, name).T[1:, group], non_blocking=True)
         self._envs.fetch_logs()
         if self.rollout.rewards.is_cuda:

@@ -83,16 +83,15 @@ def trace(policy: nn.Module, rollout: Rollout) -> Layers:
         normalizer = Normalizer(inner.mean, inner.variance, EPSILON, inner.clip)
         inner = inner.policy
     own_states = rollout.states if hasattr(inner, "forward_eval") and type(inner) not in _WRAPPERS else {}
-    given = tuple(rollout.observations.shape[2:]), rollout.observations.dtype, normalizer is not None, own_states
-    calls = _Calls(*given, are_cells_layers=True)
-    try:
-        layers = _follow(inner, calls, normalizer)
-        is_shared = not layers.fit()
-    except SharedCellError:
-        is_shared = True
-    if is_shared and own_states:
-        calls = _Calls(*given, are_cells_layers=False)
-        layers = _follow(inner, calls, normalizer)
+    seen = rollout.observations
+    for are_cells_layers in (True, False):
+        calls = _Calls(tuple(seen.shape[2:]), seen.dtype, normalizer is not None, own_states, are_cells_layers)
+        try:
+            layers = _follow(inner, calls, normalizer)
+        except SharedCellError:
+            continue
+        if layers.fit() or not own_states:
+            break
     trained = {id(parameter) for parameter in policy.parameters() if parameter.requires_grad}
     layers = replace(layers, constants=[tensor for tensor in layers.tensors() if id(tensor) not in trained])
     if not layers.parameters():

@@ -300,16 +300,14 @@ class Operations(LayerList):
     _torch_unflatten = partialmethod(_view, "unflatten")
     _torch_squeeze, _torch_unsqueeze = partialmethod(_view, "squeeze"), partialmethod(_view, "unsqueeze")
 
-    def _torch_transpose(self, value: Operand, dim0: int, dim1: int) -> Operand:
-        order = list(range(len(value.shape) + 1))
-        order[dim0], order[dim1] = order[dim1], order[dim0]
-        return self._torch_permute(value, order)
-
-    def _torch_permute(self, value: Operand, *dims: Any) -> Operand:
-        rows, *order = dims[0] if len(dims) == 1 else dims
+    def _permute(self, name: str, value: Operand, *arguments: Any, **keywords: Any) -> Operand:
+        like = torch.empty([*range(len(value.shape) + 1)], device="meta")  # its sizes tell the dimensions
+        rows, *order = getattr(like, name)(*arguments, **keywords).shape
         if rows != 0:
             raise ValueError("rows in another place")
-        return self._turn(value, [each % (len(order) + 1) - 1 for each in order])
+        return self._turn(value, [each - 1 for each in order])
+
+    _torch_transpose, _torch_permute = partialmethod(_permute, "transpose"), partialmethod(_permute, "permute")
 
     def _torch_split(self, value: Value, sizes: int | Sequence[int], dim: int = 0) -> list[Value]:
         place = dim % (len(value.shape) + 1) - 1
