@@ -313,9 +313,7 @@ class Operations(LayerList):
         place = dim % (len(value.shape) + 1) - 1
         if place < 0:
             self._refuse("a split of rows")
-        count = value.shape[place]
-        if isinstance(sizes, int):
-            sizes = [min(sizes, count - first) for first in range(0, count, sizes)]
+        sizes = [len(part) for part in torch.empty(value.shape[place], device="meta").split(sizes)]
         firsts = [sum(sizes[:index]) for index in range(len(sizes))]
         return [self._select(numbers(value), place, part) for part in zip(firsts, sizes, strict=True)]
 
