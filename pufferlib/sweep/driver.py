@@ -358,7 +358,10 @@ class Sweep:
         values = self.space.settled(self.state.trials[trial.number].params)
         if STEPS in values:
             values[STEPS] = trial.settings[STEPS]  # maybe raised
-        self._start(trial.number, values, seed=seed)
+        try:
+            self._start(trial.number, values, seed=seed)
+        except ConfigError as error:  # such as of a machine with less memory than that of the trial
+            remember(self._study, Confirmation(trial.number, seed, None, error=str(error)))
 
 
 def hopeless_reason(curve: CurveRows, finished: Sequence[CurveRows], goal: str) -> str | None:
