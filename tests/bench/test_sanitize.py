@@ -114,6 +114,7 @@ def test_kernels_of_odd_shapes_touch_no_memory_but_their_tensors(sanitize, memor
     assert_clean(outcome_of(sanitize, memory_checked, "kernels", KERNELS, "learn or odd or thread"), least=30)
 
 
+@pytest.mark.weekly
 def test_memory_and_references_that_a_binding_never_gives_back_are_reported(sanitize, memory_checked):
     lines = "    Py_XDECREF(vec->members);\n    free(vec->envs.scattered);\n    free(vec->envs.contiguous);\n"
     with broken(memory_checked, "ocean/include/puffer_handles.h", lines, ""):
@@ -177,6 +178,7 @@ def test_leaks_are_told_from_what_threads_keep_wherever_their_memory_lies(saniti
     assert "SUMMARY: AddressSanitizer: 40 byte(s) leaked in 1 allocation(s)." in report, report
 
 
+@pytest.mark.weekly
 @pytest.mark.parametrize(
     ("right", "wrong", "kind"),
     [
@@ -201,6 +203,7 @@ def test_native_steps_environments_on_any_number_of_threads_without_a_race(sanit
     assert_clean(outcome_of(sanitize, thread_checked, "threads", NATIVE), least=10)
 
 
+@pytest.mark.weekly
 def test_a_word_that_threads_write_in_no_order_is_reported(sanitize, thread_checked):
     right = "        job->task(job->context, first, first + size, worker);\n"
     wrong = right + "        job->alignment = job->alignment > 1 ? CLAIM_ALIGNMENT : 1;\n"

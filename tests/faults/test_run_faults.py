@@ -16,6 +16,7 @@ def test_it_is_survived(case, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.weekly
 @broken(*(room.CASES for room in ROOMS))
 def test_broken_code_is_noticed(case, saboteur, tmp_path):
     assert_noticed(case, saboteur, tmp_path)

@@ -6,6 +6,7 @@ from worker_cases import CASES
 
 
 @pytest.mark.slow
+@pytest.mark.weekly
 @broken(CASES)
 def test_broken_code_is_noticed(case, saboteur, tmp_path):
     assert_noticed(case, saboteur, tmp_path)

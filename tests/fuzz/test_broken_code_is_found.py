@@ -33,7 +33,7 @@ TELLS = {
 NOT_BROKEN = {"NO_FAULT", "ACTION_AS_FLOAT"}  # the second plays a game, in which actions make no difference
 BY_CALLS = {"ROWS_NOT_COUNTED", "OWNER_NOT_HELD"}
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.weekly]
 
 
 @pytest.fixture(scope="module")

@@ -182,6 +182,7 @@ def actions_are_other_than_those_learnt_from(monkeypatch):
 
 
 @pytest.mark.slow
+@pytest.mark.weekly
 @pytest.mark.parametrize(
     ("name", "break_it", "perf"),
     [

@@ -151,6 +151,7 @@ def tree(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.weekly  # the page environment_in_c.md runs the same commands
 @pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler, cc, to build the copied environment")
 def test_a_new_environment_builds_passes_all_tests_and_is_learned(tree):
     clean = {key: value for key, value in os.environ.items() if not key.startswith(("PYTEST_", "PYTHONPATH"))}
