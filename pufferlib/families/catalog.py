@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from pufferlib.errors import CheckpointError, UnknownEnvironmentError
-from pufferlib.families.entry import Entry, Family, callable_entry, nearest_names, slug
+from pufferlib.families.entry import Entry, Family, callable_entry, nearest_names, slug, word_of
 
 if TYPE_CHECKING:
     from pufferlib.environment import PufferEnv
@@ -34,7 +34,8 @@ def find(name: str | Callable[..., PufferEnv] | Entry) -> Entry:
     found = lookup(name)
     if found is not None:
         return found
-    raise UnknownEnvironmentError(f"there is no environment {name!r}{_remedy(name)} `puffer envs` lists all names")
+    remedy = _of_family(name) or _of_library(name) or _nearest(name) or ";"
+    raise UnknownEnvironmentError(f"there is no environment {name!r}{remedy} `puffer envs` lists all names")
 
 
 def find_recorded(name: str) -> Entry:
@@ -55,20 +56,70 @@ def needs_module(name: str) -> bool:
     return ":" in name and not name.startswith("pettingzoo:")
 
 
-def _remedy(name: str) -> str:
-    word = re.split(r"[/:-]", name.lower())[0]
-    family = next((one for one in families() if one.name == word and not one.owns(name)), None)
-    if family is not None:
-        return f"; {word} is a family, with environments such as {family.example!r}: `puffer envs {word}`;"
+_PROCGEN = "bigfish bossfight caveflyer chaser climber coinrun dodgeball fruitbot heist jumper leaper miner ninja"
+_LIBRARIES = {
+    "procgen": _PROCGEN + " plunder starpilot",
+    "minerl": "minecraft minedojo",
+    "crafter": "craftax",
+    "nle": "nethack minihack",
+    "vizdoom": "doom",
+    "gfootball": "football grf",
+    "stable_retro": "retro sonic mario",
+    "gym_microrts": "microrts",
+    "smac": "starcraft smacv2",
+    "metadrive": "carla",
+    "dmlab": "deepmind_lab",
+    "bsuite": "",
+    "griddly": "",
+    "pokegym": "pokemon pokemon_red",
+    "nmmo": "neural_mmo nmmo3 neuralmmo",
+}
+"""Libraries that no family is for, with words by which people ask for their environments."""
+
+_OTHER_WORDS = {
+    "atari": "ale arcade",
+    "mujoco": "robotics",
+    "dm_control": "dmc deepmind_control dmcontrol",
+    "minigrid": "babyai gridworld",
+    "pettingzoo": "butterfly mpe sisl magent multiagent_particle",
+    "box2d": "lunar_lander",
+    "classic_control": "classic",
+    "toy_text": "toytext",
+}
+"""Other words for families."""
+
+
+def _of_family(name: str) -> str:
+    word = _first_word(name)
+    meant = (one for one in families() if word in (one.name, *_OTHER_WORDS.get(one.name, "").split()))
+    family = next(meant, None)
+    if family is None or family.owns(name):
+        return ""
+    return f"; {family.name} is a family, with environments such as {family.example!r}: `puffer envs {family.name}`;"
+
+
+def _of_library(name: str) -> str:
+    words = {_first_word(name), word_of(name), name.lower().removeprefix("puffer_")}
+    library = next((each for each, others in _LIBRARIES.items() if words & {each, *others.split()}), None)
+    if library is None:
+        return ""
+    return (
+        f"; it belongs to the library {library}, which is no family here: train {library}:ID where it registers ids "
+        "with Gymnasium, or pass PuffeRL a function that makes the environment;"
+    )
+
+
+def _first_word(name: str) -> str:
+    return re.split(r"[/:-]", name.lower())[0]
+
+
+def _nearest(name: str) -> str:
     owner = _owner(name)
     near = "" if owner is None else owner.nearest(name)
     near = near or nearest_names(name, [each for one in families() if one.is_installed for each in one.names()])
-    if near or owner is not None:
-        return near or ";"
-    return (
-        f"; train its_module:{name} if another library or a module of yours registers it with Gymnasium, or pass "
-        "PuffeRL a function that makes it;"
-    )
+    if not near and owner is None and re.search(r"-v\d+$", name):
+        return f"; one that a module of yours registers is called my_module:{name};"
+    return near
 
 
 def lookup(name: str | Callable[..., PufferEnv] | Entry) -> Entry | None:

@@ -33,10 +33,8 @@ def nearest_names(name: str, known: Iterable[str], prefix: str = "") -> str:
     known = list(known)
     close = difflib.get_close_matches(name, known, n=3)
     if not close:
-        word = word_of(name)
-        words = difflib.get_close_matches(word, {word_of(each) for each in known}, n=3, cutoff=0.75)
-        close = [each for near in words for each in known if word_of(each) == near][:3]
-        close = close or [each for each in known if re.search(rf"\b{re.escape(word)}", each.lower())][:3]
+        words = difflib.get_close_matches(word_of(name), {word_of(each) for each in known}, n=3, cutoff=0.75)
+        close = [each for word in words for each in known if word_of(each) == word][:3]
     return f"; did you mean {' or '.join(repr(prefix + each) for each in close)}?" if close else ""
 
 

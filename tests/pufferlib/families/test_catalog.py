@@ -13,7 +13,7 @@ from gymnasium.spaces import Box, Discrete
 from pufferlib import PufferEnv, PuffeRL, cli, errors, ocean
 from pufferlib.config import check_config, check_section, env_settings, load_config
 from pufferlib.config.flags import FlagTable
-from pufferlib.errors import APIUsageError, ConfigError, MissingExtraError, UnknownEnvironmentError
+from pufferlib.errors import APIUsageError, ConfigError, MissingExtraError, PufferWarning, UnknownEnvironmentError
 from pufferlib.families import catalog
 
 PACKAGES = {
@@ -158,9 +158,13 @@ def test_ocean_goes_through_the_catalog_too(name):
         ("cartpole", "'puffer_cartpole' or 'CartPole-v1'"),
         ("puffer_breakot", "did you mean 'puffer_breakout'"),
         ("atari", "atari is a family, with environments such as 'ALE/Pong-v5': `puffer envs atari`"),
-        ("cliff", "did you mean 'CliffWalking-v1'"),
-        ("minecraft", "train its_module:minecraft if another library or a module of yours .* a function that makes it"),
+        ("babyai", "minigrid is a family"),
+        ("procgen-coinrun-v0", "it belongs to the library procgen"),
+        ("coinrun", "it belongs to the library procgen"),
+        ("minecraft", "it belongs to the library minerl, .* train minerl:ID where it registers ids"),
+        ("puffer_nmmo3", "it belongs to the library nmmo"),
         ("maze", "did you mean 'puffer_maze'"),
+        ("xyzzy", "no environment 'xyzzy'; `puffer envs` lists"),
     ],
 )
 def test_an_unknown_name_says_the_nearest(name, words):
@@ -263,7 +267,7 @@ def test_a_wrong_id_of_a_module_is_told_the_right_one_with_the_module(registered
 
 
 def test_an_id_that_nobody_registered_is_told_how_to_name_its_module():
-    with pytest.raises(UnknownEnvironmentError, match="train its_module:Zxqwkj-v0 if another library .*; .puffer envs"):
+    with pytest.raises(UnknownEnvironmentError, match="is called my_module:Zxqwkj-v0; `puffer envs`"):
         catalog.find("Zxqwkj-v0")
 
 
@@ -364,7 +368,8 @@ def test_what_a_module_lacks_is_told_with_what_it_has(module_of_ones_own):
 
 
 def test_a_registered_environment_counts_before_a_class_of_the_same_name(module_of_ones_own):
-    assert catalog.find("worlds_of_one:Both").family == "gymnasium"
+    with pytest.warns(PufferWarning, match="is both an environment registered with Gymnasium and a name in the module"):
+        assert catalog.find("worlds_of_one:Both").family == "gymnasium"
 
 
 def test_a_run_begun_in_python_by_a_class_is_played_by_its_name(module_of_ones_own, in_tmp_path, capsys):
