@@ -40,12 +40,14 @@ class Seen(NamedTuple):
 @dataclass
 class _Member:
     name: str
-    policy: nn.Module
-    actor: Actor  # fills a rollout of one step, which is not learned from
-    states: dict[str, Tensor]  # the recurrent state of every agent whose place it may take
+    policy: nn.Module | None = None  # None for the environments' own bot, as are the next two
+    actor: Actor | None = None  # fills a rollout of one step, which is not learned from
+    states: dict[str, Tensor] = field(default_factory=dict)  # recurrent, of every agent whose place it may take
 
     def act(self, rows: slice, agents: Tensor, seen: Seen, starts: np.ndarray) -> np.ndarray:
         # Rows of the actor act for the agents, by what these see; starts, (agents,) bool, tell where a game begins.
+        if self.actor is None:
+            return np.array(BOT_MOVES)  # of every agent, and every part of its action
         for name, state in self.actor.states.items():
             state[rows] = self.states[name][agents]
         self.actor.store_observations(rows, 0, seen.observations, starts)
@@ -55,27 +57,6 @@ class _Member:
         for name, state in self.actor.states.items():
             self.states[name][agents] = state[rows]
         return actions
-
-    def begin_rollout(self) -> None:
-        self.actor.start_rollout(0)
-
-    def close(self) -> None:
-        self.actor.close()
-
-
-@dataclass
-class _Bot:
-    name: str
-    states: dict[str, Tensor] = field(default_factory=dict)  # none: what it remembers is the environment's
-
-    def act(self, rows: slice, agents: Tensor, seen: Seen, starts: np.ndarray) -> np.ndarray:
-        return np.array(BOT_MOVES)  # of every agent, and every part of its action
-
-    def begin_rollout(self) -> None:
-        pass
-
-    def close(self) -> None:
-        pass
 
 
 class Pool:
@@ -113,7 +94,6 @@ class Pool:
         self._config, self._snapshot_steps, self._seats = config, snapshot_steps, agents_per_game
         self._ranks = ranks or Ranks()
         self._make_actor, self.generator, self._streams = make_actor, generator, Streams(generator, num_agents)
-        self.members: list[_Member | _Bot] = []
         self.num_fixed, self.capacity = len(fixed), len(fixed) + config.pool_size
         self.points, self.games, self.elos = np.zeros((3, self.capacity))
         self._before = np.zeros((2, self.capacity))  # points and games when the rollout began
@@ -126,8 +106,7 @@ class Pool:
         self.opponents = np.full(num_agents // agents_per_game, -1)
         self._is_counted = np.zeros(len(self.opponents), bool)  # the opponent is still the one that it was
         self._seen: dict[int, Seen] = {}  # of a batch until it acts, by its first agent
-        for name, policy in fixed.items():
-            self.members.append(_Bot(name) if policy is None else self._make_member(name, policy))
+        self.members = [self._make_member(name, policy) for name, policy in fixed.items()]
         self._chances = self.probabilities()  # of the members, for the games that begin in this rollout
 
     # ------------------------------------------------------------------------------------------------------- the games
@@ -150,8 +129,8 @@ class Pool:
         self._chances = self.probabilities()
         self._before = np.stack([self.points, self.games])
         self._streams.begin()
-        for member in self.members:
-            member.begin_rollout()
+        for actor in self._actors():
+            actor.start_rollout(0)
 
     def end_rollout(self) -> None:
         """Adds what the games of the other processes found; no agent acts meanwhile."""
@@ -240,7 +219,7 @@ class Pool:
         rating, _ = self.rating()
         if len(self.members) == self.capacity:
             oldest = self.num_fixed
-            self.members.pop(oldest).close()
+            self.members.pop(oldest).actor.close()
             for array in (self.points, self.games, self.elos):
                 array[oldest:] = np.append(array[oldest + 1 :], 0.0)
             self._is_counted &= self.opponents != oldest
@@ -251,7 +230,12 @@ class Pool:
         self._recent[:] = 0.0
         self.members.append(self._make_member(f"after {agent_steps} steps", copy.deepcopy(policy)))
 
-    def _make_member(self, name: str, policy: nn.Module) -> _Member:
+    def _actors(self) -> list[Actor]:
+        return [member.actor for member in self.members if member.actor is not None]
+
+    def _make_member(self, name: str, policy: nn.Module | None) -> _Member:
+        if policy is None:
+            return _Member(name)
         actor = self._make_actor(policy.eval(), self.generator)
         states = {key: torch.zeros_like(state) for key, state in actor.states.items()}
         return _Member(name, policy, actor, states)
@@ -277,8 +261,8 @@ class Pool:
 
     def close(self) -> None:
         """Releases what the members hold; may be called twice."""
-        for member in self.members:
-            member.close()
+        for actor in self._actors():
+            actor.close()
 
     # -------------------------------------------------------------------------------------------------- its checkpoint
 
