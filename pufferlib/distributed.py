@@ -96,9 +96,7 @@ class Ranks:
         self._end_comparison()
         own = [parameter.grad is not None for parameter in parameters]
         parts = [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters]
-        flags = numbers.new_tensor(own)
-        places = numbers.new_zeros(self.world_size, len(numbers))  # one for each process: the sum then holds them all
-        places[self.rank] = numbers
+        flags, places = numbers.new_tensor(own), self._in_own_place(numbers)
         message = torch.cat([*(part.flatten() for part in parts), flags, places.flatten()])
         self.wait(self.start_sum(message), message)
         *averages, counts, places = message.split([*(part.numel() for part in parts), len(own), places.numel()])
@@ -112,11 +110,15 @@ class Ranks:
         if self.world_size == 1 or not len(numbers):
             return numbers.expand(self.world_size, -1)
         self._end_comparison()
-        gathered = [torch.empty_like(numbers) for _ in range(self.world_size)]
-        with self._naming_the_lost():
-            work = dist.all_gather(gathered, numbers, group=self._group_of(numbers), async_op=True)
-        self.wait(work, numbers)
-        return torch.stack(gathered)
+        places = self._in_own_place(numbers)
+        self.wait(self.start_sum(places), places)
+        return places
+
+    def _in_own_place(self, numbers: Tensor) -> Tensor:
+        # One row for each process, zeros in those of the others: the sum over all processes then holds them all.
+        places = numbers.new_zeros(self.world_size, len(numbers))
+        places[self.rank] = numbers
+        return places
 
     def broadcast(self, tensors: Sequence[Tensor]) -> None:
         """Overwrites the tensors with those of the first process."""
@@ -240,9 +242,8 @@ class Ranks:
             return
         self._end_comparison()
         digest = hashlib.sha256(repr(sorted(facts.items())).encode()).digest()
-        digests = torch.zeros(self.world_size, dtype=torch.int64)  # one for each process: the sum then holds them all
-        digests[self.rank] = int.from_bytes(digest[:8], "little", signed=True)
-        self._compared = facts, Total(self, digests)
+        number = int.from_bytes(digest[:8], "little", signed=True)
+        self._compared = facts, Total(self, self._in_own_place(torch.tensor([number])))
 
     def _end_comparison(self) -> None:
         if self._compared is None:
@@ -353,9 +354,10 @@ def connect() -> Ranks:
 
     The first call connects all of them. A torch process group that exists already is used. On a machine that several
     processes share, torch gets this process's share of the cores, in place of the single thread that torchrun sets.
-    Raises RankError if the processes cannot be connected, or WORLD_SIZE is no number.
+    Raises RankError if the processes cannot be connected.
     """
-    return _connected() if dist.is_initialized() or _is_started_with_others() else Ranks()
+    is_started_with_others = all(name in os.environ for name in _VARIABLES) and int(os.environ["WORLD_SIZE"]) > 1
+    return _connected() if dist.is_initialized() or is_started_with_others else Ranks()
 
 
 def take_gpu() -> int:
@@ -364,15 +366,6 @@ def take_gpu() -> int:
     if index < torch.cuda.device_count():  # naming a GPU that is missing raises elsewhere
         torch.cuda.set_device(index)
     return index
-
-
-def _is_started_with_others() -> bool:
-    if not all(name in os.environ for name in _VARIABLES):
-        return False
-    size = os.environ["WORLD_SIZE"]
-    if not size.isdecimal():
-        raise RankError(f"WORLD_SIZE must be a number of processes, got {size!r}; leave it to torchrun, or unset it")
-    return int(size) > 1
 
 
 @functools.cache

@@ -68,14 +68,6 @@ def test_a_launcher_of_one_process_changes_nothing(monkeypatch):
     assert not torch.distributed.is_initialized()
 
 
-@pytest.mark.parametrize("size", ["two", "", "-1", "2.0"])
-def test_a_number_of_processes_that_is_none_is_told(monkeypatch, size):
-    for name, value in {**ranks.variables(1)[0], "WORLD_SIZE": size}.items():
-        monkeypatch.setenv(name, value)
-    with pytest.raises(RankError, match=rf"^WORLD_SIZE must be a number of processes, got '{size}'; leave it to torch"):
-        distributed.connect()
-
-
 def test_seeds_of_ranks_differ():
     assert len({Ranks(rank, 64).seed(seed) for rank in range(64) for seed in range(64)}) == 64 * 64
 
