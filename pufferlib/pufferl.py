@@ -235,7 +235,7 @@ class PuffeRL:
             self._anneals_in_learn = call.anneals_in_learn
             self.epoch = self._steps = 0  # steps but for those that are being summed over all processes
             self._steps_underway: Total | None = None  # the Total of the others
-            self._skipped_steps = self._skipped_minibatches = 0
+            self._skipped = {"skipped_steps": 0, "skipped_minibatches": 0}
             self._untrained_steps: Total | None = None  # of a rollout that `train` has not learned from
             self._is_rollout_loaded = False  # and `evaluate` has not returned its statistics
             self._stats: dict[str, float] = {}
@@ -324,16 +324,14 @@ class PuffeRL:
                         self.report.show_soon()
                         self.print_dashboard()
                     self.save_checkpoint()
-        except CallbackError as error:
-            ranks.announce(error)
-            if ranks.world_size == 1:  # one of several processes cannot save alone
-                with suppress(PufferError):
-                    self.close()
-            self.release()
-            self.logger.close(None)
-            raise
         except Exception as error:
             ranks.announce(error)
+            if isinstance(error, CallbackError):
+                if ranks.world_size == 1:  # one of several processes cannot save alone
+                    with suppress(PufferError):
+                        self.close()
+                self.release()
+                self.logger.close(None)
             raise
         finally:
             self.report.close()
@@ -358,18 +356,18 @@ class PuffeRL:
             notes.on_length(self.total_epochs)
         while self.epoch < self.total_epochs:
             begin = time.perf_counter()
-            hears_later = self._collector.follows_later and (notes is None or notes.are_complete)
-            if hears_later:
+            has_more_notes = notes is not None and not notes.are_complete
+            if self._collector.follows_later and not has_more_notes:
                 self._evaluate()  # `train` hears of the episodes while the GPU learns
             else:
-                episodes = self.evaluate()
-            if notes is not None and not hears_later:
+                self.evaluate()
+            if has_more_notes:
                 seconds, share = time.perf_counter() - begin, self.phases.shares().get("environment", 0.0)
-                for note in notes.of_rollout(self.rollout, self.vecenv, episodes, seconds, share):
+                for note in notes.of_rollout(self.rollout, self.vecenv, self.stats, seconds, share):
                     say(f"note: {note}")
             votes = self.ranks.start_total(stop.requested)  # counted meanwhile
             losses = self.train()
-            is_enough = after_iteration(self.stats if hears_later else episodes, losses)
+            is_enough = after_iteration(self.stats, losses)
             if votes.result() > 0 or (self.ranks.world_size == 1 and stop.requested):
                 return True
             if is_enough:
@@ -398,11 +396,9 @@ class PuffeRL:
         except RankError:
             raise
         except Exception as error:
-            remedy = f"mend it, and continue by load_checkpoint({str(self.run_folder)!r})"
-            if self.ranks.world_size > 1:  # one process alone could not save anything
-                remedy = "mend it, and continue from the last checkpoint"
             raise CallbackError(
-                f"the callback {name} failed after {self.epoch} epochs with {type(error).__name__}: {error}; {remedy}"
+                f"the callback {name} failed after {self.epoch} epochs with {type(error).__name__}: {error}; mend it, "
+                f"and continue by load_checkpoint({str(self.run_folder)!r})"
             ) from error
         return bool(answer)
 
@@ -473,17 +469,18 @@ class PuffeRL:
         steps, self._untrained_steps, self._is_rollout_loaded = self._untrained_steps, None, False
         with self.run.append_checkpoint_hint(), self.report.iteration:
             is_full = steps.result() == self.config.batch_size  # no agent was absent, in any process
+            # LaTeX: p = \min(\mathrm{epoch} / \mathrm{total\_epochs},\ 1) ; p = progress
+            progress = min(self.epoch / self.config.total_epochs, 1.0)
             with self._explaining():
-                losses = self._learner.learn(self.learning_rate, self._progress, is_full, self._hear_of_episodes)
+                losses = self._learner.learn(self.learning_rate, progress, is_full, self._hear_of_episodes)
             self._learner.require_steps()
             found = describe_update(losses, self._learner.weight_norm, self.policy, self._learner.learning_rate)
             if found is not None:  # an observation may be the cause, which a GPU had not reported yet
                 raise DivergedError(self._collector.find_not_finite() or found)
             if self.config.skip_nonfinite:
-                self._skipped_steps += self._collector.skipped_steps
-                self._skipped_minibatches += self._learner.skipped_minibatches
-                skipped = {"skipped_steps": self._skipped_steps, "skipped_minibatches": self._skipped_minibatches}
-                losses |= skipped
+                self._skipped["skipped_steps"] += self._collector.skipped_steps
+                self._skipped["skipped_minibatches"] += self._learner.skipped_minibatches
+                losses |= self._skipped
             if isinstance(self.policy, NormalizedObservations):
                 with self._explaining():
                     self.policy.update(self.rollout.seen, self.ranks)
@@ -526,16 +523,11 @@ class PuffeRL:
     def _explaining(self) -> AbstractContextManager[None]:
         return explaining(self._collector.find_not_finite, self.policy, self._collector.find_layer)
 
-    def _agree(self, call: str, has_policy_changed: bool = False) -> None:
-        if self.ranks.world_size == 1:
-            return
-        if has_policy_changed:
-            self._policy_facts, self._policy_changes = checks.facts_of_policy(self.policy), self._policy_changes + 1
-        of_call = {"the call of the trainer": call, "learning_rate of the trainer": repr(self._learning_rate)}
-        changes = {"the number of changes to the policy": str(self._policy_changes)}
-        self.ranks.start_comparing(
-            {**of_call, **checks.facts_of_settings(self.config), **self._policy_facts, **changes}
-        )
+    def _agree(self, call: str) -> None:
+        if self.ranks.world_size > 1:
+            facts = {"the call of the trainer": call, "learning_rate of the trainer": repr(self._learning_rate)}
+            facts |= checks.facts_of_settings(self.config) | self._policy_facts
+            self.ranks.start_comparing(facts | {"the number of changes to the policy": str(self._policy_changes)})
 
     def _require_same_weights(self) -> None:
         self.ranks.check_same(list(self.policy.parameters()), "weights", ROUNDING)
@@ -547,7 +539,9 @@ class PuffeRL:
                 f"{type(self.policy).__name__}; replace parts of it, or make a new PuffeRL"
             )
         is_outdated = self._backend.is_outdated()
-        self._agree(call, has_policy_changed=is_outdated)
+        if is_outdated:
+            self._policy_facts, self._policy_changes = checks.facts_of_policy(self.policy), self._policy_changes + 1
+        self._agree(call)
         if not is_outdated:
             return
         if isinstance(self.policy, NormalizedObservations):
@@ -593,11 +587,6 @@ class PuffeRL:
             self._anneal_start, self.total_epochs = self.epoch, epoch
         if self._anneals_in_learn and not self.config.anneal_lr:
             self._change_settings(anneal_lr=True)
-
-    @property
-    def _progress(self) -> float:
-        # LaTeX: p = \min(\mathrm{epoch} / \mathrm{total\_epochs},\ 1) ; p = _progress
-        return min(self.epoch / self.config.total_epochs, 1.0)
 
     @property
     def learning_rate(self) -> float:
@@ -802,9 +791,8 @@ class PuffeRL:
         self._require_same_weights()
         progress = self._current_progress()
         if path is not None:
-            description = self.run.describe
             self.ranks.from_first(
-                lambda: save_checkpoint_file(Path(path), self._parts, progress, metadata, description())
+                lambda: save_checkpoint_file(Path(path), self._parts, progress, metadata, self.run.describe())
             )
             return str(path)
         statistics = None if self._untrained_steps is None else self._stats
