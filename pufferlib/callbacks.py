@@ -77,10 +77,7 @@ class StopAtScore(Callback):
 
     @override
     def on_iteration(self, trainer: PuffeRL, logs: dict[str, float]) -> bool:
-        newest = self._fair.newest(logs)
-        if newest is None or newest < self.threshold:
-            return False
-        value = self._fair.decisive(trainer, newest, _SHARE * trainer.global_step)
+        value = self._fair.value(trainer, logs, _SHARE * trainer.global_step, least=self.threshold)
         return value is not None and value >= self.threshold
 
 
@@ -111,8 +108,7 @@ class StopWithoutImprovement(Callback):
 
     @override
     def on_iteration(self, trainer: PuffeRL, logs: dict[str, float]) -> bool:
-        newest = self._fair.newest(logs)
-        value = None if newest is None else self._fair.decisive(trainer, newest, _SHARE * self.steps)
+        value = self._fair.value(trainer, logs, _SHARE * self.steps)
         if value is not None and (value > self._best + self.least_gain or self._best == -math.inf):
             self._best, self._best_step = value, logs["agent_steps"]
         return logs["agent_steps"] - self._best_step >= self.steps
@@ -239,7 +235,6 @@ class _FairMean:
     def __init__(self, metric: str, episodes: int):
         self._metric = _Metric(metric)
         self._episodes = whole_number("episodes", episodes)
-        self._name = metric
 
     def reset(self, trainer: PuffeRL) -> None:
         self._seen: deque[tuple[float, float]] = deque()  # values and their episodes, the newest last
@@ -249,32 +244,31 @@ class _FairMean:
         if repeatable(trainer.vecenv) is None:
             self._stop_playing(trainer)
 
-    def newest(self, logs: Mapping[str, float]) -> float | None:
-        # Over the newest episodes; None where an iteration has no new ones, or too few have ended.
+    def value(
+        self, trainer: PuffeRL, logs: Mapping[str, float], pause: float, least: float = -math.inf
+    ) -> float | None:
+        # Over whole episodes that the policy plays, where it can, `pause` agent steps apart; None if none is played, as
+        # where too few episodes have ended since the last iteration, or the newest of them do not reach `least`.
         name = self._metric.find(logs)
-        if name is None:
-            return None
-        self._name = name
-        if not is_mean_over_episodes(name):
-            return logs[name]
+        if name is None or not is_mean_over_episodes(name):
+            return None if name is None else logs[name]
         self._seen.append((logs[name], episode_count(name, logs)))
         count = sum(episodes for _, episodes in self._seen)
         while count - self._seen[0][1] >= self._least:
             count -= self._seen.popleft()[1]
-        return sum(value * episodes for value, episodes in self._seen) / count if count >= self._least else None
-
-    def decisive(self, trainer: PuffeRL, newest: float, pause: float) -> float | None:
-        # Over whole episodes that the policy plays, where it can, `pause` agent steps apart; None if none is played.
-        if not is_mean_over_episodes(self._name) or not self._is_playing:
+        newest = sum(value * episodes for value, episodes in self._seen) / count
+        if count < self._least or newest < least:
+            return None
+        if not self._is_playing:
             return newest
         if trainer.global_step < self._next_step or not trainer.ranks.is_first:
             return None
         self._next_step = trainer.global_step + pause
-        score = trainer.score(self._episodes).get(self._name)
-        if score is not None:
-            return score.mean
-        self._stop_playing(trainer)
-        return None
+        score = trainer.score(self._episodes).get(name)
+        if score is None:
+            self._stop_playing(trainer)
+            return None
+        return score.mean
 
     def _stop_playing(self, trainer: PuffeRL) -> None:
         self._is_playing = False

@@ -69,9 +69,9 @@ class Actor:
 
     def store_action_masks(self, rows: slice, column: int, masks: np.ndarray) -> None:
         """Stores what a batch may do at a column, `(rows, choices)` bool; each part of an action has a True."""
-        rollout = self.rollout
-        target = rollout.action_masks[self._segments(rows), column] if column < rollout.horizon else None
-        (self.last_action_masks[rows] if target is None else target).copy_(torch.from_numpy(masks))
+        is_last = column == self.rollout.horizon
+        target = self.last_action_masks[rows] if is_last else self.action_masks(rows, column)
+        target.copy_(torch.from_numpy(masks))
 
     def action_masks(self, rows: slice, column: int) -> Tensor | None:
         """Returns the action masks of a batch at a column below the horizon; None where there are none."""

@@ -284,15 +284,12 @@ class Learner:
                 parameter.grad.fill_(math.nan)
 
     def _step(self) -> None:
-        if self.config.skip_nonfinite and not self._has_finite_gradients():
+        gradients = (parameter.grad for parameter in self.gradients.parameters if parameter.grad is not None)
+        if self.config.skip_nonfinite and not all(map(is_finite, gradients)):
             return
         self.gradients.clip(self.config.max_grad_norm)
         self.optimizer.step()
         self._stepped += 1
-
-    def _has_finite_gradients(self) -> bool:
-        gradients = (parameter.grad for parameter in self.gradients.parameters)
-        return all(is_finite(gradient) for gradient in gradients if gradient is not None)
 
     def _is_beyond_target(self) -> bool:
         # Whether a pass has just ended that moved the policy by more than `target_kl`; reading it waits for a GPU.
