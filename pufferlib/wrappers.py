@@ -185,7 +185,7 @@ class FrameStack(PufferWrapper):
         if axis is not None and not -dimensions <= axis < dimensions:
             raise APIUsageError(f"axis must be None or a dimension of the shape {space.shape}, got {axis}")
         self._axis = None if axis is None else axis % dimensions
-        bounds = (self._joined(np.stack([bound] * num_frames)) for bound in (space.low, space.high))
+        bounds = (self._joined([bound] * num_frames) for bound in (space.low, space.high))
         super().__init__(env, Box(*bounds, dtype=space.dtype))
         self._present = np.ones(self.num_agents, bool)
         self.memory = (self.observations, self._present)
@@ -224,14 +224,10 @@ class FrameStack(PufferWrapper):
 
     def _with_final(self, info: dict) -> dict:
         frames = [*self._frames[info["agent_id"], 1:], info["final_observation"]]
-        return {**info, "final_observation": self._joined(np.stack(frames))}
+        return {**info, "final_observation": self._joined(frames)}
 
-    def _joined(self, frames: np.ndarray) -> np.ndarray:
-        if self._axis is None:
-            return frames
-        shape = list(frames.shape[1:])
-        shape[self._axis] *= len(frames)
-        return np.moveaxis(frames, 0, self._axis).reshape(shape)
+    def _joined(self, frames: list[np.ndarray]) -> np.ndarray:
+        return np.stack(frames) if self._axis is None else np.concatenate(frames, self._axis)
 
 
 class ResizeObservation(ObservationWrapper):
