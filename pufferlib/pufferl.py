@@ -233,10 +233,10 @@ class PuffeRL:
             self._collector.reset(None if ranks.is_first else ranks.seed(self.vecenv.seed))  # the first keeps its own
             self._learning_rate, self._anneal_start = config.learning_rate, 0  # from which, and the epoch
             self._anneals_in_learn = call.anneals_in_learn
-            self.epoch = self._steps = 0  # steps but for those that are being summed over all processes
-            self._steps_underway: Total | None = None  # the Total of the others
+            self.epoch = self._steps = 0  # steps but for those of the last rollout
+            self._rollout_steps: Total | None = None  # those, summed over all processes
             self._skipped = {"skipped_steps": 0, "skipped_minibatches": 0}
-            self._untrained_steps: Total | None = None  # of a rollout that `train` has not learned from
+            self._has_untrained_rollout = False  # that `train` has not learned from
             self._is_rollout_loaded = False  # and `evaluate` has not returned its statistics
             self._stats: dict[str, float] = {}
             self._are_episodes_unheard = False
@@ -429,7 +429,7 @@ class PuffeRL:
         if self._is_rollout_loaded:
             self._is_rollout_loaded = False
             return
-        self._untrained_steps = None
+        self._has_untrained_rollout = False
         with self.run.append_checkpoint_hint(), self.report.iteration:
             with self._explaining():
                 with self._learner.gradients.limit_caller():
@@ -440,8 +440,8 @@ class PuffeRL:
             found = checks.observation_far_outside(self.rollout, self.vecenv)
             if found is not None:
                 warnings.warn(found, PufferWarning, stacklevel=3)
-        self._steps, self._steps_underway = self.global_step, self.ranks.start_total(steps)
-        self._untrained_steps, self._are_episodes_unheard = self._steps_underway, True
+        self._steps, self._rollout_steps = self.global_step, self.ranks.start_total(steps)
+        self._has_untrained_rollout = self._are_episodes_unheard = True
 
     def _hear_of_episodes(self) -> None:
         if self._are_episodes_unheard:
@@ -463,12 +463,12 @@ class PuffeRL:
             DivergedError: if a loss or a weight is not finite any more; nothing was logged or saved since.
         """
         self._require_open()
-        if self._untrained_steps is None:
+        if not self._has_untrained_rollout:
             raise APIUsageError("train() needs a new rollout; call evaluate() first")
         self._follow_policy("train")
-        steps, self._untrained_steps, self._is_rollout_loaded = self._untrained_steps, None, False
+        self._has_untrained_rollout = self._is_rollout_loaded = False
         with self.run.append_checkpoint_hint(), self.report.iteration:
-            is_full = steps.result() == self.config.batch_size  # no agent was absent, in any process
+            is_full = self._rollout_steps.result() == self.config.batch_size  # no agent was absent, in any process
             # LaTeX: p = \min(\mathrm{epoch} / \mathrm{total\_epochs},\ 1) ; p = progress
             progress = min(self.epoch / self.config.total_epochs, 1.0)
             with self._explaining():
@@ -560,10 +560,7 @@ class PuffeRL:
     @property
     def global_step(self) -> int:
         """Agent steps collected so far, by all processes."""
-        if self._steps_underway is not None:
-            self._steps += int(self._steps_underway.result())
-            self._steps_underway = None
-        return self._steps
+        return self._steps + (0 if self._rollout_steps is None else int(self._rollout_steps.result()))
 
     @property
     def total_epochs(self) -> int:
@@ -795,15 +792,14 @@ class PuffeRL:
                 lambda: save_checkpoint_file(Path(path), self._parts, progress, metadata, self.run.describe())
             )
             return str(path)
-        statistics = None if self._untrained_steps is None else self._stats
-        return self.run.save(self._parts, progress, statistics, metadata)
+        return self.run.save(self._parts, progress, self._stats if self._has_untrained_rollout else None, metadata)
 
     def _current_progress(self) -> Progress:
         report = self.report
         return Progress(
             epoch=self.epoch,
             global_step=self.global_step,
-            untrained_steps=0 if self._untrained_steps is None else int(self._untrained_steps.result()),
+            untrained_steps=int(self._rollout_steps.result()) if self._has_untrained_rollout else 0,
             uptime=report.uptime,
             learning_rate=float(self._learning_rate),
             anneal_start=self._anneal_start,
@@ -830,15 +826,14 @@ class PuffeRL:
         """
         self._follow_policy("load_checkpoint")  # the optimizer gets what belongs to the parts of now
         progress, statistics, metadata = self.run.load(Path(path), self._parts)
-        self.epoch, self._steps, self._steps_underway = progress.epoch, progress.global_step, None
+        self.epoch, self._steps = progress.epoch, progress.global_step - progress.untrained_steps
+        self._rollout_steps = self.ranks.start_total(progress.untrained_steps if self.ranks.is_first else 0)
         self._learning_rate, self._anneal_start = progress.learning_rate, progress.anneal_start
         if self._anneals_in_learn:  # nobody said where this trainer ends: there, then
             self.total_epochs = progress.end
         self.report.resume(progress.uptime, *progress.logged, progress.losses)
-        self._untrained_steps, self._is_rollout_loaded = None, statistics is not None
+        self._has_untrained_rollout = self._is_rollout_loaded = statistics is not None
         self._stats, self._are_weights_compared = statistics or {}, False
-        if self._is_rollout_loaded:
-            self._untrained_steps = self.ranks.start_total(progress.untrained_steps if self.ranks.is_first else 0)
         return metadata
 
     def close(self) -> str:

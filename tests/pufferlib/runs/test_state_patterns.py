@@ -95,7 +95,7 @@ def replaced(state, path, value):
 def content(trainer):
     """Everything that a load may change."""
     state = {
-        "ranks": rank_state(trainer._parts, None if trainer._untrained_steps is None else trainer.stats),
+        "ranks": rank_state(trainer._parts, trainer.stats if trainer._has_untrained_rollout else None),
         "weights": trainer.policy.state_dict(),
         "steps": trainer.global_step,
     }
