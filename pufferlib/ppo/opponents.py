@@ -15,8 +15,7 @@ from pufferlib.config import SelfplayConfig
 from pufferlib.distributed import Ranks
 from pufferlib.environment import BOT_MOVES
 from pufferlib.errors import APIUsageError
-from pufferlib.ppo.actor import Actor
-from pufferlib.seeding import Streams
+from pufferlib.ppo.actor import Actor, Streams
 
 _FORGETTING = 0.95  # of the results so far, with each rollout: the policy is another one then
 _LEAST_GAMES = 100  # by which a win rate is known
