@@ -214,16 +214,15 @@ class _Metric:
         if not isinstance(wanted, str) or not wanted:
             raise APIUsageError(f"metric must be a name in the logs, such as 'environment/score', got {wanted!r}")
         self.wanted = wanted
-        self._missed: int | None = 0  # iterations with episodes but without it; None once it was found or warned of
+        self._missed = 0.0  # iterations with episodes but without it; infinite once it was found
 
     def find(self, logs: Mapping[str, float]) -> str | None:
         name = find_metric(self.wanted, logs)
         if name is not None:
-            self._missed = None
-        elif self._missed is not None and "episode/count" in logs and not self.wanted.startswith("eval/"):
+            self._missed = math.inf
+        elif "episode/count" in logs and not self.wanted.startswith("eval/"):
             self._missed += 1
             if self._missed == _PATIENCE:
-                self._missed = None
                 short = {known.partition("/")[2] for known in logs}
                 hint = nearest(self.wanted, [*logs, *short]) or f"; there are {', '.join(sorted(logs))}"
                 warnings.warn(f"no metric {self.wanted!r} has come so far{hint}", PufferWarning, stacklevel=5)

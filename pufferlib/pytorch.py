@@ -21,7 +21,7 @@ __all__ = ["layer_init", "nativize_dtype", "nativize_tensor", "numpy_to_torch_dt
 
 _DTYPES = ("float64", "float32", "float16", "int64", "int32", "int16", "int8", "uint64", "uint32", "uint16", "uint8")
 
-numpy_to_torch_dtype_dict = {np.dtype(name): getattr(torch, name) for name in _DTYPES if hasattr(torch, name)}
+numpy_to_torch_dtype_dict = {np.dtype(name): getattr(torch, name) for name in _DTYPES}
 
 
 def layer_init(layer: nn.Module, std: float = math.sqrt(2), bias_const: float = 0.0) -> nn.Module:
