@@ -83,7 +83,7 @@ class Pool:
         fixed: Mapping[str, nn.Module | None],  # the agents that stay, by name; None is the environments' own bot
         make_actor: Callable[[nn.Module, torch.Generator], Actor],
         generator: torch.Generator,  # draws opponents and their actions, and nothing else draws from it
-        ranks: Ranks | None = None,  # of all that learn together; None for this process alone
+        ranks: Ranks,  # of all that learn together
     ):
         if agents_per_game < 2:
             raise APIUsageError(
@@ -91,7 +91,7 @@ class Pool:
                 "pass opponent='self' where the environment has it, as puffer_connect4"
             )
         self._config, self._snapshot_steps, self._seats = config, snapshot_steps, agents_per_game
-        self._ranks = ranks or Ranks()
+        self._ranks = ranks
         self._make_actor, self.generator, self._streams = make_actor, generator, Streams(generator, num_agents)
         self.num_fixed, self.capacity = len(fixed), len(fixed) + config.pool_size
         self.points, self.games, self.elos = np.zeros((3, self.capacity))
