@@ -182,7 +182,7 @@ def play_match(
     """
     kwargs = against(BOT if second is None else "self", entry, env_kwargs)
     with ExitStack() as undo:
-        vecenv = undo.enter_context(closing(make_environments(entry, kwargs, games, seed, are_apart=False)))
+        vecenv = undo.enter_context(closing(make_environments(entry, kwargs, games, seed)))
         policy = first if second is None else versus(second, entry.name, "", first, vecenv)
         quotas = split_evenly(games, vecenv.num_envs).repeat(vecenv.agents_per_env)
         player = player_of(policy, vecenv, seed, undo)

@@ -208,13 +208,21 @@ def counts_by_agent(env: object) -> bool:
     return getattr(env, "counts_episodes_by_agent", False)
 
 
-def make_environments(entry: Entry, env_kwargs: Mapping[str, Any], episodes: int, seed: int, are_apart: bool) -> Vector:
+def array_settings(entry: Entry) -> dict[str, Any]:
+    """Returns the settings that an environment is to be made with so that its pictures can be shown."""
+    return {"render_mode": "rgb_array"} if "render_mode" in entry.settings else {}
+
+
+def make_environments(
+    entry: Entry, env_kwargs: Mapping[str, Any], episodes: int, seed: int, is_shown: bool = False
+) -> Vector:
     """Makes as many environments as play some episodes side by side, whose infos have owners.
 
-    Each is a batch of its own, which may play or wait, if they are `are_apart`; else all of C are one, which is faster.
+    Each is a batch of its own, which may play or wait, if it `is_shown`; else all of C are one, which is faster.
     """
     # One environment behind each PufferEnv, which reports every episode.
     env_kwargs = {**env_kwargs, **{name: 1 for name in ("num_envs", "report_interval") if name in entry.settings}}
+    env_kwargs |= array_settings(entry) if is_shown else {}
     agents = 1
     if counts_by_agent(entry.creator):
         env = entry.creator(**env_kwargs)
@@ -222,7 +230,7 @@ def make_environments(entry: Entry, env_kwargs: Mapping[str, Any], episodes: int
         env.close()
     most = MAX_ENVIRONMENTS if "num_envs" in entry.settings else MAX_PYTHON_ENVIRONMENTS
     count = min(-(-episodes // agents), most)
-    is_one_batch = not are_apart and is_stepped_in_c(entry.creator)
+    is_one_batch = not is_shown and is_stepped_in_c(entry.creator)
     vecenv = vector.make(
         entry.creator,
         env_kwargs=env_kwargs,
@@ -237,22 +245,11 @@ def make_environments(entry: Entry, env_kwargs: Mapping[str, Any], episodes: int
     return vecenv
 
 
-def vector_to_play(
-    env: object,
-    episodes: int,
-    seed: int,
-    undo: ExitStack,
-    shown_with: Callable[[Entry], Mapping[str, Any]] | None = None,
-) -> Vector:
-    """Returns a vector to play in; `undo` closes it, or hands its environment back.
-
-    Where it is to be shown, `shown_with` gives the further settings of an environment, and each is a batch.
-    """
+def vector_to_play(env: object, episodes: int, seed: int, undo: ExitStack, is_shown: bool = False) -> Vector:
+    """Returns a vector to play in; `undo` closes it, or hands its environment back."""
     configured = env if isinstance(env, _ConfiguredEnv) else configured_env(env)
     if configured is not None:
-        entry, are_shown = configured.entry, shown_with is not None
-        env_kwargs = {**configured.env_kwargs, **(shown_with(entry) if are_shown else {})}
-        vecenv = make_environments(entry, env_kwargs, episodes, seed, are_apart=are_shown)
+        vecenv = make_environments(configured.entry, configured.env_kwargs, episodes, seed, is_shown)
         undo.callback(vecenv.close)
     elif getattr(env, "is_repeatable", False):
         vecenv = env.again(min(episodes, MAX_PYTHON_ENVIRONMENTS), seed)
@@ -332,16 +329,16 @@ def prepare_player(
     episodes: int,
     is_greedy: bool,
     seed: int,
-    shown_with: Callable[[Entry], Mapping[str, Any]] | None = None,
+    is_shown: bool = False,
     adapt: Callable[[nn.Module, Vector], nn.Module] = lambda policy, vecenv: policy,
 ) -> Iterator[Player]:
     """Makes environments for some episodes and a player of the policy of `args`; closes the environments in the end.
 
-    `shown_with` is as for `vector_to_play`; `adapt` gives the policy that plays in place of that of `args`.
+    `is_shown` is as for `make_environments`; `adapt` gives the policy that plays in place of that of `args`.
     """
     with ExitStack() as undo:
         configured = _ConfiguredEnv(catalog.find(env_name), args["env"])
-        vecenv = vector_to_play(configured, episodes, seed, undo, shown_with)
+        vecenv = vector_to_play(configured, episodes, seed, undo, is_shown)
         policy = adapt(load_policy(args, vecenv, env_name), vecenv)
         yield player_of(policy, vecenv, None if is_greedy else seed, undo)
 

@@ -30,7 +30,6 @@ from pufferlib.runs.checks import whole_number
 from pufferlib.runs.making import is_vector
 from pufferlib.runs.stopping import StopRequest
 from pufferlib.vector import Vector
-from pufferlib.watch.scene import array_settings
 from pufferlib.watch.show import Show, WatchedPlay
 from pufferlib.watch.video import VideoWriter, require_video
 
@@ -79,7 +78,7 @@ def record(
                 "pass the environment's name or its class"
             )
     with ExitStack() as undo:
-        vecenv = vector_to_play(env, 1, seed, undo, array_settings)
+        vecenv = vector_to_play(env, 1, seed, undo, is_shown=True)
         player = player_of(policy, vecenv, seed if sample else None, undo)
         quotas = np.full(vecenv.num_agents, episodes)
         play = WatchedPlay(player, quotas, max_steps, seed, side_by_side=1)
@@ -94,12 +93,11 @@ def evaluate_command(env_name: str, args: dict[str, Any], options: EvalOptions) 
     is_drawn = not why_no_window or options.video is not None
     print(printable(_beginning(env_name, args, options, why_no_window)), flush=True)
     seed = args["train"]["seed"] if options.seed is None else options.seed
-    drawn_with = array_settings if is_drawn else None
     adapt = {}
     if options.opponent is not None:
         args = {**args, "env": against(options.opponent, entry, args["env"])}
         adapt = {"adapt": partial(versus, options.opponent, entry.name, args["train"]["data_dir"])}
-    with prepare_player(env_name, args, options.episodes, options.is_greedy, seed, drawn_with, **adapt) as player:
+    with prepare_player(env_name, args, options.episodes, options.is_greedy, seed, is_drawn, **adapt) as player:
         _print_agents(player.vecenv, options.episodes)
         quotas = episodes_per_agent(options.episodes, player.vecenv)
         max_steps = options.max_steps * int(quotas.max())

@@ -27,9 +27,10 @@ from pufferlib.families.catalog import find, slug
 from pufferlib.ocean.screen import CYAN, PANEL, WHITE, Screen, display_trouble, has_display, open_window, raylib
 from pufferlib.play.agent import Agent
 from pufferlib.play.matches import against, load_rival
+from pufferlib.play.scores import array_settings
 from pufferlib.runs.folder import write_atomically
 from pufferlib.watch.controls import PATIENCE_SECONDS, Keyboard, KeyState, Mode, Playback, keyboard_for
-from pufferlib.watch.scene import Scene, array_settings, make_scene
+from pufferlib.watch.scene import Scene, make_scene
 from pufferlib.watch.stage import GREY, NORMAL, SMALL, SignLine, draw_sign, hint, title
 
 KEPT = 5  # scores, all of which are shown

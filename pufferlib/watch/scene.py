@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -10,7 +9,6 @@ import numpy as np
 from pufferlib.emulation.emulated_env import EmulatedEnv
 from pufferlib.environment import PufferEnv
 from pufferlib.errors import APIUsageError
-from pufferlib.families.entry import Entry
 from pufferlib.ocean.environment import OceanEnv
 from pufferlib.ocean.rendering import Drawing
 from pufferlib.ocean.screen import Screen, open_screen, raylib
@@ -50,11 +48,6 @@ class Texture:
 FRAME_RATE = 30.0  # steps a second of an environment that does not tell
 
 COMFORTABLE = (800, 640)  # pixels wide and high up to which small pictures are enlarged
-
-
-def array_settings(entry: Entry) -> Mapping[str, Any]:
-    """Returns the settings that an environment is to be made with so that an ArrayScene can show it."""
-    return {"render_mode": "rgb_array"} if "render_mode" in entry.settings else {}
 
 
 class ArrayScene:

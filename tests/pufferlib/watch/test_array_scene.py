@@ -13,7 +13,8 @@ from gymnasium.spaces import Box, Discrete
 import pufferlib
 from pufferlib.errors import APIUsageError, is_installed
 from pufferlib.families import catalog
-from pufferlib.watch.scene import ArrayScene, array_settings
+from pufferlib.play.scores import array_settings
+from pufferlib.watch.scene import ArrayScene
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("raylib") is None, reason="raylib is not installed")
 

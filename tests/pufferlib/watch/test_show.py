@@ -12,7 +12,6 @@ from pufferlib.ocean import screen
 from pufferlib.play.scores import prepare_player, split_evenly
 from pufferlib.watch import show as show_module
 from pufferlib.watch.controls import Controls, Mode, ViewerCommand
-from pufferlib.watch.scene import array_settings
 from pufferlib.watch.show import Show, WatchedPlay, action_names
 
 
@@ -52,7 +51,7 @@ def shown(monkeypatch, tmp_path):
         monkeypatch.setattr(screen.Screen, "is_closing", lambda self: not controls.script)
         args = load_config(env_name)
         args["train"]["device"] = "cpu"
-        with prepare_player(env_name, args, episodes, True, 3, array_settings) as player:
+        with prepare_player(env_name, args, episodes, True, 3, is_shown=True) as player:
             play = WatchedPlay(player, split_evenly(episodes, episodes), 10_000, 3, grid)
             show = Show(play, EvalOptions(video=video, panel=panel, fps=240.0), True, "cartpole")
             controls.look = lambda: (
