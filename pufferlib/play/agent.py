@@ -104,16 +104,11 @@ class _ObservationForms:
 def _mask_of(rows: ArrayLike | Tensor, num_rows: int) -> np.ndarray:
     # (num_rows,) bools; rows are a bool for each, one bool for the only one, an index, or several.
     found = np.atleast_1d(rows.cpu().numpy() if isinstance(rows, Tensor) else np.asarray(rows))
-    if found.dtype == bool:
-        if found.shape != (num_rows,):
-            raise APIUsageError(f"a mask of the rows must have shape ({num_rows},), got {found.shape}")
-        return found
-    if found.size and (found.dtype.kind not in "iu" or found.ndim != 1):
-        raise APIUsageError(f"rows must be bools or indices, got {found.dtype} of shape {found.shape}")
-    if found.size and not (found.min() >= 0 and found.max() < num_rows):
-        raise APIUsageError(f"rows must be in [0, {num_rows}), got {found.tolist()}")
     mask = np.zeros(num_rows, bool)
-    mask[found.astype(np.intp)] = True
+    try:
+        mask[found if found.size else []] = True
+    except IndexError as error:
+        raise APIUsageError(f"rows must be {num_rows} bools, or indices of them: {error}") from error
     return mask
 
 
@@ -193,17 +188,11 @@ class Agent:
                 or a recurrent policy has state of another number.
             DivergedError: if the policy's logits are NaN and an action is sampled.
         """
-        rows, is_one = self._observations.read(observations)
-        masks = None if action_masks is None else self._read_masks(action_masks, len(rows), is_one)
-        state = self._state_of(len(rows))
-        logits, _ = self._forward(torch.from_numpy(rows).to(self.device), state)
-        if self._is_recurrent:
-            self._state, self._num_rows = state, len(rows)
-        if sample:
-            chosen, _, _ = sample_logits(logits, generator=self._generator, masks=masks)
-        else:
-            chosen = greedy_action(logits, masks)
+        logits, _, state, is_one = self._forward_once(observations, action_masks)
+        chosen = sample_logits(logits, generator=self._generator)[0] if sample else greedy_action(logits)
         chosen = chosen.cpu().numpy()
+        if self._is_recurrent:
+            self._state, self._num_rows = state, len(chosen)
         if not is_one:
             return chosen if self._keeps_rows else self._action_layout.split_rows(chosen)
         if isinstance(self.action_space, Discrete):
@@ -217,7 +206,7 @@ class Agent:
         That is the expected discounted sum of future rewards, as in training. The recurrent state stays unchanged: call
         it before `act`.
         """
-        _, values, is_one = self._forward_once(observations)
+        _, values, _, is_one = self._forward_once(observations)
         values = values.view(-1).float().cpu().numpy()
         return float(values[0]) if is_one else values
 
@@ -229,9 +218,7 @@ class Agent:
         consists of several choices. What the masks do not allow has probability 0. APIUsageError if actions are
         continuous, and so have densities instead.
         """
-        logits, values, is_one = self._forward_once(observations)
-        if action_masks is not None:
-            logits = mask_logits(logits, self._read_masks(action_masks, len(values), is_one))
+        logits, _, _, is_one = self._forward_once(observations, action_masks)
         parts = (logits,) if isinstance(logits, Tensor | Normal) else logits
         if any(isinstance(part, Normal) for part in parts):
             raise APIUsageError(f"probabilities() needs actions that are choices, got {self.action_space}; draw some")
@@ -275,20 +262,23 @@ class Agent:
             raise APIUsageError("action_masks must allow a choice of each part in each row, got a row with none")
         return found.view(num_rows, -1)
 
-    def _state_of(self, num_rows: int) -> dict[str, Tensor]:
+    def _forward_once(
+        self, observations: object, action_masks: ArrayLike | Tensor | None = None
+    ) -> tuple[Logits, Tensor, dict[str, Tensor], bool]:
+        # Masked logits, values, the recurrent state afterwards, and whether there is one observation; keeps no state.
+        rows, is_one = self._observations.read(observations)
+        masks = None if action_masks is None else self._read_masks(action_masks, len(rows), is_one)
         if self._num_rows is None:
-            return initial_state(self.policy, num_rows, self.device)
-        if self._num_rows != num_rows:
+            state = initial_state(self.policy, len(rows), self.device)
+        elif self._num_rows == len(rows):
+            state = {name: value.clone() for name, value in self._state.items()}
+        else:
             raise APIUsageError(
-                f"this agent has the state of {self._num_rows} rows, got {num_rows}; call reset() before another "
+                f"this agent has the state of {self._num_rows} rows, got {len(rows)}; call reset() before another "
                 "number of rows, or use one agent for each"
             )
-        return self._state
-
-    def _forward_once(self, observations: object) -> tuple[Logits, Tensor, bool]:
-        rows, is_one = self._observations.read(observations)
-        state = {name: value.clone() for name, value in self._state_of(len(rows)).items()}
-        return *self._forward(torch.from_numpy(rows).to(self.device), state), is_one
+        logits, values = self._forward(torch.from_numpy(rows).to(self.device), state)
+        return mask_logits(logits, masks), values, state, is_one
 
 
 _BY_HAND = "make such a module and pass it, as load_agent(path, policy=module)"
@@ -322,7 +312,7 @@ def load_agent(
         ConfigError: if the settings do not fit this version of PufferLib.
         MissingExtraError: if the environment needs a package that is not installed.
     """
-    path = _path_of(source)
+    path = _find_weights(source)
     described = _description(path)
     own_class = described["policy_class"]
     if own_class is not None and policy is None:
@@ -345,14 +335,13 @@ def load_agent(
 
 def trained_in(source: str | Path) -> str:
     """Returns the name of the environment that an agent was trained in; the source is as for `load_agent`."""
-    return _description(_path_of(source))["settings"]["env_name"]
+    return _description(_find_weights(source))["settings"]["env_name"]
 
 
-def _path_of(source: str | Path) -> Path:
-    return pretrained_path(source) if source in ocean.names() else _find_weights(Path(source))
-
-
-def _find_weights(path: Path) -> Path:
+def _find_weights(source: str | Path) -> Path:
+    if source in ocean.names():
+        return pretrained_path(source)
+    path = Path(source)
     if not path.exists():
         remedy = nearest(str(path), pretrained_names()) or f"; agents of {', '.join(pretrained_names())} come along"
         raise CheckpointError(f"there is no file and no folder of a run {path}{remedy}")
