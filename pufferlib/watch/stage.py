@@ -286,19 +286,18 @@ def as_picture(observation: np.ndarray) -> np.ndarray | None:
 
     One is `(rows, columns)` or has 1, 3 or 4 channels, first or last; of pictures behind each other it is the newest.
     """
-    if observation.dtype != np.uint8 or observation.ndim not in (2, 3):
-        return None
-    picture = observation
-    if picture.ndim == 3:
-        if picture.shape[2] in (1, 3):
-            picture = picture[:, :, 0] if picture.shape[2] == 1 else picture
-        elif picture.shape[0] == 3:
-            picture = picture.transpose(1, 2, 0)
-        elif picture.shape[0] <= 4:
-            picture = picture[-1]
-        else:
+    match observation.shape:
+        case (_, _) | (_, _, 3):
+            picture = observation
+        case (_, _, 1):
+            picture = observation[:, :, 0]
+        case (3, _, _):
+            picture = observation.transpose(1, 2, 0)
+        case (1 | 2 | 4, _, _):
+            picture = observation[-1]
+        case _:
             return None
-    if min(picture.shape[:2]) < 16:
+    if observation.dtype != np.uint8 or min(picture.shape[:2]) < 16:
         return None
     return np.repeat(picture[:, :, None], 3, 2) if picture.ndim == 2 else picture
 
