@@ -56,34 +56,31 @@ def listing(family_name: str) -> str:
 def environments_table(width: int | None = None) -> str:
     """Returns a table of Ocean; lines are cut to `width` columns, None are those of the terminal if there is one."""
     header = ("environment", "observation", "action", "agents", "solved at", "what it is")
-    rows = [(*_environment_row(name), what_it_is(name)) for name in ocean.names()]
+    rows = [_environment_row(name) for name in ocean.names()]
     return plain_table(header, rows, terminal_columns() if width is None else width)
 
 
 def what_it_is(name: str) -> str:
     """Returns an environment in a few words: the first line of its module's docstring, after the name."""
-    try:
-        module = sys.modules[ocean.env_class(name).__module__]
-    except ImportError:
-        return ""
+    module = sys.modules[ocean.env_class(name).__module__]
     first = (module.__doc__ or "").partition("\n")[0].rstrip(".")
     called, separator, words = first.partition(": ")
     is_name = called.lower().replace(" ", "_") == name.removeprefix(ocean.PREFIX)
     return words if separator and is_name else first
 
 
-def _environment_row(name: str) -> tuple[str, str, str, str, str]:
+def _environment_row(name: str) -> tuple[str, ...]:
     try:
         env_class = ocean.env_class(name)
     except ImportError:
-        return name, "not compiled: run `pip install -e .`", "", "", ""
+        return name, "not compiled: run `pip install -e .`", "", "", "", ""
     args = load_config(name)
     one = {"num_envs": 1} if "num_envs" in env_settings(name) else {}
     solve = args.get("solve")
     solved_at = f"{solve['metric']} {solve['threshold']:g}" if solve else "-"
     with closing(env_class(**{**args["env"], **one})) as env:
         found = space_text(env.single_observation_space), space_text(env.single_action_space), str(env.num_agents)
-    return name, *found, solved_at
+    return name, *found, solved_at, what_it_is(name)
 
 
 def space_text(space: gymnasium.Space) -> str:
