@@ -104,6 +104,8 @@ class _ObservationForms:
 def _mask_of(rows: ArrayLike | Tensor, num_rows: int) -> np.ndarray:
     # (num_rows,) bools; rows are a bool for each, one bool for the only one, an index, or several.
     found = np.atleast_1d(rows.cpu().numpy() if isinstance(rows, Tensor) else np.asarray(rows))
+    if found.dtype.kind == "i" and found.size and found.min() < 0:
+        raise APIUsageError(f"rows must be in [0, {num_rows}), got {found.tolist()}")
     mask = np.zeros(num_rows, bool)
     try:
         mask[found if found.size else []] = True

@@ -278,6 +278,7 @@ def test_rows_that_are_not_there_are_refused():
     for rows, words in (
         ([True, False], "rows must be 3 bools, or indices of them: boolean index did not match"),
         (3, "rows must be 3 bools, or indices of them: index 3 is out of bounds"),
+        ([-1], r"rows must be in \[0, 3\), got \[-1\]"),
         ([0.5], "arrays used as indices must be of integer"),
     ):
         with pytest.raises(APIUsageError, match=words):
