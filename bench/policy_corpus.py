@@ -20,7 +20,7 @@ from torch.nn import functional
 
 import pufferlib
 from pufferlib import PufferEnv
-from pufferlib.emulation import nativize
+from pufferlib.emulation.tensors import nativize
 from pufferlib.models import LSTMWrapper, MinGRUWrapper, recur
 from pufferlib.pytorch import layer_init
 

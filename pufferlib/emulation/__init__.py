@@ -20,26 +20,21 @@ from pufferlib.emulation.gymnasium_emulation import GymnasiumPufferEnv, Gymnasiu
 from pufferlib.emulation.pettingzoo_emulation import PettingZooPufferEnv
 from pufferlib.environment import PUFFER_ENV_PARTS, PufferEnv
 from pufferlib.errors import APIUsageError
-from pufferlib.spaces import Layout, map_structure, unpack
+from pufferlib.spaces import Layout, unpack
 
 if TYPE_CHECKING:
-    from torch import Tensor
+    from pufferlib.emulation.tensors import nativize
 
 __all__ = ["GymnasiumPufferEnv", "Layout", "PettingZooPufferEnv", "nativize", "unpack"]
 
 
-def nativize(observations: Tensor, emulated: Layout | None) -> Any:
-    """The observations in rows, as dicts and tuples of tensors, nested like the environment's observation space.
+def __getattr__(name: str) -> Callable:
+    if name != "nativize":
+        raise AttributeError(f"module 'pufferlib.emulation' has no attribute {name!r}")
+    from pufferlib.emulation.tensors import nativize  # not before it is used: workers do without torch
 
-    Rows are `(..., *row_shape)`, the last dimension contiguous, on any device; `emulated` is that of the environment or
-    vector, and None gives the rows themselves. The leaves are views `(..., *leaf_shape)`, `(...)` for Discrete. Rows
-    that are no bytes may have been converted to another dtype; the leaves then have that.
-    """
-    from pufferlib.emulation.tensors import leaf_view  # not before it is used: workers do without torch
-
-    if emulated is None or not emulated.is_packed:
-        return observations
-    return map_structure(lambda leaf: leaf_view(observations, leaf, emulated), emulated.structure)
+    globals()[name] = nativize
+    return nativize
 
 
 # By id(), as an environment may be unhashable; an entry vanishes with its value, which holds what it wraps.

@@ -1,15 +1,28 @@
-"""Structured observations in torch: the leaves of rows, and the numbers that a policy sees in them."""
+"""Structured observations in torch: rows taken apart, and the numbers that a policy sees in them."""
 
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import torch
 from gymnasium.spaces import Box, Discrete, MultiDiscrete
 from torch import Tensor
 
-from pufferlib.spaces import Layout, Leaf
+from pufferlib.spaces import Layout, Leaf, map_structure
+
+
+def nativize(observations: Tensor, emulated: Layout | None) -> Any:
+    """The observations in rows, as dicts and tuples of tensors, nested like the environment's observation space.
+
+    Rows are `(..., *row_shape)`, the last dimension contiguous, on any device; `emulated` is that of the environment or
+    vector, and None gives the rows themselves. The leaves are views `(..., *leaf_shape)`, `(...)` for Discrete. Rows
+    that are no bytes may have been converted to another dtype; the leaves then have that.
+    """
+    if emulated is None or not emulated.is_packed:
+        return observations
+    return map_structure(lambda leaf: leaf_view(observations, leaf, emulated), emulated.structure)
 
 
 def num_features(emulated: Layout) -> int:

@@ -47,7 +47,7 @@ class _Tracer(fx.Tracer):
     proxy_buffer_attributes = True
 
     def __init__(self) -> None:
-        super().__init__(autowrap_functions=(emulation.nativize, pytorch.nativize_tensor, tensors.features))
+        super().__init__(autowrap_functions=(tensors.nativize, pytorch.nativize_tensor, tensors.features))
         self._autowrap_search += emulation, tensors, pytorch, models  # where they may be called as an attribute
 
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
