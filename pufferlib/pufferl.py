@@ -546,7 +546,7 @@ class PuffeRL:
             return
         if isinstance(self.policy, NormalizedObservations):
             self.policy.find_forms()
-        self.policy.to(self.device)
+        checks.move_policy(self.policy, self.device)
         checks.check_policy(
             self.policy, self.vecenv.single_observation_space, self.vecenv.single_action_space, self.device
         )

@@ -30,6 +30,17 @@ from pufferlib.vector import Vector
 _ROWS, _HORIZON = 5, 3  # of the observations that a policy is checked with: sizes that few spaces have
 
 
+def move_policy(policy: nn.Module, device: torch.device) -> nn.Module:
+    """Moves the policy to a device, and returns it; APIUsageError if a parameter on `meta` has no numbers."""
+    empty = next((name for name, parameter in policy.named_parameters() if parameter.is_meta), None)
+    if empty is not None:
+        raise APIUsageError(
+            f"the policy's parameter {empty!r} must have numbers, got one on the meta device; give it some by "
+            "to_empty() and initialise it"
+        )
+    return policy.to(device)
+
+
 def check_policy(
     policy: nn.Module, observation_space: gymnasium.Space, action_space: gymnasium.Space, device: torch.device
 ) -> None:
