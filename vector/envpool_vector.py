@@ -131,11 +131,6 @@ class EnvPoolEnv(LibraryEnv):
         self._envs = np.arange(self.num_envs, dtype=np.int32)
 
     @override
-    def _clear_step(self) -> None:
-        self.rewards[:] = 0
-        self.terminals[:] = self.truncations[:] = False
-
-    @override
     def _start_episode(self, seed: int | None, options: dict[str, Any] | None) -> None:
         if self._pool is None:
             arrays = {name: getattr(self, name) for name in Buffers.__dataclass_fields__}
