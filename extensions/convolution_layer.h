@@ -114,6 +114,11 @@ typedef struct {
     float* results;          // [images, pixels, padded filters]
 } ConvolutionForward;
 
+// As many floats as the runs of a patch are multiples of, or a short run has.
+typedef float PatchRun __attribute__((vector_size(32), aligned(4), may_alias));
+
+enum { PATCH_RUN = sizeof(PatchRun) / sizeof(float) };
+
 KERNEL_FN void copy_patches(const Convolution& shape, const ConvolutionForward& layer, int64_t first, int64_t count) {
     const Patches& patches = layer.patches;
     int64_t numbers = patches_numbers(patches), row = matmul_padded(numbers), pixel = patches.pixel;
@@ -128,6 +133,11 @@ KERNEL_FN void copy_patches(const Convolution& shape, const ConvolutionForward& 
                 if (convolution_is_padded(shape)) {
                     inside = patch_line(shape, place, line);
                     memset(target, 0, patches.run * sizeof(float));
+                } else if (patches.run % PATCH_RUN == 0) {
+                    for (int64_t j = 0; j < patches.run; j += PATCH_RUN) {
+                        *(PatchRun*)(target + j) = *(const PatchRun*)(run + j);
+                    }
+                    continue;
                 }
                 int64_t begin = inside.before * pixel, end = begin + inside.inside * pixel;
                 INDEPENDENT_LANES
@@ -315,9 +325,8 @@ struct ConvolutionOp : LayerOp {
         }
     }
 
-    KERNEL_METHOD void pack() const {
+    KERNEL_METHOD void pack(const PackShare&) const {
         const float* source = layer.parameters[0];
-        packed_clear(weights);
         each_weight([&](int64_t filter, int64_t column) { packed_set(weights, column, filter, *source++); });
         memset(bias, 0, filters * sizeof(float));
         pack_bias(bias, layer.parameters[1], 1, shape.filters);
@@ -353,15 +362,14 @@ struct ConvolutionOp : LayerOp {
         convolution_backward<Set>(shape, call(rows), gradient, rows.count);
     }
 
-    KERNEL_METHOD void sum(const GradientChunks& chunks) const {
+    KERNEL_METHOD void write_gradients() const {
         int64_t filter_row = is_one_hot ? 1 : row, column_row = is_one_hot ? filters : 1;
         float* result = layer.results[0];
-        sum_chunks_in_place(chunks, grad_weights, row * filters);
         if (result != nullptr) {
             each_weight([&](int64_t filter, int64_t column) {
                 *result++ = grad_weights[filter * filter_row + column * column_row];
             });
         }
-        sum_groups(chunks, grad_bias, 1, shape.filters, 1, 1, layer.results[1]);
+        copy_groups(grad_bias, 1, shape.filters, 1, 1, layer.results[1]);
     }
 };

@@ -138,6 +138,7 @@ struct Network {
     const int32_t* lowest;  // [cells], the first category of each, NULL where there are none; integers then
     const int32_t *first_columns, *last_columns;  // [cells], of the inputs, or of a pixel's planes
     float* packed;                                // filled by network_pack
+    int64_t pack_shares;                          // that threads pack, each of all large layers
     int64_t log_std_gradients;                    // where those of log_std lie, as puffer_network_plan says
 };
 
@@ -231,8 +232,9 @@ void puffer_network_plan(Network* network, int64_t* sizes);
 // Floats that the scratch memory of a slot takes.
 void puffer_network_scratch(const Network* network, int64_t sequences, int64_t steps, int64_t* size);
 
-// Copies the parameters as they are now; the calls below use the copy for forward.
-void puffer_network_pack(const Network* network);
+// Copies the parameters as they are now to `packed`, which was zeros before the first time; the calls below use the
+// copy.
+void puffer_network_pack(const Network* network, const KernelThreads* threads);
 
 void puffer_network_act(const Act* call, const KernelThreads* threads);
 

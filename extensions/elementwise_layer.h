@@ -177,7 +177,7 @@ struct ScaleOp : LayerOp {
         return numbers == nullptr ? missing : numbers[layer.sizes[2 + place] == 1 ? 0 : unit];
     }
 
-    KERNEL_METHOD void pack() const {
+    KERNEL_METHOD void pack(const PackShare&) const {
         for (int64_t i = 0; i < width; i++) {
             float factor = i < units ? parameter(0, i, 1.0f) : 1.0f;
             weight[i] = divides() ? 1.0f / factor : factor;
@@ -211,10 +211,9 @@ struct ScaleOp : LayerOp {
         }
     }
 
-    KERNEL_METHOD void sum_parameter(const GradientChunks& chunks, int64_t place, float* gradient) const {
+    KERNEL_METHOD void write_parameter(int64_t place, const float* gradient) const {
         float* result = layer.results[place];
         if (result == nullptr) return;
-        sum_chunks_in_place(chunks, gradient, units);
         bool is_one = layer.sizes[2 + place] == 1;
         if (is_one) *result = 0.0f;
         for (int64_t i = 0; i < units; i++) {
@@ -224,9 +223,9 @@ struct ScaleOp : LayerOp {
         }
     }
 
-    KERNEL_METHOD void sum(const GradientChunks& chunks) const {
-        sum_parameter(chunks, 0, grad_weight);
-        sum_parameter(chunks, 1, grad_bias);
+    KERNEL_METHOD void write_gradients() const {
+        write_parameter(0, grad_weight);
+        write_parameter(1, grad_bias);
     }
 };
 

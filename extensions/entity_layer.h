@@ -107,7 +107,7 @@ struct EmbeddingOp : LayerOp {
 
     KERNEL_METHOD void take_gradients(LayerMemory& memory) { grad_table = memory.take(rows_of_table * width); }
 
-    KERNEL_METHOD void pack() const {
+    KERNEL_METHOD void pack(const PackShare&) const {
         memset(table, 0, rows_of_table * width * sizeof(float));
         for (int64_t i = 0; i < rows_of_table; i++) {
             memcpy(table + i * width, layer.parameters[0] + i * units, units * sizeof(float));
@@ -140,9 +140,7 @@ struct EmbeddingOp : LayerOp {
         if (wants_gradient(0)) memset(rows.grad_inputs[0], 0, rows.count * layer.input_rows[0] * sizeof(float));
     }
 
-    KERNEL_METHOD void sum(const GradientChunks& chunks) const {
-        sum_chunks(chunks, grad_table, rows_of_table, units, width, layer.results[0]);
-    }
+    KERNEL_METHOD void write_gradients() const { copy_rows(grad_table, rows_of_table, units, width, layer.results[0]); }
 };
 
 // softmax(scale q k^T) v for each head, whose numbers lie side by side in an entity. The inputs are q, k, v and perhaps

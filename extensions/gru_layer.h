@@ -48,7 +48,7 @@ struct GruOp : LayerOp {
         carry = memory.take(rows.sequences * width);
     }
 
-    KERNEL_METHOD void pack() const {
+    KERNEL_METHOD void pack(const PackShare&) const {
         pack_groups(input_weights, layer.parameters[0], 3, units, inputs);
         pack_groups(weights, layer.parameters[1], 3, units, units);
         memset(input_bias, 0, 3 * width * sizeof(float));
@@ -145,15 +145,16 @@ struct GruOp : LayerOp {
     KERNEL_METHOD void backward_product(const float* input, int64_t input_row, const PackedWeights& factors,
                                         const float* gradient, float* grad_input, float* grad_factors,
                                         float* grad_added, int64_t count) const {
-        LinearBackward product = {input,        input_row, factors.backward.memory, gradient, 3 * width, grad_input,
-                                  grad_factors, grad_added};
+        LinearBackward product = {input,        input_row,  factors.backward.memory,
+                                  gradient,     3 * width,  grad_input,
+                                  grad_factors, grad_added, false};
         linear_backward<Set>(product, count, 3 * width);
     }
 
-    KERNEL_METHOD void sum(const GradientChunks& chunks) const {
-        sum_groups(chunks, grad_input_weights, 3, units, inputs, row, layer.results[0]);
-        sum_groups(chunks, grad_weights, 3, units, units, width, layer.results[1]);
-        sum_groups(chunks, grad_input_bias, 3, units, 1, 1, layer.results[2]);
-        sum_groups(chunks, grad_bias, 3, units, 1, 1, layer.results[3]);
+    KERNEL_METHOD void write_gradients() const {
+        copy_groups(grad_input_weights, 3, units, inputs, row, layer.results[0]);
+        copy_groups(grad_weights, 3, units, units, width, layer.results[1]);
+        copy_groups(grad_input_bias, 3, units, 1, 1, layer.results[2]);
+        copy_groups(grad_bias, 3, units, 1, 1, layer.results[3]);
     }
 };

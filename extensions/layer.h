@@ -15,6 +15,8 @@ struct LayerRows {
     int64_t first;                          // rows of the block before these
     const uint8_t* reset;                   // [count], nonzero where states count as 0 before the step; or NULL for a
                                             // single step without resets
+    bool is_first;                          // whether a chunk begins: gradients that LayerOp::overwritten counts are
+                                            // written, and not added to
     const float* inputs[LAYER_MAX_INPUTS];  // [count, input_rows[i]] each
     const int32_t* columns;                 // instead of the first input where it is of categories: [count, cells]
     float* output;                          // [count, row]
@@ -24,7 +26,13 @@ struct LayerRows {
                                             // resets leaves those after it
 };
 
+// What a thread packs of a layer: of every `count` blocks of outputs the one at `index`.
+struct PackShare {
+    int64_t index, count;
+};
+
 struct LayerOp {
+    static constexpr bool IS_SHARED = false;    // whether threads share the packing of it
     static constexpr bool HAS_PRODUCTS = true;  // whether it multiplies matrices, so that rounding is a question
     static constexpr bool IS_SPLIT = false;     // whether backward has two parts, so that a loop over steps takes the
                                                 // gradients of parameters of all steps at once, at its end
@@ -38,14 +46,17 @@ struct LayerOp {
     // The gradients of the parameters, summed over a chunk.
     KERNEL_METHOD void take_gradients(LayerMemory&) {}
 
+    // How many of these, from the first on, the first backward of a chunk writes; the others are zeros before it.
+    KERNEL_METHOD int64_t overwritten() const { return 0; }
+
     // What forward leaves for backward, and what they work in.
     KERNEL_METHOD void take_scratch(const LayerRows&, LayerMemory&) {}
 
-    // Copies the parameters as they are now.
-    KERNEL_METHOD void pack() const {}
+    // Copies the parameters as they are now; where it IS_SHARED, those of a share.
+    KERNEL_METHOD void pack(const PackShare&) const {}
 
-    // Writes the gradients as torch has them, from those that the first chunk took; these may be overwritten.
-    KERNEL_METHOD void sum(const GradientChunks&) const {}
+    // Writes the gradients as torch has them, from those that it took.
+    KERNEL_METHOD void write_gradients() const {}
 
     // Also, as templates over the sets of instruction_sets.h:
     //     void forward<Set>(const LayerRows& rows) const    from the inputs to the output
@@ -59,15 +70,29 @@ struct LayerOp {
     KERNEL_METHOD bool is_rounded() const { return layer.products == PRODUCTS_BFLOAT16; }
 };
 
+// Packs torch's [outputs, inputs]; `place_output` and `place_input` say where each is among those of the packed
+// weights. Outputs are taken together that fill a line of the cache in a row of the transposed weights.
+template <class PlaceOutput, class PlaceInput>
+KERNEL_FN void pack_weights(const PackedWeights& packed, const float* weights, int64_t outputs, int64_t inputs,
+                            const PlaceOutput& place_output, const PlaceInput& place_input, const PackShare& share) {
+    enum { TOGETHER = 16 };
+    int64_t places[TOGETHER];
+    for (int64_t first = share.index * TOGETHER; first < outputs; first += share.count * TOGETHER) {
+        const float* source = weights + first * inputs;
+        int64_t count = matmul_part(outputs - first, TOGETHER);
+        for (int64_t i = 0; i < count; i++) places[i] = place_output(first + i);
+        for (int64_t input = 0; input < inputs; input++) {
+            int64_t place = place_input(input);
+            for (int64_t i = 0; i < count; i++) packed_set(packed, place, places[i], source[i * inputs + input]);
+        }
+    }
+}
+
 // Packs torch's [groups * units, inputs] so that every group fills a whole number of registers of outputs.
 KERNEL_FN void pack_groups(const PackedWeights& packed, const float* weights, int64_t groups, int64_t units,
-                           int64_t inputs) {
-    packed_clear(packed);
-    for (int64_t row = 0; row < groups * units; row++) {
-        int64_t output = row / units * matmul_padded(units) + row % units;
-        for (int64_t input = 0; input < inputs; input++)
-            packed_set(packed, input, output, weights[row * inputs + input]);
-    }
+                           int64_t inputs, const PackShare& share = {0, 1}) {
+    auto place_output = [&](int64_t row) { return row / units * matmul_padded(units) + row % units; };
+    pack_weights(packed, weights, groups * units, inputs, place_output, [](int64_t input) { return input; }, share);
 }
 
 // Adds a bias to what is there, or nothing where it is NULL.
@@ -77,11 +102,11 @@ KERNEL_FN void pack_bias(float* packed, const float* bias, int64_t groups, int64
     }
 }
 
-// Sums the gradients of groups of `units` rows over all chunks; nothing where `result` is NULL.
-KERNEL_FN void sum_groups(const GradientChunks& chunks, const float* first, int64_t groups, int64_t units,
-                          int64_t columns, int64_t row, float* result) {
+// Copies the gradients of groups of `units` rows; nothing where `result` is NULL.
+KERNEL_FN void copy_groups(const float* first, int64_t groups, int64_t units, int64_t columns, int64_t row,
+                           float* result) {
     for (int64_t group = 0; result != nullptr && group < groups; group++) {
         const float* source = first + group * matmul_padded(units) * row;
-        sum_chunks(chunks, source, units, columns, row, result + group * units * columns);
+        copy_rows(source, units, columns, row, result + group * units * columns);
     }
 }

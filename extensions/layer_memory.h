@@ -1,4 +1,4 @@
-// layer_memory.h - memory for layers, and sums of the gradients that the chunks of a minibatch gave.
+// layer_memory.h - memory for layers, and copies of their gradients without its padding.
 #pragma once
 
 #include <string.h>
@@ -20,37 +20,16 @@ struct LayerMemory {
     float* here() { return take(0); }
 };
 
-// The gradients of chunks, each `stride` floats after the one before.
-struct GradientChunks {
-    int64_t count, stride;
-};
-
-// Sums rows of `columns` numbers, `row` floats apart, over all chunks; nothing where `result` is NULL, as below.
-KERNEL_FN void sum_chunks(const GradientChunks& chunks, const float* first, int64_t rows, int64_t columns, int64_t row,
-                          float* result) {
+// Copies rows of `columns` numbers, `row` floats apart, to where they are one after the other; nothing where `result`
+// is NULL, as below.
+KERNEL_FN void copy_rows(const float* first, int64_t rows, int64_t columns, int64_t row, float* result) {
     for (int64_t i = 0; result != nullptr && i < rows; i++) {
         memcpy(result + i * columns, first + i * row, columns * sizeof(float));
-        for (int64_t chunk = 1; chunk < chunks.count; chunk++) {
-            const float* source = first + chunk * chunks.stride + i * row;
-            INDEPENDENT_LANES
-            for (int64_t j = 0; j < columns; j++) result[i * columns + j] += source[j];
-        }
     }
 }
 
-// Leaves `first` with the sums of `count` numbers over all chunks.
-KERNEL_FN void sum_chunks_in_place(const GradientChunks& chunks, float* first, int64_t count) {
-    for (int64_t chunk = 1; chunk < chunks.count; chunk++) {
-        const float* source = first + chunk * chunks.stride;
-        INDEPENDENT_LANES
-        for (int64_t i = 0; i < count; i++) first[i] += source[i];
-    }
-}
-
-// Sums rows of `row` numbers over all chunks, and writes the first `columns` as columns; `first` is left with the sums.
-KERNEL_FN void sum_transposed_chunks(const GradientChunks& chunks, float* first, int64_t rows, int64_t columns,
-                                     int64_t row, float* result) {
-    sum_chunks_in_place(chunks, first, rows * row);
+// Writes the first `columns` of rows of `row` numbers as columns.
+KERNEL_FN void copy_transposed(const float* first, int64_t rows, int64_t columns, int64_t row, float* result) {
     for (int64_t column = 0; result != nullptr && column < columns; column++) {
         for (int64_t i = 0; i < rows; i++) result[column * rows + i] = first[i * row + column];
     }

@@ -83,6 +83,7 @@ typedef struct {
     float* grad_input;    // [rows, input_row], or NULL when nobody wants it
     float* grad_weights;  // [outputs, input_row], added to
     float* grad_bias;     // [outputs], added to
+    bool overwrites;      // whether grad_weights are written instead
 } LinearBackward;
 
 KERNEL_FN void linear_backward_bias(const LinearBackward& layer, int64_t rows, int64_t outputs) {
@@ -95,9 +96,14 @@ KERNEL_FN void linear_backward_bias(const LinearBackward& layer, int64_t rows, i
 template <class Set>
 KERNEL_FN void linear_backward_parameters(const LinearBackward& layer, int64_t rows, int64_t outputs) {
     int64_t inputs = layer.input_row, stride = layer.grad_row;
+    Matmul product = {layer.grad_output,  1,      stride,  layer.input, inputs,
+                      layer.grad_weights, inputs, outputs, inputs,      rows};
     linear_backward_bias(layer, rows, outputs);
-    matmul<Set, true>(
-        {layer.grad_output, 1, stride, layer.input, inputs, layer.grad_weights, inputs, outputs, inputs, rows});
+    if (layer.overwrites) {
+        matmul<Set, false>(product);
+    } else {
+        matmul<Set, true>(product);
+    }
 }
 
 template <class Set>
@@ -119,6 +125,7 @@ KERNEL_FN void linear_backward(const LinearBackward& layer, int64_t rows, int64_
 // other, and torch has the numbers of all pixels for one channel after the other; what is no image has one pixel.
 // parameters: the weights [outputs, inputs] and the bias [outputs].
 struct LinearOp : LayerOp {
+    static constexpr bool IS_SHARED = true;
     static constexpr bool IS_SPLIT = true;
     int64_t units, pixels, outputs, activation, times;
     int64_t row, width;  // of an input and of an output, padded
@@ -148,24 +155,21 @@ struct LinearOp : LayerOp {
         grad_bias = memory.take(width);
     }
 
+    KERNEL_METHOD int64_t overwritten() const { return outputs * row; }
+
     KERNEL_METHOD void take_scratch(const LayerRows& rows, LayerMemory& memory) {
         slopes = memory.take(activation == ACTIVATION_LINEAR ? 0 : rows.count * times * width);
     }
 
-    KERNEL_METHOD void pack() const {
+    KERNEL_METHOD void pack(const PackShare& share) const {
         if (pixels == 1) {
-            pack_groups(weights, layer.parameters[0], 1, outputs, units);
+            pack_groups(weights, layer.parameters[0], 1, outputs, units, share);
         } else {
-            const float* source = layer.parameters[0];
-            packed_clear(weights);
-            for (int64_t output = 0; output < outputs; output++) {
-                for (int64_t unit = 0; unit < units; unit++) {
-                    for (int64_t pixel = 0; pixel < pixels; pixel++) {
-                        packed_set(weights, pixel * matmul_padded(units) + unit, output, *source++);
-                    }
-                }
-            }
+            auto place_output = [](int64_t output) { return output; };
+            auto place_input = [&](int64_t input) { return input % pixels * matmul_padded(units) + input / pixels; };
+            pack_weights(weights, layer.parameters[0], outputs, units * pixels, place_output, place_input, share);
         }
+        if (share.index > 0) return;
         memset(bias, 0, width * sizeof(float));
         pack_bias(bias, layer.parameters[1], 1, outputs);
     }
@@ -192,6 +196,7 @@ struct LinearOp : LayerOp {
         product.grad_input = rows.grad_inputs[0];
         product.grad_weights = grad_weights;
         product.grad_bias = grad_bias;
+        product.overwrites = rows.is_first;
         return product;
     }
 
@@ -212,14 +217,13 @@ struct LinearOp : LayerOp {
         linear_backward_parameters<Set>(product_of(rows), rows.count * times, outputs);
     }
 
-    KERNEL_METHOD void sum(const GradientChunks& chunks) const {
-        sum_groups(chunks, grad_bias, 1, outputs, 1, 1, layer.results[1]);
+    KERNEL_METHOD void write_gradients() const {
+        copy_groups(grad_bias, 1, outputs, 1, 1, layer.results[1]);
         if (pixels == 1) {
-            sum_groups(chunks, grad_weights, 1, outputs, units, row, layer.results[0]);
+            copy_groups(grad_weights, 1, outputs, units, row, layer.results[0]);
             return;
         }
         float* result = layer.results[0];
-        sum_chunks_in_place(chunks, grad_weights, outputs * row);
         for (int64_t output = 0; result != nullptr && output < outputs; output++) {
             for (int64_t unit = 0; unit < units; unit++) {
                 for (int64_t pixel = 0; pixel < pixels; pixel++) {

@@ -191,7 +191,7 @@ struct LstmOp : LayerOp {
         grad_memory = pieces.take(rows.sequences * width);
     }
 
-    KERNEL_METHOD void pack() const {
+    KERNEL_METHOD void pack(const PackShare&) const {
         pack_groups(input_weights, layer.parameters[0], 4, units, inputs);
         pack_groups(weights, layer.parameters[1], 4, units, units);
         memset(bias, 0, 4 * width * sizeof(float));
@@ -242,10 +242,10 @@ struct LstmOp : LayerOp {
         lstm_backward<Set>(call, rows.sequences, rows.steps, width);
     }
 
-    KERNEL_METHOD void sum(const GradientChunks& chunks) const {
-        sum_groups(chunks, grad_input_weights, 4, units, inputs, row, layer.results[0]);
-        sum_groups(chunks, grad_weights, 4, units, units, width, layer.results[1]);
-        sum_groups(chunks, grad_bias, 4, units, 1, 1, layer.results[2]);
-        sum_groups(chunks, grad_bias, 4, units, 1, 1, layer.results[3]);
+    KERNEL_METHOD void write_gradients() const {
+        copy_groups(grad_input_weights, 4, units, inputs, row, layer.results[0]);
+        copy_groups(grad_weights, 4, units, units, width, layer.results[1]);
+        copy_groups(grad_bias, 4, units, 1, 1, layer.results[2]);
+        copy_groups(grad_bias, 4, units, 1, 1, layer.results[3]);
     }
 };

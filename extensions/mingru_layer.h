@@ -126,7 +126,7 @@ struct MingruOp : LayerOp {
         grad_input = memory.take(wants_gradient(0) ? 0 : rows.count * width);
     }
 
-    KERNEL_METHOD void pack() const { pack_groups(weights, layer.parameters[0], 3, units, units); }
+    KERNEL_METHOD void pack(const PackShare&) const { pack_groups(weights, layer.parameters[0], 3, units, units); }
 
     template <class Set>
     KERNEL_METHOD void forward(const LayerRows& rows) const {
@@ -158,7 +158,5 @@ struct MingruOp : LayerOp {
         mingru_backward<Set>(call, rows.sequences, rows.steps, width);
     }
 
-    KERNEL_METHOD void sum(const GradientChunks& chunks) const {
-        sum_groups(chunks, grad_weights, 3, units, units, width, layer.results[0]);
-    }
+    KERNEL_METHOD void write_gradients() const { copy_groups(grad_weights, 3, units, units, width, layer.results[0]); }
 };

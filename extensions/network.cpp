@@ -22,6 +22,11 @@ void run_slots(void* context, int begin, int end, int) {
     ((const Shared<Call>*)context)->run(begin, end, context);
 }
 
+void pack_shares(void* context, int begin, int end, int) {
+    const Network& network = *(const Network*)context;
+    for (int64_t share = begin; share < end; share++) network_pack(network, {share, network.pack_shares});
+}
+
 KERNEL_FN bool is_of_integers(const Observations& source) {
     return source.kind != OBSERVATION_FLOAT && source.kind != OBSERVATION_DOUBLE;
 }
@@ -371,8 +376,8 @@ KERNEL_FN void differentiate_loss(const Learn& call, int64_t row, NetworkOutput 
 }
 
 template <class Set>
-KERNEL_FN void learn_block(const Learn& call, float* gradients, int64_t first, int64_t end, double* metrics,
-                           float* memory) {
+KERNEL_FN void learn_block(const Learn& call, float* gradients, bool is_first, int64_t first, int64_t end,
+                           double* metrics, float* memory) {
     const Network& network = *call.network;
     int64_t sequences = end - first;
     LayerMemory pieces = {memory, 0};
@@ -390,19 +395,19 @@ KERNEL_FN void learn_block(const Learn& call, float* gradients, int64_t first, i
             differentiate_loss(call, (first + i) * call.steps + step, output, grad_log_std, metrics);
         }
     }
-    network_backward<Set>(network, scratch, gradients);
+    network_backward<Set>(network, scratch, gradients, is_first);
 }
 
 template <class Set>
 KERNEL_FN void learn_chunk(const Learn& call, int64_t chunk, float* scratch) {
     float* gradients = call.chunk_gradients + chunk * call.gradient_size;
     double* metrics = call.chunk_metrics + chunk * PPO_METRICS;
-    memset(gradients, 0, call.gradient_size * sizeof(float));
+    network_clear_gradients(*call.network, gradients);
     memset(metrics, 0, PPO_METRICS * sizeof(double));
-    int64_t end = call.count * (chunk + 1) / call.chunks;
-    for (int64_t first = call.count * chunk / call.chunks; first < end; first += call.block) {
+    int64_t begin = call.count * chunk / call.chunks, end = call.count * (chunk + 1) / call.chunks;
+    for (int64_t first = begin; first < end; first += call.block) {
         int64_t last = end - first < call.block ? end : first + call.block;
-        learn_block<Set>(call, gradients, first, last, metrics, scratch);
+        learn_block<Set>(call, gradients, first == begin, first, last, metrics, scratch);
     }
 }
 
@@ -425,9 +430,26 @@ KERNEL_ROUNDING_VARIANT(learn, Shared<Learn>)
 
 bool rounds(const Network& network) { return network.products == PRODUCTS_BFLOAT16; }
 
-// Sums what the chunks gave, in their order.
-void sum_results(const Learn& call) {
-    network_sum(*call.network, call.chunk_gradients, {call.chunks, call.gradient_size});
+enum { SUM_NUMBERS = 1 << 14 };  // of the gradients, an item
+
+// Adds the gradients of all chunks to those of the first, in their order.
+void add_chunks(void* context, int begin, int end, int) {
+    const Learn& call = *(const Learn*)context;
+    for (int64_t item = begin; item < end; item++) {
+        float* sums = call.chunk_gradients + item * SUM_NUMBERS;
+        int64_t count = matmul_part(call.gradient_size - item * SUM_NUMBERS, SUM_NUMBERS);
+        for (int64_t chunk = 1; chunk < call.chunks; chunk++) {
+            const float* added = sums + chunk * call.gradient_size;
+            INDEPENDENT_LANES
+            for (int64_t i = 0; i < count; i++) sums[i] += added[i];
+        }
+    }
+}
+
+void sum_results(const Learn& call, const KernelThreads* threads) {
+    int items = (int)((call.gradient_size - 1) / SUM_NUMBERS + 1);
+    threads->run(threads->pool, add_chunks, (void*)&call, items);
+    network_write_gradients(*call.network, call.chunk_gradients);
     for (int64_t i = 0; i < PPO_METRICS; i++) {
         double sum = 0.0;
         for (int64_t chunk = 0; chunk < call.chunks; chunk++) sum += call.chunk_metrics[chunk * PPO_METRICS + i];
@@ -473,7 +495,9 @@ extern "C" void puffer_network_scratch(const Network* network, int64_t sequences
     *size = memory.used;
 }
 
-extern "C" void puffer_network_pack(const Network* network) { network_pack(*network); }
+extern "C" void puffer_network_pack(const Network* network, const KernelThreads* threads) {
+    threads->run(threads->pool, pack_shares, (void*)network, (int)network->pack_shares);
+}
 
 // Every item is a slot: a thread's scratch memory, with which it works until nothing is left.
 extern "C" void puffer_network_act(const Act* call, const KernelThreads* threads) {
@@ -493,7 +517,7 @@ extern "C" void puffer_network_learn(const Learn* call, const KernelThreads* thr
     KernelRange* variant = rounds(*call->network) ? learn_rounding_variant() : learn_variant();
     Shared<Learn> shared = {call, &next, variant};
     threads->run(threads->pool, run_slots<Learn>, &shared, (int)call->slots);
-    sum_results(*call);
+    sum_results(*call, threads);
 }
 
 extern "C" void puffer_network_train(const Learn* all, const LearnParts* parts, const KernelThreads* threads) {
@@ -509,7 +533,7 @@ extern "C" void puffer_network_train(const Learn* all, const LearnParts* parts, 
             if (parts->advantages != nullptr) {
                 normalize(parts->advantages + (call.advantages - all->advantages), call.count * call.steps);
             }
-            network_pack(*call.network);
+            puffer_network_pack(call.network, threads);
             puffer_network_learn(&call, threads);
             if (*call.is_outside) return;
             for (int64_t i = 0; i < PPO_METRICS; i++) parts->sums[i] += call.metrics[i];

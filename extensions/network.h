@@ -66,18 +66,20 @@ KERNEL_FN PpoNormal network_normal(const Network& network) {
 
 struct LayerPack {
     LayerMemory& memory;
+    const PackShare& share;
 
     template <class Op>
     KERNEL_METHOD void operator()(Op& op) const {
         op.take_packed(memory);
-        op.pack();
+        if (Op::IS_SHARED || share.index == 0) op.pack(share);
     }
 };
 
-// Copies the parameters as they are now.
-KERNEL_FN void network_pack(const Network& network) {
+// Copies a share of the parameters as they are now.
+KERNEL_FN void network_pack(const Network& network, const PackShare& share) {
     LayerMemory memory = {network.packed, 0};
-    for (int64_t i = 0; i < network.num_layers; i++) layer_visit(network.layers[i], LayerPack{memory});
+    for (int64_t i = 0; i < network.num_layers; i++) layer_visit(network.layers[i], LayerPack{memory, share});
+    if (share.index > 0) return;
     for (int64_t i = 0; network.log_std != nullptr && i < network.num_parts; i++) {
         network.normal[i] = network.log_std[i];
         network.normal[network.num_parts + i] = expf(network.log_std[i]);
@@ -117,26 +119,47 @@ KERNEL_FN NetworkSizes network_plan(Network& network) {
     return {packed.used, gradients.used};
 }
 
-struct LayerSum {
+struct LayerClearGradients {
     LayerMemory gradients;
-    const GradientChunks& chunks;
+
+    template <class Op>
+    KERNEL_METHOD void operator()(Op& op) const {
+        LayerMemory memory = gradients;
+        int64_t kept = op.layer.is_differentiated ? op.overwritten() : 0;
+        op.take_gradients(memory);
+        memset(gradients.base + gradients.used + kept, 0, (memory.used - gradients.used - kept) * sizeof(float));
+    }
+};
+
+// Before the first backward of a chunk.
+KERNEL_FN void network_clear_gradients(const Network& network, float* gradients) {
+    for (int64_t i = 0; i < network.num_layers; i++) {
+        const Layer& layer = network.layers[i];
+        layer_visit(layer, LayerClearGradients{{gradients, layer.gradients}});
+    }
+    int64_t numbers = network.log_std == nullptr ? 0 : matmul_padded(network.num_parts);
+    memset(gradients + network.log_std_gradients, 0, numbers * sizeof(float));
+}
+
+struct LayerWriteGradients {
+    LayerMemory gradients;
 
     template <class Op>
     KERNEL_METHOD void operator()(Op& op) const {
         LayerMemory memory = gradients;
         op.take_gradients(memory);
-        op.sum(chunks);
+        op.write_gradients();
     }
 };
 
-// Writes the results from `gradients`, which are those of the first chunk.
-KERNEL_FN void network_sum(const Network& network, float* gradients, const GradientChunks& chunks) {
+// Writes the results from `gradients`, the sums over all chunks.
+KERNEL_FN void network_write_gradients(const Network& network, float* gradients) {
     for (int64_t i = 0; i < network.num_layers; i++) {
         const Layer& layer = network.layers[i];
-        layer_visit(layer, LayerSum{{gradients, layer.gradients}, chunks});
+        layer_visit(layer, LayerWriteGradients{{gradients, layer.gradients}});
     }
     if (network.log_std == nullptr) return;
-    sum_chunks(chunks, gradients + network.log_std_gradients, 1, network.num_parts, 0, network.log_std_results);
+    copy_rows(gradients + network.log_std_gradients, 1, network.num_parts, 0, network.log_std_results);
 }
 
 // ----------------------------------------------------------------------------------------------------------- blocks
@@ -397,9 +420,10 @@ KERNEL_FN void network_add(const Network& network, const NetworkScratch& scratch
     }
 }
 
-// From the gradients in the decision and the value to the sums of `gradients`.
+// From the gradients in the decision and the value to the sums of `gradients`, of which these are the first or not.
 template <class Set>
-KERNEL_FN void network_backward(const Network& network, const NetworkScratch& scratch, float* gradients) {
+KERNEL_FN void network_backward(const Network& network, const NetworkScratch& scratch, float* gradients,
+                                bool is_first) {
     for (int64_t end = network.num_layers, begin; end > 0; end = begin) {
         begin = end - 1;
         while (begin > 0 && network_is_together(network.layers[begin - 1], network.layers[begin])) begin--;
@@ -412,6 +436,7 @@ KERNEL_FN void network_backward(const Network& network, const NetworkScratch& sc
                 if (!network.layers[i].is_differentiated) continue;
                 LayerRows rows = network_rows(network, scratch, i, first, count);
                 float* memory = network_memory(network, scratch, i, first);
+                rows.is_first = is_first && part == 0;
                 layer_visit(network.layers[i], LayerBackward<Set>{network, gradients, memory, rows, false});
                 network_add(network, scratch, i, first, count);
             }
@@ -419,6 +444,7 @@ KERNEL_FN void network_backward(const Network& network, const NetworkScratch& sc
         for (int64_t i = begin; is_loop && i < end; i++) {
             if (!network.layers[i].is_differentiated) continue;
             LayerRows rows = network_rows(network, scratch, i, 0, scratch.rows);
+            rows.is_first = is_first;
             layer_visit(network.layers[i], LayerBackward<Set>{network, gradients, scratch.layers[i], rows, true});
         }
     }

@@ -36,8 +36,10 @@ from pufferlib.extensions.network_layers import (
 
 NUM_METRICS = CONSTANTS["PPO_METRICS"]
 BLOCK_ROWS = 64  # rows that go through the layers together
+IMAGE_ROWS = 4  # at least, where convolutions see them
 LSTM_SEGMENTS = 8  # at least, whose steps an LSTM takes together: products of fewer rows wait for the weights
 CHUNK_ROWS = 32  # rows that are worth a chunk, where a minibatch has few
+PACK_NUMBERS = 1 << 16  # of packed parameters that are worth a thread
 MAX_CHUNKS = 16  # parts of a minibatch, so also the most threads; each costs a copy of the gradients
 OBSERVATION_DTYPES = {
     torch.float32: CONSTANTS["OBSERVATION_FLOAT"],
@@ -219,8 +221,9 @@ class Network:
         plan = (ctypes.c_int64 * 2)()
         self._library.puffer_network_plan(self._address, plan)
         packed_size, self._gradient_size = plan
-        self._packed = torch.empty(packed_size)
+        self._packed = torch.zeros(packed_size)  # between what is copied there
         self._network.packed = self._packed.data_ptr()
+        self._network.pack_shares = max(1, min(MAX_CHUNKS, packed_size // PACK_NUMBERS))
         self._scratch = torch.empty(0)
         self._scratch_sizes: dict[tuple[int, int], int] = {}  # by sequences and steps of a block
         self._gradients = torch.empty(0)  # of chunks, padded
@@ -327,6 +330,7 @@ class Network:
             first_columns=first_columns,
             last_columns=last_columns,
             packed=None,
+            pack_shares=1,
             log_std_gradients=0,
         )
 
@@ -347,8 +351,8 @@ class Network:
                 f"{_listed(shapes)}; make another network"
             )
 
-    def _pack(self) -> None:
-        # Parameters that lie where they lay are taken to fit still.
+    def _locate(self) -> None:
+        # Says where the parameters are; those that lie where they lay are taken to fit still.
         addresses = [tensor.data_ptr() for tensor in self._tensors]
         if addresses != self._addresses:
             self._check_parameters()
@@ -359,7 +363,10 @@ class Network:
         normalizer = self.layers.normalizer
         if normalizer is not None:
             self._network.mean, self._network.variance = normalizer.mean.data_ptr(), normalizer.variance.data_ptr()
-        self._library.puffer_network_pack(self._address)
+
+    def _pack(self) -> None:
+        self._locate()
+        self._library.puffer_network_pack(self._address, self._threads.address)
 
     def act(
         self,
@@ -417,15 +424,18 @@ class Network:
             check_tensor("stored", stored, observations.shape, observations.device, observations.dtype)
         self._check_masks(masks, rows)
         self._check_states(states, rows)
-        slots = min(self._threads.size, -(-rows // BLOCK_ROWS))
-        scratch, scratch_size = self._take_scratch(slots, BLOCK_ROWS, 1)
+        block = BLOCK_ROWS
+        if any(layer.is_image for layer in self.layers.layers):  # few rows are worth a thread
+            block = min(block, max(IMAGE_ROWS, -(-rows // self._threads.size)))
+        slots = min(self._threads.size, -(-rows // block))
+        scratch, scratch_size = self._take_scratch(slots, block, 1)
         has_nan, state_pointers = ctypes.c_int32(), _pointers(states)
         call = STRUCTURES["Act"](
             network=self._address,
             observations=self._describe(observations, 1),
             stored=_address(stored),
             rows=rows,
-            block=BLOCK_ROWS,
+            block=block,
             states=ctypes.addressof(state_pointers),
             noise=_address(noise),
             masks=_address(masks),
@@ -539,7 +549,7 @@ class Network:
             max_norm=max_norm,
             sums=sums.data_ptr(),
         )
-        self._pack()
+        self._locate()
         call_address, parts_address = ctypes.addressof(call.structure), ctypes.addressof(parts)
         self._library.puffer_network_train(call_address, parts_address, self._threads.address)
         call.check(observations, batch.segments)

@@ -64,7 +64,7 @@ struct NormOp : LayerOp {
         scales = memory.take(rows.count * times);
     }
 
-    KERNEL_METHOD void pack() const {
+    KERNEL_METHOD void pack(const PackShare&) const {
         memset(weight, 0, width * sizeof(float));
         memset(bias, 0, width * sizeof(float));
         for (int64_t i = 0; i < units; i++) weight[i] = layer.parameters[0] == nullptr ? 1.0f : layer.parameters[0][i];
@@ -113,8 +113,8 @@ struct NormOp : LayerOp {
         }
     }
 
-    KERNEL_METHOD void sum(const GradientChunks& chunks) const {
-        sum_groups(chunks, grad_weight, 1, units, 1, 1, layer.results[0]);
-        sum_groups(chunks, grad_bias, 1, units, 1, 1, layer.results[1]);
+    KERNEL_METHOD void write_gradients() const {
+        copy_groups(grad_weight, 1, units, 1, 1, layer.results[0]);
+        copy_groups(grad_bias, 1, units, 1, 1, layer.results[1]);
     }
 };

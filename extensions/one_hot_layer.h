@@ -117,6 +117,8 @@ struct OneHotOp : LinearOp {
         grad_bias = memory.take(width);
     }
 
+    KERNEL_METHOD int64_t overwritten() const { return 0; }  // a column of the weights that no row has stays 0
+
     template <class Set>
     KERNEL_METHOD void forward(const LayerRows& rows) const {
         LinearForward product = {nullptr, 0, weights.forward.memory, bias, rows.output, slopes};
@@ -134,8 +136,8 @@ struct OneHotOp : LinearOp {
         one_hot_backward<Set>({rows.columns, rows.count, cells, width}, product);
     }
 
-    KERNEL_METHOD void sum(const GradientChunks& chunks) const {
-        sum_groups(chunks, grad_bias, 1, outputs, 1, 1, layer.results[1]);
-        sum_transposed_chunks(chunks, grad_weights, units, outputs, width, layer.results[0]);
+    KERNEL_METHOD void write_gradients() const {
+        copy_groups(grad_bias, 1, outputs, 1, 1, layer.results[1]);
+        copy_transposed(grad_weights, units, outputs, width, layer.results[0]);
     }
 };

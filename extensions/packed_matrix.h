@@ -1,4 +1,5 @@
-// packed_matrix.h - weights as products read them: padded with zeros, and rounded where the set rounds.
+// packed_matrix.h - weights as products read them: rounded where the set rounds, and padded with the zeros that their
+// memory had at first.
 #pragma once
 
 #include "instruction_sets.h"
@@ -21,10 +22,6 @@ KERNEL_FN uint16_t packed_round(float number) {
     memcpy(&bits, &number, sizeof(bits));
     if (number != number) return 0x7fc0;
     return (uint16_t)((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
-}
-
-KERNEL_FN void packed_clear(const PackedMatrix& matrix) {
-    memset(matrix.memory, 0, packed_size(matrix.inner, matrix.columns) * sizeof(float));
 }
 
 KERNEL_FN void packed_set(const PackedMatrix& matrix, int64_t inner, int64_t column, float number) {
@@ -52,11 +49,6 @@ KERNEL_FN PackedWeights packed_take(int64_t inputs, int64_t padded_inputs, int64
                                     bool is_rounded, LayerMemory& memory) {
     return {{memory.take(packed_size(inputs, padded_outputs)), inputs, padded_outputs, is_rounded},
             {memory.take(packed_size(outputs, padded_inputs)), outputs, padded_inputs, is_rounded}};
-}
-
-KERNEL_FN void packed_clear(const PackedWeights& weights) {
-    packed_clear(weights.forward);
-    packed_clear(weights.backward);
 }
 
 KERNEL_FN void packed_set(const PackedWeights& weights, int64_t input, int64_t output, float number) {

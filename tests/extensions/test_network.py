@@ -445,7 +445,8 @@ def test_the_normalizer_is_taken_as_it_is_at_the_last_refresh():
         PLANES,
     ],
 )
-def test_the_number_of_threads_does_not_change_the_gradients(case):
+def test_the_number_of_threads_does_not_change_the_gradients(case, monkeypatch):
+    monkeypatch.setattr(network, "PACK_NUMBERS", 64)  # so that threads share the packing
     torch.manual_seed(2)
     layers = random_layers(**case)
     observations, minibatch = random_observations(layers, 150, 8), random_minibatch(layers, 150, 150, 8)
@@ -455,6 +456,21 @@ def test_the_number_of_threads_does_not_change_the_gradients(case):
         assert all(torch.equal(left, right) for left, right in zip(other.gradients, first.gradients, strict=True))
         for name in ("metrics", "ratios", "values"):
             assert torch.equal(getattr(other, name), getattr(first, name))
+
+
+@pytest.mark.parametrize("rows", [1, 8, 13, 70])
+@pytest.mark.parametrize("case", [IMAGES, PLANES], ids=["numbers", "categories"])
+def test_the_number_of_threads_does_not_change_what_images_decide(case, rows):
+    torch.manual_seed(2)
+    layers = random_layers(**case)
+    observations, noise = random_observations(layers, rows, 1)[:, 0].contiguous(), torch.rand(rows, len(layers.parts))
+    found = []
+    for threads in (1, 2, 7):
+        actions = torch.empty(rows, len(layers.parts), dtype=torch.int32)
+        found.append((actions, torch.empty(rows), torch.empty(rows)))
+        Network(layers, threads).act(observations, [], noise, *found[-1])
+    for other in found[1:]:
+        assert all(torch.equal(left, right) for left, right in zip(other, found[0], strict=True))
 
 
 @pytest.mark.parametrize(("count", "steps"), [(1, 1), (1, 64), (3, 5), (7, 129), (16, 9), (37, 3), (129, 2), (200, 1)])
