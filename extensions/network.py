@@ -26,6 +26,7 @@ from pufferlib.extensions.declarations import Structure
 from pufferlib.extensions.network_layers import (
     Arrange,
     Concatenate,
+    Convolution,
     Features,
     Layer,
     Layers,
@@ -177,8 +178,8 @@ class Network:
         gradients: of `parameters`, views of `gradient`.
         num_parts: of a decision.
         action_dtype: int32 for choices, float32 for numbers.
-        products: `float32` or `bfloat16`, which factors of products are rounded to, but for those of the first layer
-            and of the head; everything else is float32.
+        products: `float32` or `bfloat16`, which factors of products are rounded to, but for those of the head and,
+            unless it is a convolution that sees pictures, of the first layer; everything else is float32.
 
     Raises:
         APIUsageError: if the layers do not fit the kernel; see `Layers.fit`.
@@ -237,8 +238,9 @@ class Network:
         described, first_state, loops, observed = [], 0, self.layers.loops(), {0}
         for index, layer in enumerate(layers):
             seen = [shapes[value] for value in layer.inputs]
-            # What is seen and what is decided keeps its digits.
-            is_exact = not observed.isdisjoint(layer.inputs) or index + 1 in outputs
+            # What is seen and what is decided keeps its digits, but for pictures.
+            is_picture = isinstance(layer, Convolution) and self.layers.divides_integers and not layer.is_of_categories
+            is_exact = index + 1 in outputs or not (is_picture or observed.isdisjoint(layer.inputs))
             if isinstance(layer, (Arrange, Concatenate, Features)) and observed.issuperset(layer.inputs):
                 observed.add(index + 1)
             described.append(

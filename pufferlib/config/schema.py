@@ -250,9 +250,9 @@ class TrainConfig(ConfigSection, section="train"):
     precision: Literal["float32", "bfloat16", "auto"] = setting(
         "float32",
         "The type that the policy multiplies in. With bfloat16 the kernel for small policies on a CPU rounds what it "
-        "multiplies between the first layer and the head, where the processor has AVX512-BF16, and elsewhere computes "
-        "in float32. auto is bfloat16 for that kernel on processors that multiply more of it, AMD's that have it and "
-        "Intel's with AMX, and float32 otherwise.",
+        "multiplies between the first layer and the head, and pictures, where the processor has AVX512-BF16, and "
+        "elsewhere computes in float32. auto is bfloat16 for that kernel on processors that multiply more of it, "
+        "AMD's that have it and Intel's with AMX, and float32 otherwise.",
     )
     compile: bool = setting(False, "Compile the policy and the losses with torch.compile.")
     compile_mode: Literal["default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs"] = setting(
