@@ -247,6 +247,7 @@ LINES = (
             "train.learning_rate": 2.5e-4,
             "train.update_epochs": 4.0,
             "train.minibatch_size": 256,
+            "train.precision": "auto",
             "base.policy_name": "Convolutional",
         },
         "what was published for Atari, and families/atari.ini has. The pictures of odd_envs.py in 36 x 36 pixels 0.96 "
