@@ -22,6 +22,15 @@ void run_slots(void* context, int begin, int end, int) {
     ((const Shared<Call>*)context)->run(begin, end, context);
 }
 
+// A single item is the caller's: nobody else need wake for it.
+void run_items(const KernelThreads* threads, KernelTask* task, const void* context, int64_t items) {
+    if (items == 1) {
+        task((void*)context, 0, 1, 0);
+    } else {
+        threads->run(threads->pool, task, (void*)context, (int)items);
+    }
+}
+
 void pack_shares(void* context, int begin, int end, int) {
     const Network& network = *(const Network*)context;
     for (int64_t share = begin; share < end; share++) network_pack(network, {share, network.pack_shares});
@@ -447,8 +456,7 @@ void add_chunks(void* context, int begin, int end, int) {
 }
 
 void sum_results(const Learn& call, const KernelThreads* threads) {
-    int items = (int)((call.gradient_size - 1) / SUM_NUMBERS + 1);
-    threads->run(threads->pool, add_chunks, (void*)&call, items);
+    run_items(threads, add_chunks, &call, (call.gradient_size - 1) / SUM_NUMBERS + 1);
     network_write_gradients(*call.network, call.chunk_gradients);
     for (int64_t i = 0; i < PPO_METRICS; i++) {
         double sum = 0.0;
@@ -496,7 +504,7 @@ extern "C" void puffer_network_scratch(const Network* network, int64_t sequences
 }
 
 extern "C" void puffer_network_pack(const Network* network, const KernelThreads* threads) {
-    threads->run(threads->pool, pack_shares, (void*)network, (int)network->pack_shares);
+    run_items(threads, pack_shares, network, network->pack_shares);
 }
 
 // Every item is a slot: a thread's scratch memory, with which it works until nothing is left.
@@ -504,7 +512,7 @@ extern "C" void puffer_network_act(const Act* call, const KernelThreads* threads
     std::atomic<int64_t> next(0);
     KernelRange* variant = rounds(*call->network) ? act_rounding_variant() : act_variant();
     Shared<Act> shared = {call, &next, variant};
-    threads->run(threads->pool, run_slots<Act>, &shared, (int)call->slots);
+    run_items(threads, run_slots<Act>, &shared, call->slots);
 }
 
 extern "C" void puffer_network_learn(const Learn* call, const KernelThreads* threads) {
@@ -516,7 +524,7 @@ extern "C" void puffer_network_learn(const Learn* call, const KernelThreads* thr
     std::atomic<int64_t> next(0);
     KernelRange* variant = rounds(*call->network) ? learn_rounding_variant() : learn_variant();
     Shared<Learn> shared = {call, &next, variant};
-    threads->run(threads->pool, run_slots<Learn>, &shared, (int)call->slots);
+    run_items(threads, run_slots<Learn>, &shared, call->slots);
     sum_results(*call, threads);
 }
 
