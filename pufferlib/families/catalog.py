@@ -56,14 +56,14 @@ def needs_module(name: str) -> bool:
     return ":" in name and not name.startswith("pettingzoo:")
 
 
-_PROCGEN = "bigfish bossfight caveflyer chaser climber coinrun dodgeball fruitbot heist jumper leaper miner ninja"
+_PROCGEN = (
+    "bigfish bossfight caveflyer chaser climber coinrun dodgeball fruitbot heist jumper leaper miner ninja plunder "
+    "starpilot"
+)
 _LIBRARIES = {
-    "procgen": _PROCGEN + " plunder starpilot",
     "minerl": "minecraft minedojo",
     "crafter": "craftax",
     "nle": "nethack minihack",
-    "vizdoom": "doom",
-    "gfootball": "football grf",
     "stable_retro": "retro sonic mario",
     "gym_microrts": "microrts",
     "smac": "starcraft smacv2",
@@ -85,6 +85,7 @@ _OTHER_WORDS = {
     "box2d": "lunar_lander",
     "classic_control": "classic",
     "toy_text": "toytext",
+    "envpool": f"procgen {_PROCGEN} vizdoom doom gfootball football grf metaworld jumanji myosuite highway",
 }
 """Other words for families."""
 
