@@ -3,7 +3,8 @@
 A round of `act` is one step of a rollout for breakout's 1,024 agents, actions drawn; of `learn` the gradients of PPO's
 loss over a minibatch of 256 segments of 64 steps. A round of `minibatches` is one pass over 2,048 single steps, 64 at a
 time, as policies of continuous control learn: drawn, differentiated, clipped and stepped by Adam. Its observations are
-those of a half cheetah, 17 numbers in float64 that are normalised, its actions 6 numbers. `plain` is what the trainer
+those of a half cheetah, 17 numbers in float64 that are normalised, its actions 6 numbers. Of `frames_in_minibatches` it
+is one pass over 1,024 single steps, 256 at a time, by the network that Atari's ini has. `plain` is what the trainer
 does with `[train] fused = False`: on two threads its `learn` is shared out by segments. `steps` are agent steps. `lstm`
 is the same with an LSTM of 128 in place of two MinGRU layers of 64. Breakout's ini has the kernel round products to
 bfloat16 where the processor multiplies it; of convolutions that is a kind of its own.
@@ -215,18 +216,42 @@ class Cheetah(PufferEnv):
         return self.observations, self.rewards, self.terminals, self.truncations, []
 
 
+SINGLE_STEPS = {
+    "shuffle": "steps",
+    "prio_alpha": 0.0,
+    "optimizer": "adam",
+    "update_epochs": 1,
+    "total_timesteps": 10**6,
+}
+
+
 @pytest.mark.parametrize("kind", ["fused", "plain"])
 def test_minibatches(benchmark, threads, kind, tmp_path):
     vecenv = vector.make(Cheetah, backend="Serial")
     config = {
-        **{"device": "cpu", "fused": kind == "fused", "data_dir": str(tmp_path), "total_timesteps": 10**6},
-        **{"batch_size": 2048, "bptt_horizon": 256, "minibatch_size": 64, "shuffle": "steps", "prio_alpha": 0.0},
-        **{"optimizer": "adam", "learning_rate": 3e-4, "normalize_observations": True, "update_epochs": 1},
+        **{**SINGLE_STEPS, "device": "cpu", "fused": kind == "fused", "data_dir": str(tmp_path)},
+        **{"batch_size": 2048, "bptt_horizon": 256, "minibatch_size": 64},
+        **{"learning_rate": 3e-4, "normalize_observations": True},
     }
-    trainer = pufferl.PuffeRL(config, vecenv, Continuous(vecenv.driver_env))
+    measure_pass(benchmark, pufferl.PuffeRL(config, vecenv, Continuous(vecenv.driver_env)))
+
+
+@pytest.mark.parametrize("kind", ["fused", "bfloat16", "plain"])
+def test_frames_in_minibatches(benchmark, threads, kind, tmp_path):
+    space, _, _, settings = PICTURES["frames"]
+    vecenv = vector.make(Pictures, env_kwargs={"space": space, "num_agents": 8}, backend="Serial")
+    config = {
+        **{**SINGLE_STEPS, "device": "cpu", "fused": kind != "plain", "data_dir": str(tmp_path)},
+        **{"batch_size": 1024, "bptt_horizon": 128, "minibatch_size": 256, "learning_rate": 2.5e-4},
+        "precision": "bfloat16" if kind == "bfloat16" else "float32",
+    }
+    measure_pass(benchmark, pufferl.PuffeRL(config, vecenv, Convolutional(vecenv.driver_env, **settings)))
+
+
+def measure_pass(benchmark, trainer):
     trainer.evaluate()
     trainer.train()
     trainer.evaluate()
-    benchmark.extra_info["steps"] = 2048
+    benchmark.extra_info["steps"] = trainer.config.batch_size
     benchmark.pedantic(lambda: trainer._learner.learn(3e-4, 0.0, True), rounds=15, warmup_rounds=2)
     trainer.release()
