@@ -162,8 +162,10 @@ struct Act {
     int64_t rows, block;        // rows in a block
     float* const* states;       // of the layers in their order: [rows, width] each, overwritten
     const float* noise;  // [rows, num_parts]: of choices uniform in [0, 1), of numbers normal; NULL without a decision
-    const uint8_t* masks;  // [rows, decision_numbers], 0 for choices that are not allowed; NULL allows all
-    void* actions;         // [rows, num_parts] int32 or float; rows of results lie some elements apart
+    const uint8_t* masks;    // [rows, decision_numbers], 0 for choices that are not allowed; NULL allows all
+    const uint8_t* present;  // [rows] so far apart, 0 for rows that decide nothing, whose results are zeros; or NULL
+    int64_t present_stride;
+    void* actions;  // [rows, num_parts] int32 or float; rows of results lie some elements apart
     int64_t action_stride;
     float* logprobs;  // [rows]
     int64_t logprob_stride;
@@ -195,7 +197,7 @@ struct Learn {
     float *ratios, *values;  // [count, steps], results
     float* metrics;          // [PPO_METRICS], results
     double* chunk_metrics;   // [chunks, PPO_METRICS], to work in, as is the next one
-    float* chunk_gradients;  // [chunks, gradient_size]
+    float* chunk_gradients;  // [chunks + 1, gradient_size], the last ones their sums
     int64_t gradient_size;
     float* scratch;  // [slots, scratch_size]
     int64_t slots, scratch_size;

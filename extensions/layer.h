@@ -8,6 +8,8 @@
 
 #include "packed_matrix.h"
 
+enum { LAYER_LARGE = 1 << 16 };  // weights that no nearer cache holds
+
 // Rows of a block, `sequences` of `steps` each. All pointers are borrowed. Padding of inputs holds finite numbers, and
 // so must that of outputs.
 struct LayerRows {
@@ -70,12 +72,33 @@ struct LayerOp {
     KERNEL_METHOD bool is_rounded() const { return layer.products == PRODUCTS_BFLOAT16; }
 };
 
+// Packs the weights of an output.
+template <class PlaceInput>
+KERNEL_FN void pack_output(const PackedWeights& packed, const float* weights, int64_t inputs, int64_t output,
+                           const PlaceInput& place_input) {
+    const PackedMatrix &forward = packed.forward, &backward = packed.backward;
+    if (forward.is_rounded) {
+        for (int64_t i = 0; i < inputs; i++) packed_set(packed, place_input(i), output, weights[i]);
+        return;
+    }
+    float *column = forward.memory + output, *row = backward.memory + output * backward.columns;
+    for (int64_t i = 0; i < inputs; i++) column[place_input(i) * forward.columns] = weights[i];
+    for (int64_t i = 0; i < inputs && backward.columns > 0; i++) row[place_input(i)] = weights[i];
+}
+
 // Packs torch's [outputs, inputs]; `place_output` and `place_input` say where each is among those of the packed
-// weights. Outputs are taken together that fill a line of the cache in a row of the transposed weights.
+// weights. Where no nearer cache holds them, outputs are taken together that fill one of its lines in a row of the
+// transposed weights.
 template <class PlaceOutput, class PlaceInput>
 KERNEL_FN void pack_weights(const PackedWeights& packed, const float* weights, int64_t outputs, int64_t inputs,
                             const PlaceOutput& place_output, const PlaceInput& place_input, const PackShare& share) {
     enum { TOGETHER = 16 };
+    if (outputs * inputs < LAYER_LARGE) {
+        for (int64_t output = share.index; output < outputs; output += share.count) {
+            pack_output(packed, weights + output * inputs, inputs, place_output(output), place_input);
+        }
+        return;
+    }
     int64_t places[TOGETHER];
     for (int64_t first = share.index * TOGETHER; first < outputs; first += share.count * TOGETHER) {
         const float* source = weights + first * inputs;

@@ -155,7 +155,8 @@ struct LinearOp : LayerOp {
         grad_bias = memory.take(width);
     }
 
-    KERNEL_METHOD int64_t overwritten() const { return outputs * row; }
+    // Few weights are cleared, which asks for lines that another thread has read in less time.
+    KERNEL_METHOD int64_t overwritten() const { return outputs * row < LAYER_LARGE ? 0 : outputs * row; }
 
     KERNEL_METHOD void take_scratch(const LayerRows& rows, LayerMemory& memory) {
         slopes = memory.take(activation == ACTIVATION_LINEAR ? 0 : rows.count * times * width);
@@ -196,7 +197,7 @@ struct LinearOp : LayerOp {
         product.grad_input = rows.grad_inputs[0];
         product.grad_weights = grad_weights;
         product.grad_bias = grad_bias;
-        product.overwrites = rows.is_first;
+        product.overwrites = rows.is_first && overwritten() > 0;
         return product;
     }
 

@@ -255,11 +255,16 @@ KERNEL_FN float sample_numbers(const Network& network, const float* noise, const
 
 KERNEL_FN void decide_row(const Act& call, int64_t row, NetworkOutput output) {
     const Network& network = *call.network;
+    int64_t place = row * call.action_stride;
+    if (call.present != nullptr && call.present[row * call.present_stride] == 0) {
+        memset((int32_t*)call.actions + place, 0, network.num_parts * sizeof(int32_t));  // or float
+        call.values[row * call.value_stride] = call.logprobs[row * call.logprob_stride] = 0.0f;
+        return;
+    }
     call.values[row * call.value_stride] = *output.value;
     if (call.noise == nullptr) return;
     const float* noise = call.noise + row * network.num_parts;
     const uint8_t* mask = call.masks == nullptr ? nullptr : call.masks + row * network.decision_numbers;
-    int64_t place = row * call.action_stride;
     float logprob = 0.0f;
     if (network.log_std == nullptr) {
         visit_parts(network, mask, output.decision, Choose{noise, (int32_t*)call.actions + place, &logprob});
@@ -441,23 +446,23 @@ bool rounds(const Network& network) { return network.products == PRODUCTS_BFLOAT
 
 enum { SUM_NUMBERS = 1 << 14 };  // of the gradients, an item
 
-// Adds the gradients of all chunks to those of the first, in their order.
+// Adds up the gradients of all chunks, in their order, behind them: the next minibatch writes what nobody wrote since.
 void add_chunks(void* context, int begin, int end, int) {
     const Learn& call = *(const Learn*)context;
     for (int64_t item = begin; item < end; item++) {
-        float* sums = call.chunk_gradients + item * SUM_NUMBERS;
+        const float* added = call.chunk_gradients + item * SUM_NUMBERS;
+        float* sums = call.chunk_gradients + call.chunks * call.gradient_size + item * SUM_NUMBERS;
         int64_t count = matmul_part(call.gradient_size - item * SUM_NUMBERS, SUM_NUMBERS);
-        for (int64_t chunk = 1; chunk < call.chunks; chunk++) {
-            const float* added = sums + chunk * call.gradient_size;
+        for (int64_t chunk = 0; chunk < call.chunks; chunk++, added += call.gradient_size) {
             INDEPENDENT_LANES
-            for (int64_t i = 0; i < count; i++) sums[i] += added[i];
+            for (int64_t i = 0; i < count; i++) sums[i] = chunk == 0 ? added[i] : sums[i] + added[i];
         }
     }
 }
 
 void sum_results(const Learn& call, const KernelThreads* threads) {
     run_items(threads, add_chunks, &call, (call.gradient_size - 1) / SUM_NUMBERS + 1);
-    network_write_gradients(*call.network, call.chunk_gradients);
+    network_write_gradients(*call.network, call.chunk_gradients + call.chunks * call.gradient_size);
     for (int64_t i = 0; i < PPO_METRICS; i++) {
         double sum = 0.0;
         for (int64_t chunk = 0; chunk < call.chunks; chunk++) sum += call.chunk_metrics[chunk * PPO_METRICS + i];

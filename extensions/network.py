@@ -227,7 +227,7 @@ class Network:
         self._network.pack_shares = max(1, min(MAX_CHUNKS, packed_size // PACK_NUMBERS))
         self._scratch = torch.empty(0)
         self._scratch_sizes: dict[tuple[int, int], int] = {}  # by sequences and steps of a block
-        self._gradients = torch.empty(0)  # of chunks, padded
+        self._gradients = torch.empty(0)  # of chunks, padded, and their sums
         self._metrics = torch.empty(MAX_CHUNKS, NUM_METRICS, dtype=torch.float64)  # of chunks
         self.refresh()
 
@@ -380,6 +380,7 @@ class Network:
         values: Tensor,
         stored: Tensor | None = None,
         masks: Tensor | None = None,
+        present: Tensor | None = None,
     ) -> None:
         """One step for every row, with the parameters of the last `refresh`.
 
@@ -395,12 +396,15 @@ class Network:
             stored: contiguous, of the observations' shape and dtype, to be written: a copy of them; None leaves none.
             masks: `(rows, choices)` bool, contiguous, a column for each choice of each part. False is never drawn; each
                 part has a True. None where all are allowed.
+            present: `(rows,)` bool, False for rows that decide nothing: their actions, log-probabilities and values are
+                zeros. None where all decide.
 
         Raises:
             APIUsageError: if a tensor differs from the above.
             DivergedError: if a logit or a number is NaN.
         """
-        self.prepare_act(observations, states, noise, actions, logprobs, values, stored, masks)(observations)
+        prepared = self.prepare_act(observations, states, noise, actions, logprobs, values, stored, masks, present)
+        prepared(observations)
 
     def prepare_act(
         self,
@@ -412,6 +416,7 @@ class Network:
         values: Tensor,
         stored: Tensor | None = None,
         masks: Tensor | None = None,
+        present: Tensor | None = None,
     ) -> Act:
         """What `act` computes with the same arguments, checked once and computed at every call of what is returned.
 
@@ -425,6 +430,8 @@ class Network:
         if stored is not None:
             check_tensor("stored", stored, observations.shape, observations.device, observations.dtype)
         self._check_masks(masks, rows)
+        if present is not None and (present.shape != (rows,) or present.dtype != torch.bool):
+            raise APIUsageError(f"present must be ({rows},) in torch.bool, got {_describe(present)}")
         self._check_states(states, rows)
         block = BLOCK_ROWS
         if any(layer.is_image for layer in self.layers.layers):  # few rows are worth a thread
@@ -441,6 +448,8 @@ class Network:
             states=ctypes.addressof(state_pointers),
             noise=_address(noise),
             masks=_address(masks),
+            present=_address(present),
+            present_stride=_row_stride(present),
             actions=_address(actions),
             action_stride=_row_stride(actions),
             logprobs=_address(logprobs),
@@ -452,7 +461,7 @@ class Network:
             scratch_size=scratch_size,
             has_nan=ctypes.addressof(has_nan),
         )
-        memory = (states, values, noise, actions, logprobs, stored, masks, state_pointers)
+        memory = (states, values, noise, actions, logprobs, stored, masks, present, state_pointers)
         return Act(self, call, observations, has_nan, memory)
 
     def value(self, observations: Tensor, states: Sequence[Tensor], values: Tensor) -> None:
@@ -566,8 +575,8 @@ class Network:
         block, chunks = self._divide(count, steps)
         slots = min(self._threads.size, chunks)
         scratch, scratch_size = self._take_scratch(slots, block, steps)
-        if self._gradients.shape[0] != chunks:
-            self._gradients = torch.empty(chunks, self._gradient_size)
+        if self._gradients.shape[0] != chunks + 1:
+            self._gradients = torch.empty(chunks + 1, self._gradient_size)
         call = _LearnCall(torch.empty(NUM_METRICS), torch.empty(count, steps), torch.empty(count, steps))
         call.structure = STRUCTURES["Learn"](
             network=self._address,

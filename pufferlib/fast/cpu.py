@@ -180,14 +180,14 @@ class NetworkActor(Actor):
             prepared = self._columns[place] = self._prepare(rows, column)
         noise = self._draw(prepared.noise.shape, out=prepared.noise, generator=self._streams.ready(rows))
         seen = self._seen.pop(rows.start, prepared.stored)
-        if self.states or prepared.present.all():
+        # Without memory nothing is asked of absent agents; where they are few, all rows are computed all the same.
+        if self.states or 4 * np.count_nonzero(prepared.present) >= 3 * len(prepared.present):
             for part, copy in prepared.parts:
                 copy.copy_(part)
             prepared.act(seen)
             for part, copy in prepared.parts:
                 part.copy_(copy)
         else:
-            # Without memory nothing is asked of absent agents, half of them in a game by turns; theirs are zeros.
             if seen is not prepared.stored:
                 prepared.stored.copy_(seen)
             chosen = torch.from_numpy(prepared.present.nonzero()[0])
@@ -205,10 +205,11 @@ class NetworkActor(Actor):
         masks = self.action_masks(rows, column)
         entries = self._network.layers.states_of(state[rows] for state in self.states.values())
         states = [entry.contiguous() for entry in entries]
-        act = self._network.prepare_act(stored, states, noise, *results, stored=stored, masks=masks)
+        present = rollout.masks[segments, column]
+        deciding = None if self.states else present
+        act = self._network.prepare_act(stored, states, noise, *results, stored=stored, masks=masks, present=deciding)
         parts = [pair for pair in zip(entries, states, strict=True) if pair[0] is not pair[1]]
-        present, actions = rollout.masks[segments, column].numpy(), results[0].numpy()
-        return _Column(act, stored, noise, results, masks, present, actions, parts)
+        return _Column(act, stored, noise, results, masks, present.numpy(), results[0].numpy(), parts)
 
     @override
     def value(self, rows: slice | np.ndarray, observations: Tensor) -> Tensor:

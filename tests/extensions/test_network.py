@@ -473,6 +473,27 @@ def test_the_number_of_threads_does_not_change_what_images_decide(case, rows):
         assert all(torch.equal(left, right) for left, right in zip(other, found[0], strict=True))
 
 
+@pytest.mark.parametrize(("numbers", "has_masks"), [(0, False), (0, True), (2, False)])
+def test_absent_rows_decide_nothing_and_change_no_other(numbers, has_masks):
+    torch.manual_seed(31)
+    layers, rows = random_layers(numbers=numbers) if numbers else random_layers(parts=(2, 4)), 70
+    observations, parts = torch.randn(rows, 7), len(layers.parts)
+    noise, present = torch.rand(rows, parts), torch.rand(rows, 3)[:, 1] < 0.8
+    observations[~present] = torch.nan  # what is not there is not read for a decision
+    masks = (torch.rand(rows, 6) < 0.5).index_fill(1, torch.tensor([1, 3]), True) if has_masks else None
+    if has_masks:
+        masks[~present] = False  # nor is anything allowed
+    found, expected = [
+        (torch.full((count, parts), -1, dtype=Network(layers).action_dtype), torch.empty(count), torch.empty(count))
+        for count in (rows, int(present.sum()))
+    ]
+    Network(layers).act(observations, [], noise, *found, masks=masks, present=present)
+    others = masks[present] if has_masks else None
+    Network(layers).act(observations[present], [], noise[present], *expected, masks=others)
+    for result, of_present in zip(found, expected, strict=True):
+        assert torch.equal(result[present], of_present) and not result[~present].any()
+
+
 @pytest.mark.parametrize(("count", "steps"), [(1, 1), (1, 64), (3, 5), (7, 129), (16, 9), (37, 3), (129, 2), (200, 1)])
 def test_an_lstm_learns_from_any_number_of_segments(count, steps):
     """They go through the layers in groups of about one size."""
