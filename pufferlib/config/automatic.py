@@ -250,7 +250,8 @@ LINES = (
             "train.precision": "auto",
             "base.policy_name": "Convolutional",
         },
-        "what was published for Atari, and families/atari.ini has. The pictures of odd_envs.py in 36 x 36 pixels 0.96 "
+        "what was published for Atari, and families/atari.ini has. In bfloat16 a pass over Atari's frames takes half "
+        "the time, and pictures of 32 x 32 return 1.00 from three seeds. Those of odd_envs.py in 36 x 36 pixels 0.96 "
         "after 100 k steps, and 0.76 by two layers of 64 as for no pictures. Below 16 pixels those stay: "
         "MiniGrid-DoorKey-5x5's 7 x 7 0.97 after 100 k",
     ),
