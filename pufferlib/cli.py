@@ -233,7 +233,7 @@ def _run_with_words(name: str, rest: list[str]) -> None:
     from pufferlib.config.flags import FlagTable, options_of
 
     words: list[str] = []
-    found = FlagTable(None, options_of(name)).parse(rest, words)
+    found = FlagTable(None, name).parse(rest, words)
     VERBS[name].require_words(name, words)
     VERBS[name].call(*words, options=options_of(name)(**{setting.name: value for setting, value in found}))
 
@@ -246,7 +246,7 @@ def _run_for_environment(name: str, rest: list[str]) -> None:
     wanted, flags = _split_environment(name, rest)
     args, options_class, verb = load_config(wanted), options_of(name), VERBS[name]
     env_name = args["env_name"]
-    table = FlagTable(env_name, options_class)
+    table = FlagTable(env_name, name)
     try:
         of_shell = table.parse(shlex.split(os.environ.get("PUFFER_FLAGS", "")))
     except (ConfigError, ValueError) as error:

@@ -25,6 +25,7 @@ from pufferlib.config.sections import (
     check_section,
     dimensions_of,
     require_sections,
+    section_settings,
 )
 from pufferlib.errors import APIUsageError, ConfigError, nearest
 from pufferlib.families import catalog
@@ -147,6 +148,11 @@ def _checked(path: Path, sections: Mapping[str, Mapping[str, Any]], entry: Entry
     found: Found = []
     for section, given in sections.items():
         try:
+            if isinstance(given, list):  # what a sweep in Python gave a dimension in place of a range
+                section_settings(section, entry)
+                above, _, key = section.rpartition(".")
+                found.append((Setting(above, key), given))
+                continue
             checked = check_section(section, given, entry, are_texts)
         except ConfigError as error:
             raise ConfigError(f"{path}: {error}") from error

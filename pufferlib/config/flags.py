@@ -222,9 +222,9 @@ class FlagTable:
     go without a section: `--rnn-name LSTM`. Raises UnknownEnvironmentError if there is no such environment.
     """
 
-    def __init__(self, env: str | Entry | None, options: type[Section] = Section):
-        self._entry = None if env is None else find(env)
-        self._known = [*options.settings().values()]
+    def __init__(self, env: str | Entry | None, command: str = "train"):
+        self._command, self._entry = command, None if env is None else find(env)
+        self._known = [*options_of(command).settings().values()]
         if self._entry is not None:
             self._known += [CONFIG_FILE, *(one for name, one in BaseConfig.settings().items() if name not in FIXED)]
             for section in ("vec", "train", "selfplay", "log", "env", "sweep"):
@@ -291,7 +291,7 @@ class FlagTable:
         near = sorted(same, key=lambda flag: not flag.startswith("--train."))
         near = near or difflib.get_close_matches(flag, flags, n=1, cutoff=0.8)
         if not near:
-            return f"; `puffer train {self._entry.name} --help` lists them all"
+            return f"; `puffer {self._command} {self._entry.name} --help` lists them all"
         return f"; did you mean {' or '.join(map(repr, near))}?"
 
 

@@ -63,6 +63,15 @@ def test_a_file_may_be_the_description_of_a_run(tmp_path):
     assert load_config(SQUARED, ["--config", str(path), "--train.gamma", "0.6"])["train"]["gamma"] == 0.6
 
 
+def test_the_description_of_a_run_keeps_the_values_that_its_sweep_chose_from(tmp_path):
+    choices = {"train": {"minibatch_size": [1024, 4096]}, "env": {"size": [3, 5]}}
+    path = described(tmp_path / "config.json", sweep=load_config(SQUARED)["sweep"] | choices)
+    sweep = load_config(SQUARED, config=path)["sweep"]
+    assert (sweep["train"]["minibatch_size"], sweep["env"]["size"]) == ([1024, 4096], [3, 5])
+    with pytest.raises(ConfigError, match="'sise'"):
+        load_config(SQUARED, config=described(path, sweep={"env": {"sise": [3]}}))
+
+
 def test_the_description_of_another_environments_run_is_refused(tmp_path):
     path = described(tmp_path / "config.json", "puffer_cartpole")
     with pytest.raises(ConfigError, match="must be for puffer_squared, found one for puffer_cartpole"):

@@ -10,6 +10,7 @@ from pufferlib.config import (
     check_section,
     load_config,
 )
+from pufferlib.config.flags import FlagTable
 from pufferlib.errors import APIUsageError, ConfigError, UnknownEnvironmentError
 
 SQUARED = "puffer_squared"
@@ -133,3 +134,8 @@ def test_flags_come_after_the_inis(monkeypatch):
 def test_a_wrong_flag_is_one_sentence(argv, error, message):
     with pytest.raises(error, match=message):
         load_config(SQUARED, argv=argv)
+
+
+def test_an_unknown_flag_names_the_help_of_its_own_command():
+    with pytest.raises(ConfigError, match="`puffer eval puffer_squared --help` lists them all"):
+        FlagTable(SQUARED, "eval").parse(["--zzz", "1"])
