@@ -6,7 +6,6 @@ import importlib
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from itertools import chain
 from types import ModuleType
 from typing import Any
 
@@ -28,7 +27,6 @@ from pufferlib.vector.recipe import EnvSource, Options, count_batch, count_threa
 
 MOST_CHOICES = 1000  # of an integer of an action; others are numbers
 SEEDS = 2**31  # an int32 of at least 0 is what EnvPool takes
-CHUNKS = 4  # parts in which a batch is received, where other batches run meanwhile
 _SCORED = "terminated"  # in the infos of Atari: the game is over, where an episode may be a life
 _NO_REPORT = {"env_id", "elapsed_step", "mission_id", "lives", "reward", _SCORED}  # of the infos
 
@@ -87,7 +85,6 @@ class EnvPoolEnv(LibraryEnv):
     """
 
     simulator = "EnvPool"
-    _pool: Pool | None = None  # until the first reset
 
     def __init__(
         self,
@@ -128,13 +125,11 @@ class EnvPoolEnv(LibraryEnv):
 
     @override
     def _connect(self) -> None:
-        self._envs = np.arange(self.num_envs, dtype=np.int32)
+        arrays = {name: getattr(self, name) for name in Buffers.__dataclass_fields__}
+        self._pool = Pool(self, Buffers(**arrays), self._num_threads)
 
     @override
     def _start_episode(self, seed: int | None, options: dict[str, Any] | None) -> None:
-        if self._pool is None:
-            arrays = {name: getattr(self, name) for name in Buffers.__dataclass_fields__}
-            self._pool = Pool(self, Buffers(**arrays), self.num_envs, self._num_threads)
         self._pool.reset(None if seed is None else self.env_seeds(seed))
         self._pool.receive()
 
@@ -163,9 +158,9 @@ class EnvPoolEnv(LibraryEnv):
     @override
     def step(self, actions: np.ndarray) -> StepResult:
         """Steps every environment; see the class for the infos."""
-        self._pool.send(self._envs, fitting_actions(actions, self.actions))
-        _, infos = self._pool.receive()
-        return self.observations, self.rewards, self.terminals, self.truncations, list(chain.from_iterable(infos))
+        self._pool.send(fitting_actions(actions, self.actions))
+        infos = self._pool.receive()
+        return self.observations, self.rewards, self.terminals, self.truncations, infos
 
     @override
     def render(self) -> np.ndarray:
@@ -174,8 +169,7 @@ class EnvPoolEnv(LibraryEnv):
 
     @override
     def close(self) -> None:
-        if self._pool is not None:
-            self._pool.close()
+        self._pool.close()
 
 
 def _repaired(space: gymnasium.Space) -> gymnasium.Space:
@@ -203,80 +197,70 @@ def _is_masked(space: gymnasium.Space, action_space: gymnasium.Space) -> bool:
 
 
 class Pool:
-    """Environments of EnvPool, which fill the rows of some arrays."""
+    """Environments of EnvPool, which fill the rows of some arrays; the infos call the first of them `first_agent`.
+
+    Attributes:
+        observations: the rows, or EnvPool's own array of them where it `keeps_arrays`.
+    """
 
     def __init__(
-        self, env: EnvPoolEnv, buffers: Buffers, batch_size: int, num_threads: int, keeps_arrays: bool = False
+        self, env: EnvPoolEnv, buffers: Buffers, num_threads: int, first_agent: int = 0, keeps_arrays: bool = False
     ):
         self._env = env
+        self._first_agent = first_agent
         self._buffers = buffers
-        self._sizes = {"batch_size": batch_size, "num_threads": num_threads}
-        self._is_partial = batch_size < len(buffers.rewards)
-        self._keeps_arrays = keeps_arrays and env.is_plain and not self._is_partial
+        self._num_threads = num_threads
+        self._keeps_arrays = keeps_arrays and env.is_plain
         self._pool: Any = None  # EnvPool's
-        self._staged = buffers.observations  # for as many rows as are received
-        if self._is_partial:
-            self._staged = np.empty((batch_size, *self._staged.shape[1:]), self._staged.dtype)
-        self._write = env.writer(self._staged)
-        self._scores = np.zeros(len(buffers.rewards))
+        self._write = env.writer(buffers.observations)
+        self._envs = np.arange(len(buffers.rewards), dtype=np.int32)
+        self._scores = np.zeros(len(self._envs))
         self._action_dtype = np.dtype(env.env.action_array_spec["action"].dtype)
-        self.observations = buffers.observations  # EnvPool's own array where it `keeps_arrays`, and the rows as well
-        self.num_running = 0  # environments that were sent and not received
+        self.observations = buffers.observations
 
     def reset(self, seeds: Sequence[int] | None) -> None:
-        """Starts a reset of all environments; none runs. Seeds make them anew, None continues their random streams."""
+        """Starts a reset; nothing runs. Seeds make the environments anew, None continues their random streams."""
         if seeds is not None:
             self.close()
-            self._pool = self._env.make_pool(seeds, **self._sizes)
+            self._pool = self._env.make_pool(seeds, num_threads=self._num_threads)
         self._pool.async_reset()
         self._scores[:] = 0
-        self.num_running = len(self._scores)
 
-    def send(self, envs: np.ndarray, actions: np.ndarray) -> None:
-        """Starts a step of some environments, `(count,)` int32, with their rows of actions."""
+    def send(self, actions: np.ndarray) -> None:
+        """Starts a step with rows of actions."""
         split_actions = self._env.action_layout.split_rows(actions)
-        self._pool.send(split_actions.astype(self._action_dtype, copy=False), envs)
-        self.num_running += len(envs)
+        self._pool.send(split_actions.astype(self._action_dtype, copy=False), self._envs)
 
-    def receive(self) -> tuple[np.ndarray, list[list[dict]]]:
-        """Waits for `batch_size` environments, whichever are ready first, and fills their rows.
-
-        Returns the environments, and for each that ended its episode the infos.
-        """
+    def receive(self) -> list[dict]:
+        """Waits for what was started, fills the rows and returns the infos of the episodes that ended."""
         observations, rewards, terminals, truncations, info = self._pool.recv()
-        envs, buffers, ended = info["env_id"], self._buffers, terminals | truncations
-        self.num_running -= len(envs)
-        rows = envs if self._is_partial else slice(None)
-        if self._is_partial and self._env.is_plain:
-            buffers.observations[envs] = observations
-        elif self._keeps_arrays and observations.dtype == buffers.observations.dtype:
+        buffers, ended = self._buffers, terminals | truncations
+        if self._keeps_arrays and observations.dtype == buffers.observations.dtype:
             self.observations = observations
         else:
             self._write(observations)
-            if self._is_partial:
-                buffers.observations[envs] = self._staged
-        buffers.rewards[rows] = rewards
-        buffers.terminals[rows] = terminals
-        buffers.truncations[rows] = truncations
-        buffers.masks[rows] = ~ended
+        buffers.rewards[:] = rewards
+        buffers.terminals[:] = terminals
+        buffers.truncations[:] = truncations
+        buffers.masks[:] = ~ended
         if buffers.action_masks is not None:
-            buffers.action_masks[rows] = observations[ACTION_MASK].reshape(len(envs), -1)
+            buffers.action_masks[:] = observations[ACTION_MASK].reshape(len(ended), -1)
         if _SCORED in info:
-            self._scores[rows] += info["reward"]
-        return envs, self._reports(envs, ended, info) if np.count_nonzero(ended) else []
+            self._scores += info["reward"]
+        return self._reports(ended, info) if np.count_nonzero(ended) else []
 
-    def _reports(self, envs: np.ndarray, ended: np.ndarray, info: Mapping[str, Any]) -> list[list[dict]]:
+    def _reports(self, ended: np.ndarray, info: Mapping[str, Any]) -> list[dict]:
         arrays = ((name, values) for name, values in info.items() if isinstance(values, np.ndarray))
         numbers = {name: values for name, values in arrays if name not in _NO_REPORT and values.ndim == 1}
-        reports: list[list[dict]] = []
-        for index in ended.nonzero()[0].tolist():
-            env = int(envs[index])
+        reports: list[dict] = []
+        for env in ended.nonzero()[0].tolist():
             is_terminal = self._buffers.terminals[env]
-            report = plain_numbers({name: values[index] for name, values in numbers.items()})
-            if _SCORED in info and (info[_SCORED][index] or not is_terminal):
+            if not is_terminal:
+                reports.append(final_observation(self.observations, env) | {"agent_id": self._first_agent + env})
+            report = plain_numbers({name: values[env] for name, values in numbers.items()})
+            if _SCORED in info and (info[_SCORED][env] or not is_terminal):
                 report["score"], self._scores[env] = float(self._scores[env]), 0.0
-            final = [] if is_terminal else [final_observation(self.observations, env)]
-            reports.append([*final, report] if report else final)
+            reports += [report] if report else []
         return reports
 
     def render(self) -> np.ndarray:
@@ -291,10 +275,10 @@ class Pool:
 
 
 class EnvPool(Vector):
-    """Steps environments of EnvPool on `num_workers` threads of its own, all in one pool.
+    """Steps environments of EnvPool on `num_workers` threads of its own.
 
-    With a `batch_size` below `num_envs` EnvPool gives environments as they finish, and `recv` returns the first batch
-    of which all have, while the others run. A batch is always of the same neighbouring environments.
+    With a `batch_size` below `num_envs` each batch of neighbouring environments is a pool with as many threads. `recv`
+    waits for the batch that was sent first, while the others run.
     """
 
     def __init__(self, source: EnvSource, driver: PufferEnv, options: Options):
@@ -309,14 +293,8 @@ class EnvPool(Vector):
         self.driver_env: EnvPoolEnv = driver
         self._buffers = source.allocate(driver)
         self._batches = neighbouring_batches(self._buffers, self.num_envs, self.batch_size)
-        self._ids = [batch.agent_ids.astype(np.int32) for batch in self._batches]
-        self._num_missing = np.zeros(self._num_batches, np.int64)  # agents of each batch that run
-        self._infos: list[list[dict]] = [[] for _ in self._batches]
-        self._complete: deque[int] = deque()  # batches that were not taken
-        size = self.agents_per_batch
-        if self._num_batches > 1:
-            size = max(part for part in range(1, max(1, size // CHUNKS) + 1) if size % part == 0)
-        self._pool = Pool(driver, self._buffers, size, threads, keeps_arrays=True)
+        self._pools = [Pool(driver, batch.buffers, threads, int(batch.agent_ids[0]), True) for batch in self._batches]
+        self._running: deque[int] = deque()  # the pools that were sent, oldest first
 
     @staticmethod
     def can_step(env: object) -> bool:
@@ -325,51 +303,34 @@ class EnvPool(Vector):
 
     @override
     def _drain(self) -> None:
-        while self._pool.num_running:
-            self._pool.receive()
-        self._complete.clear()
+        while self._running:
+            self._pools[self._running.popleft()].receive()
 
     @override
     def _start_reset(self, seeds: list[int | None]) -> None:
         for flags in (self._buffers.rewards, self._buffers.terminals, self._buffers.truncations):
             flags[:] = 0
         given = [seed for env_seed in seeds if env_seed is not None for seed in self.driver_env.env_seeds(env_seed)]
-        self._pool.reset(given or None)
-        self._num_missing[:] = self.agents_per_batch
+        for index, (pool, batch) in enumerate(zip(self._pools, self._batches, strict=True)):
+            pool.reset([given[agent] for agent in batch.agent_ids] if given else None)
+            self._running.append(index)
 
     @override
     def _start(self, batch: Batch) -> None:
-        self._num_missing[batch.envs[0] // self.batch_size] = self.agents_per_batch
-        self._pool.send(self._ids[batch.envs[0] // self.batch_size], batch.buffers.actions)
+        index = batch.envs[0] // self.batch_size
+        self._pools[index].send(batch.buffers.actions)
+        self._running.append(index)
 
     @override
     def _finish(self) -> tuple[Batch, list[dict]]:
-        if self._num_batches == 1:
-            _, reports = self._pool.receive()
-            return self._whole(), list(chain.from_iterable(reports))
-        while not self._complete:
-            self._receive()
-        index = self._complete.popleft()
-        infos, self._infos[index] = self._infos[index], []
-        return self._batches[index], infos
-
-    def _whole(self) -> Batch:
-        # With EnvPool's own array of the observations, where it keeps those.
-        (batch,), rows, observations = self._batches, self._buffers, self._pool.observations
+        index = self._running.popleft()
+        batch, pool = self._batches[index], self._pools[index]
+        infos = pool.receive()
+        rows, observations = batch.buffers, pool.observations
         if observations is rows.observations:
-            return batch
+            return batch, infos
         others = rows.actions, rows.rewards, rows.terminals, rows.truncations, rows.masks
-        return Batch(batch.envs, Buffers(observations, *others), batch.agent_ids)
-
-    def _receive(self) -> None:
-        agents, reports = self._pool.receive()
-        batches = agents // self.agents_per_batch
-        self._num_missing -= np.bincount(batches, minlength=self._num_batches)
-        self._complete.extend(index for index in np.unique(batches).tolist() if not self._num_missing[index])
-        if reports:
-            ended = agents[(self._buffers.terminals | self._buffers.truncations)[agents]]
-            for agent, infos in zip(ended.tolist(), reports, strict=True):
-                self._infos[agent // self.agents_per_batch] += infos
+        return Batch(batch.envs, Buffers(observations, *others), batch.agent_ids), infos
 
     @override
     def _tell_final_observations(self) -> None:
@@ -389,4 +350,5 @@ class EnvPool(Vector):
 
     @override
     def _close(self) -> None:
-        self._pool.close()
+        for pool in self._pools:
+            pool.close()

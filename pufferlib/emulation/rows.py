@@ -145,7 +145,8 @@ def _compile_choices(space: Discrete, column: int | None) -> Split:
         if numbers.dtype.kind == "f" and np.isnan(numbers).any():
             raise ValueError(f"an action must be a number, got {numbers}")
         numbers = np.minimum(np.maximum(numbers, 0), last)  # np.clip takes ten times as long
-        return (numbers.astype(np.int64) + start).astype(space.dtype, copy=False)
+        numbers = numbers.astype(np.int64) + start if start else numbers
+        return numbers.astype(space.dtype, copy=False)
 
     return split
 

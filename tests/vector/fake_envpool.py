@@ -53,17 +53,16 @@ def allowed(env: int, time: int) -> list[bool]:
 
 
 class FakePool:
-    """Environment `i` shows its number, the time in the episode, the episode and the last action."""
+    """Environment `i` shows its number, from `first` on, the time in the episode, the episode and the last action."""
 
-    def __init__(self, kind, num_envs, batch_size, env_seed, order):
+    def __init__(self, kind, num_envs, env_seed, first):
         assert len(env_seed) == num_envs and all(0 <= seed < 2**31 for seed in env_seed)
-        self.kind, self.num_envs, self.batch_size = kind, num_envs, batch_size
+        self.kind, self.num_envs, self.first = kind, num_envs, first
         self.env_seed, self.observation_space = env_seed, SPACES[kind]
         self.episode, self.time = np.full(num_envs, -1), np.zeros(num_envs, int)
         self.has_ended = np.ones(num_envs, bool)
         self.actions = np.zeros(num_envs)
         self.running: deque[int] = deque()
-        self.order = np.random.default_rng(order)
         self.is_closed = False
 
     def async_reset(self):
@@ -78,33 +77,29 @@ class FakePool:
             self.actions[env] = action
 
     def recv(self):
-        assert len(self.running) >= self.batch_size, "it would wait for ever"
-        if self.batch_size == self.num_envs:
-            envs = list(range(self.num_envs))
-        else:
-            envs = self.order.permutation(list(self.running))[: self.batch_size].tolist()
-        for env in envs:
-            self.running.remove(env)
-        rows, rewards = np.zeros((len(envs), 4)), np.zeros(len(envs), np.float32)
-        terminals, truncations = np.zeros(len(envs), bool), np.zeros(len(envs), bool)
-        for row, env in enumerate(envs):
-            if self.has_ended[env]:  # whatever the action
-                self.episode[env] += 1
-                self.time[env] = self.actions[env] = 0
-                self.has_ended[env] = False
+        assert len(self.running) == self.num_envs, "it would wait for ever"
+        self.running.clear()
+        numbers = np.arange(self.first, self.first + self.num_envs)
+        rows, rewards = np.zeros((self.num_envs, 4)), np.zeros(self.num_envs, np.float32)
+        terminals, truncations = np.zeros(self.num_envs, bool), np.zeros(self.num_envs, bool)
+        for row, env in enumerate(numbers.tolist()):
+            if self.has_ended[row]:  # whatever the action
+                self.episode[row] += 1
+                self.time[row] = self.actions[row] = 0
+                self.has_ended[row] = False
             else:
-                self.time[env] += 1
-                rewards[row] = reward(self.time[env])
-                if self.time[env] == length(env, self.episode[env]):
-                    flags = truncations if is_cut(env, self.episode[env]) else terminals
-                    flags[row] = self.has_ended[env] = True
-            rows[row] = env, self.time[env], self.episode[env], self.actions[env]
+                self.time[row] += 1
+                rewards[row] = reward(self.time[row])
+                if self.time[row] == length(env, self.episode[row]):
+                    flags = truncations if is_cut(env, self.episode[row]) else terminals
+                    flags[row] = self.has_ended[row] = True
+            rows[row] = env, self.time[row], self.episode[row], self.actions[row]
         info = {
-            "env_id": np.array(envs, np.int32),
-            "players": {"env_id": np.array(envs, np.int32)},
-            "elapsed_step": self.time[envs].astype(np.int32),
-            "place": np.array(envs, np.float32),
-            "pair": np.zeros((len(envs), 2)),
+            "env_id": np.arange(self.num_envs, dtype=np.int32),
+            "players": {"env_id": np.arange(self.num_envs, dtype=np.int32)},
+            "elapsed_step": self.time.astype(np.int32),
+            "place": numbers.astype(np.float32),
+            "pair": np.zeros((self.num_envs, 2)),
         }
         return self._observations(rows), rewards, terminals, truncations, info
 
@@ -123,8 +118,11 @@ class FakePool:
         self.is_closed = True
 
 
-def install(monkeypatch, kind="box", order=0):
-    """Puts the module in EnvPool's place; returns it, with `pools` of all that were made."""
+def install(monkeypatch, kind="box"):
+    """Puts the module in EnvPool's place; returns it, with `pools` of all that were made.
+
+    The environments of a pool have the numbers that follow those of the pools that are open.
+    """
     module = types.ModuleType("envpool")
     module.__spec__ = ModuleSpec("envpool", None, origin="a test")
     module.__version__ = "0.0"
@@ -138,8 +136,9 @@ def install(monkeypatch, kind="box", order=0):
             action_array_spec={"action": SimpleNamespace(dtype=np.dtype(np.int32))},
         )
 
-    def make_gymnasium(task, num_envs, batch_size, num_threads, env_seed, **config):
-        module.pools.append(FakePool(kind, num_envs, batch_size, env_seed, order))
+    def make_gymnasium(task, num_envs, num_threads, env_seed, **config):
+        first = sum(pool.num_envs for pool in module.pools if not pool.is_closed)
+        module.pools.append(FakePool(kind, num_envs, env_seed, first))
         return module.pools[-1]
 
     module.make_spec, module.make_gymnasium = make_spec, make_gymnasium

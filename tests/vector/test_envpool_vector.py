@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import partial
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -63,9 +62,8 @@ def received(vecenv, steps):
 
 @pytest.mark.parametrize("kind", ["box", "double"])
 @pytest.mark.parametrize("options", [{}, {"batch_size": 4}, {"batch_size": 1}], ids=str)
-@pytest.mark.parametrize("order", [0, 1])
-def test_rows_stay_with_their_environments_in_whatever_order_they_finish(kind, options, order, monkeypatch):
-    install(monkeypatch, kind, order)
+def test_rows_stay_with_their_environments_in_batches_of_any_size(kind, options, monkeypatch):
+    install(monkeypatch, kind)
     with make(**options) as vecenv:
         rows, finals, reports = received(vecenv, steps=25)
     assert rows["observations"].dtype == np.float32
@@ -86,28 +84,28 @@ def test_rows_stay_with_their_environments_in_whatever_order_they_finish(kind, o
     assert all(set(info) == {"place"} for _, info in reports)
 
 
-def test_a_batch_is_received_when_all_of_its_environments_are_done_and_not_later(monkeypatch):
+def test_batches_are_received_in_the_order_in_which_they_were_sent(monkeypatch):
     fake = install(monkeypatch)
     with make(batch_size=4) as vecenv:
         vecenv.async_reset()
-        (pool,) = fake.pools
-        pool.order = SimpleNamespace(permutation=lambda running: np.sort(running)[::-1])  # the last first
-        ids = vecenv.recv()[5]
-        assert ids.tolist() == [4, 5, 6, 7] and sorted(pool.running) == [0, 1, 2, 3]
-        vecenv.send(np.zeros(4, int), ids)
-        assert vecenv.recv()[5].tolist() == [4, 5, 6, 7]  # the others are not waited for
+        first, second = [vecenv.recv()[5] for _ in range(2)]
+        assert (first.tolist(), second.tolist()) == ([0, 1, 2, 3], [4, 5, 6, 7])
+        vecenv.send(np.zeros(4, int), second)
+        vecenv.send(np.zeros(4, int), first)
+        assert vecenv.recv()[5].tolist() == [4, 5, 6, 7]
+        assert [len(pool.running) for pool in fake.pools] == [4, 0]  # nobody waits for the first batch
 
 
-def test_observations_are_those_of_envpool_and_no_copy(monkeypatch):
+@pytest.mark.parametrize("options", [{}, {"batch_size": 4}], ids=str)
+def test_observations_are_those_of_envpool_and_no_copy(options, monkeypatch):
     fake = install(monkeypatch)
     given = []
-    with make() as vecenv:
-        vecenv.reset()
-        (pool,) = fake.pools
+    with make(**options) as vecenv:
+        vecenv.async_reset()
+        (pool, *_) = fake.pools
         recv = pool.recv
         pool.recv = lambda: given.append(recv()) or given[-1]
-        observations = vecenv.step(np.zeros(ENVS, int))[0]
-        assert observations is given[-1][0]
+        assert vecenv.recv()[0] is given[0][0]
 
 
 def test_structures_are_packed_as_by_the_emulation(monkeypatch):
@@ -164,25 +162,26 @@ def test_a_reset_with_a_seed_makes_the_environments_anew_and_one_without_does_no
         vecenv.async_reset()
         vecenv.recv()
         vecenv.async_reset()  # what ran is dropped
-        assert len(fake.pools) == 1 and len(fake.pools[0].running) == ENVS
+        assert [len(pool.running) for pool in fake.pools] == [4, 4]
         vecenv.async_reset(seed=4)
-        assert len(fake.pools) == 2 and fake.pools[0].is_closed
-        assert fake.pools[0].env_seed != fake.pools[1].env_seed
-        assert len(set(fake.pools[1].env_seed)) == ENVS
-    assert fake.pools[1].is_closed
+        assert [pool.is_closed for pool in fake.pools] == [True, True, False, False]
+        seeds = [seed for pool in fake.pools for seed in pool.env_seed]
+        assert len(set(seeds)) == 2 * ENVS
+    assert all(pool.is_closed for pool in fake.pools)
     with make(seed=3) as vecenv, make(backend="Serial", seed=3) as serial:
         vecenv.reset()
         serial.reset()
-        assert [pool.env_seed[0] for pool in fake.pools[3:]] == list(fake.pools[2].env_seed)
+        assert list(fake.pools[4].env_seed) == seeds[:ENVS]  # in batches of any size
+        assert [pool.env_seed[0] for pool in fake.pools[5:]] == seeds[:ENVS]
 
 
-def test_many_environments_in_each_puffer_env_are_one_pool_too(monkeypatch):
+def test_many_environments_in_each_puffer_env_are_batches_too(monkeypatch):
     fake = install(monkeypatch)
     creator = partial(EnvPoolEnv, TASK, num_envs=4)
     with vector.make(creator, num_envs=2, backend="EnvPool", batch_size=1, num_workers=1) as vecenv:
         assert (vecenv.num_agents, vecenv.agents_per_batch) == (8, 4)
         rows, *_ = received(vecenv, steps=9)
-        assert rows["observations"][4, :, 0].tolist() == list(range(8)) and len(fake.pools) == 1
+        assert rows["observations"][4, :, 0].tolist() == list(range(8)) and len(fake.pools) == 2
 
 
 def test_other_environments_are_refused():
