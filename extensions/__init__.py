@@ -12,7 +12,7 @@ from pufferlib.extensions.network_layers import (
     Linear,
     MinGRU,
     Normalizer,
-    OneHot,
+    OneHotLinear,
 )
 from pufferlib.extensions.orthogonalize import orthogonalize, reference_orthogonalize
 
@@ -28,7 +28,7 @@ __all__ = [
     "Network",
     "NetworkBatch",
     "Normalizer",
-    "OneHot",
+    "OneHotLinear",
     "can_step",
     "clip_gradients",
     "compute_puff_advantage",

@@ -31,7 +31,7 @@ from pufferlib.extensions.network_layers import (
     Layer,
     Layers,
     Shape,
-    State,
+    StateLayer,
     check_layers,
 )
 
@@ -696,11 +696,11 @@ def _find_gradients(
         before = list(is_differentiated)
         for index, layer in enumerate(layers):
             is_differentiated[index + 1] |= any(is_differentiated[value] for value in layer.inputs)
-    written = outputs | {layer.inputs[0] for layer in layers if isinstance(layer, State)}
+    written = outputs | {layer.inputs[0] for layer in layers if isinstance(layer, StateLayer)}
     for layer in reversed(layers):
         gradients.append([])
         for value in layer.inputs:
-            is_first = value not in written or isinstance(layer, State)  # which adds by itself
+            is_first = value not in written or isinstance(layer, StateLayer)  # which adds by itself
             added = "GRADIENT_FIRST" if is_first else "GRADIENT_ADDED"
             gradients[-1].append(CONSTANTS[added if is_differentiated[value] else "GRADIENT_NONE"])
             written.add(value)

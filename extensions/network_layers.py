@@ -136,7 +136,7 @@ class Linear(Layer):
 
 
 @dataclass(frozen=True)
-class OneHot(Linear):
+class OneHotLinear(Linear):
     """A linear layer on the categories of an observation, and its activation."""
 
     cells: int = 0  # of an observation
@@ -301,7 +301,7 @@ class GRU(LSTM):
 
 
 @dataclass(frozen=True)
-class State(Layer):
+class StateLayer(Layer):
     """An entry of the recurrent state: what another layer left in it in the step before, 0 where an episode begins.
 
     It may read a value of a later layer, which reads this one: the layers between them are a loop. `Layers.in_loops`
@@ -617,7 +617,7 @@ class Layers:
 
     @property
     def num_states(self) -> int:
-        """One for each MinGRU, GRU or State layer, the hidden state and the memory of each LSTM layer."""
+        """One for each MinGRU, GRU or state layer, the hidden state and the memory of each LSTM layer."""
         return sum(layer.num_states for layer in self.layers)
 
     @property
@@ -646,7 +646,7 @@ class Layers:
         for index, layer in enumerate(self.layers):
             are_before = all(0 <= value <= index for value in layer.inputs)
             given = [shapes[value] for value in layer.inputs] if are_before else [None]
-            if isinstance(layer, State):
+            if isinstance(layer, StateLayer):
                 given = [(layer.units,)]
             shapes.append(None if None in given else layer.result(given))
         return shapes
@@ -742,8 +742,8 @@ class Layers:
         loops = self.loops()
         runs = [loop for index, loop in enumerate(loops) if loop and loops[index - 1 : index] != [loop]]
         return len(runs) == len(set(runs)) and all(
-            not (loop and (layer.is_image or (layer.num_states and not isinstance(layer, State))))
-            and (bool(loop) or not isinstance(layer, State) or layer.inputs[0] <= index)
+            not (loop and (layer.is_image or (layer.num_states and not isinstance(layer, StateLayer))))
+            and (bool(loop) or not isinstance(layer, StateLayer) or layer.inputs[0] <= index)
             for index, (layer, loop) in enumerate(zip(self.layers, loops, strict=True))
         )
 
@@ -751,7 +751,7 @@ class Layers:
         shapes, categories = self.shapes(), self.categories
         if None in shapes or any(0 in shape for shape in shapes):
             return False
-        states = [layer for layer in self.layers if isinstance(layer, State)]
+        states = [layer for layer in self.layers if isinstance(layer, StateLayer)]
         if any(layer.inputs[0] >= len(shapes) or shapes[layer.inputs[0]] != (layer.units,) for layer in states):
             return False
         is_known = categories is None or (categories.fit(shapes[0][0]) and len(categories.counts) == self.shape[0])

@@ -27,7 +27,7 @@ def has_kernels(device: torch.device) -> bool:
 
 
 @dataclass(frozen=True)
-class Drawing:
+class Draw:
     """How the segments of a minibatch are drawn."""
 
     count: int
@@ -37,7 +37,7 @@ class Drawing:
     generator: torch.Generator | None
 
 
-def draw_minibatch(advantages: Tensor, values: Tensor, resets: Tensor, drawing: Drawing) -> dict[str, Tensor | None]:
+def draw_minibatch(advantages: Tensor, values: Tensor, resets: Tensor, drawing: Draw) -> dict[str, Tensor | None]:
     """Draws distinct segments, in the order of their rows, and gathers what a Minibatch has of them.
 
     Args:

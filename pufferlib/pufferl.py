@@ -56,7 +56,7 @@ from pufferlib.play.scores import PeriodicEvaluation, final_episodes, play_whole
 from pufferlib.policy import NormalizedObservations
 from pufferlib.ppo.collector import agents_in_one
 from pufferlib.ppo.learner import Loss
-from pufferlib.ppo.opponents import Pool
+from pufferlib.ppo.opponents import OpponentPool
 from pufferlib.runs import checks
 from pufferlib.runs.calls import AnyLogger, resolve_call
 from pufferlib.runs.checkpoint import find_weights, note, save_checkpoint_file
@@ -248,11 +248,11 @@ class PuffeRL:
             self._is_closed = False
             undo.pop_all()  # it worked: nothing is to be undone
 
-    def _make_pool(self, selfplay: SelfplayConfig) -> Pool | None:
+    def _make_pool(self, selfplay: SelfplayConfig) -> OpponentPool | None:
         steps, members, env_name = selfplay.snapshot_steps, words(selfplay.pool_members), self.env_name
         if selfplay.pool_size == 0 and not members:
             return None
-        return Pool(
+        return OpponentPool(
             selfplay,
             snapshot_steps=lambda: max(1, self.config.total_timesteps // 20) if steps == "auto" else steps,
             num_agents=self.vecenv.num_agents,

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import functools
 import itertools
+from collections import Counter
 from collections.abc import Iterator
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -144,6 +145,15 @@ def test_a_circle_that_any_hides_is_seen(tmp_path):
     path = tmp_path / "loop.py"
     path.write_text("from typing import Any\ndef run(trainer: Any, count: Any): trainer.train()")
     assert hidden_circles({"runs.loop": path}) == ["runs.loop:2 trainer: Any"]
+
+
+def test_no_two_classes_have_the_same_name():
+    trees = {name: ast.parse(path.read_text()) for name, path in sources(ROOT).items() if path.suffix == ".py"}
+    classes = [
+        (node.name, name) for name, tree in trees.items() for node in tree.body if isinstance(node, ast.ClassDef)
+    ]
+    counts = Counter(each for each, _ in classes if not each.startswith("_"))
+    assert not [pair for pair in classes if counts[pair[0]] > 1], "give each the word that tells them apart"
 
 
 def test_imports_that_hide_are_seen(tmp_path):

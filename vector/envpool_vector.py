@@ -126,7 +126,7 @@ class EnvPoolEnv(LibraryEnv):
     @override
     def _connect(self) -> None:
         arrays = {name: getattr(self, name) for name in Buffers.__dataclass_fields__}
-        self._pool = Pool(self, Buffers(**arrays), self._num_threads)
+        self._pool = EnvPoolBatch(self, Buffers(**arrays), self._num_threads)
 
     @override
     def _start_episode(self, seed: int | None, options: dict[str, Any] | None) -> None:
@@ -196,7 +196,7 @@ def _is_masked(space: gymnasium.Space, action_space: gymnasium.Space) -> bool:
     return len(set(choices)) == 1 and list(space[ACTION_MASK].shape) == shape
 
 
-class Pool:
+class EnvPoolBatch:
     """Environments of EnvPool, which fill the rows of some arrays; the infos call the first of them `first_agent`.
 
     Attributes:
@@ -293,7 +293,9 @@ class EnvPool(Vector):
         self.driver_env: EnvPoolEnv = driver
         self._buffers = source.allocate(driver)
         self._batches = neighbouring_batches(self._buffers, self.num_envs, self.batch_size)
-        self._pools = [Pool(driver, batch.buffers, threads, int(batch.agent_ids[0]), True) for batch in self._batches]
+        self._pools = [
+            EnvPoolBatch(driver, batch.buffers, threads, int(batch.agent_ids[0]), True) for batch in self._batches
+        ]
         self._running: deque[int] = deque()  # the pools that were sent, oldest first
 
     @staticmethod

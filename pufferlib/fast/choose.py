@@ -65,7 +65,7 @@ from pufferlib.ppo.actor import Actor
 from pufferlib.ppo.collector import Collector
 from pufferlib.ppo.learner import Gradients, Learner, Loss
 from pufferlib.ppo.losses import ppo_loss
-from pufferlib.ppo.opponents import Pool
+from pufferlib.ppo.opponents import OpponentPool
 from pufferlib.ppo.rollout import RewardNormalizer, Rollout
 from pufferlib.vector.base import Vector
 
@@ -145,7 +145,7 @@ class Backend:
         actor: Actor,
         phases: Phases,
         reward_normalizer: RewardNormalizer | None,
-        pool: Pool | None = None,
+        pool: OpponentPool | None = None,
     ) -> Collector:
         """Makes what steps the environments with the actor, and with the pool of opponents if there is one."""
         is_on_device = pool is None and can_be_on_the_device(vecenv, actor, self.config.skip_nonfinite)

@@ -28,7 +28,7 @@ class DeviceMinibatches(SegmentMinibatches):
         if self._advantages.learned is not None or stale_files() or not ppo.has_kernels(values.device):
             return self.draw().ready_for_loss(config.norm_adv)
         beta = self._beta if self._is_uneven else None
-        drawing = ppo.Drawing(config.minibatch_segments, config.prio_alpha, beta, config.norm_adv, self._generator)
+        drawing = ppo.Draw(config.minibatch_segments, config.prio_alpha, beta, config.norm_adv, self._generator)
         found = ppo.draw_minibatch(self._advantages.compute(), values, self._advantages.resets, drawing)
         return Minibatch(**found, weights=None)
 

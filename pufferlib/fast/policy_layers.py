@@ -7,12 +7,12 @@ from dataclasses import replace
 
 from torch import nn
 
-from pufferlib.extensions import LSTM, Categories, Convolution, Layers, Linear, MinGRU, Normalizer, OneHot
+from pufferlib.extensions import LSTM, Categories, Convolution, Layers, Linear, MinGRU, Normalizer, OneHotLinear
 from pufferlib.extensions.network_layers import Layer
 from pufferlib.fast.policy_watch import is_altered
 from pufferlib.metrics.measures import EPSILON
 from pufferlib.models import ACTIVATIONS, ActionHead, Continuous, Convolutional, Default, LSTMWrapper, MinGRUWrapper
-from pufferlib.policy import NormalizedObservations, OneHot as OneHotCells, OneHotPlanes
+from pufferlib.policy import NormalizedObservations, OneHot, OneHotPlanes
 
 
 def find_layers(policy: nn.Module) -> Layers | None:
@@ -56,7 +56,7 @@ def _find_layers(policy: nn.Module) -> Layers:
     is_of_images = type(policy) is Convolutional
     _require(is_of_images or (type(policy) is Default and not policy.emulated))
     head, one_hot, layers = policy.head, policy.one_hot, _Chain()
-    _require(type(head) is ActionHead and type(one_hot) in (type(None), OneHotPlanes if is_of_images else OneHotCells))
+    _require(type(head) is ActionHead and type(one_hot) in (type(None), OneHotPlanes if is_of_images else OneHot))
     modules, activation, shape = list(policy.encoder), "relu", None
     if is_of_images:
         shape = policy.image_shape
@@ -111,7 +111,7 @@ class _Chain(list[Layer]):
             inputs = (len(self) if first is None else first,)
             first = None
             if cells and inputs == (0,):
-                self.append(OneHot(inputs, module.weight, module.bias, activation, cells))
+                self.append(OneHotLinear(inputs, module.weight, module.bias, activation, cells))
             else:
                 self.append(Linear(inputs, module.weight, module.bias, activation))
 

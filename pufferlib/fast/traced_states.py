@@ -1,6 +1,6 @@
 """How a policy's own step reads and replaces its recurrent state, and its LSTM and GRU modules, as layers.
 
-An entry of the state is read as a State layer, which gives what the step before left there: so any operations that have
+An entry of the state is read as a StateLayer, which gives what the step before left there: so any operations that have
 layers may be a cell. Cells of torch that alone read and replace their entries are layers of their own.
 """
 
@@ -18,7 +18,7 @@ from torch import Tensor, fx, nn
 from torch.utils._pytree import tree_leaves, tree_map
 
 from pufferlib.extensions import LSTM
-from pufferlib.extensions.network_layers import GRU, Add, Multiply, Shape, State
+from pufferlib.extensions.network_layers import GRU, Add, Multiply, Shape, StateLayer
 from pufferlib.fast.traced_operations import ACTIVATIONS, ROWS, SAME, Operations
 from pufferlib.fast.traced_values import Operand, UntracedError, Value
 
@@ -33,7 +33,7 @@ class SharedCellError(UntracedError):
 
 
 @dataclass(frozen=True)
-class Entry:
+class StateEntry:
     """Numbers of an entry of the recurrent state: as they were before the step, or as a cell leaves them."""
 
     name: str
@@ -96,7 +96,7 @@ class StepStates(Operations):
         super().__init__(shape, dtype, is_normalized)
         self._entries, self._are_cells_layers = dict(states), are_cells_layers
         self._cells: dict[tuple[str, int], int] = {}  # values of the layers of cells, by the entries they have
-        self._read_entries: dict[tuple[str, int], Any] = {}  # values of State layers
+        self._read_entries: dict[tuple[str, int], Any] = {}  # values of StateLayers
         self._places: dict[int, list[tuple[str, int]]] = {}  # of the states of layers, by their values
 
     def operate(self, kind: str, target: Any, arguments: tuple, keywords: dict, module: nn.Module) -> Any:
@@ -114,7 +114,7 @@ class StepStates(Operations):
             result = self._of_stacks(kind, name, target, arguments, keywords, module)
             if result is not NotImplemented:
                 return result
-        if any(isinstance(each, (Stack, Entry)) for each in tree_leaves((arguments, keywords))):
+        if any(isinstance(each, (Stack, StateEntry)) for each in tree_leaves((arguments, keywords))):
             arguments, keywords = tree_map(self.value_of, (arguments, keywords))
         return getattr(self, f"_{kind}")(target, arguments, keywords, module)
 
@@ -127,13 +127,13 @@ class StepStates(Operations):
             size = parts[0].shape[0]
             joined = parts[0] if len(parts) == 1 else self._concatenate(parts)
             return replace(joined, shape=(len(parts), size))
-        if not isinstance(given, Entry):
+        if not isinstance(given, StateEntry):
             return given
         key = given.name, given.first
         if given.left_by or key in self._cells:
             raise SharedCellError(f"has a cell whose state[{given.name!r}] is seen elsewhere{self.place}")
         if key not in self._read_entries:
-            value = self._add(State((0,), given.size))
+            value = self._add(StateLayer((0,), given.size))
             shape = () if self._entries[given.name].dim() == 1 else value.shape
             self._read_entries[key], self._places[value.index] = replace(value, shape=shape), [key]
         return self._read_entries[key]
@@ -151,9 +151,9 @@ class StepStates(Operations):
                 raise UntracedError(f"never reads state[{entry.name!r}], which it replaces")
             if not isinstance(value, Value) or (value.kind, value.shape) != ("float", before.shape):
                 raise UntracedError(f"leaves something else than rows of {entry.size} in state[{entry.name!r}]")
-            self.layers[before.index - 1] = State((self._read_each(self._row(value)),), entry.size)
+            self.layers[before.index - 1] = StateLayer((self._read_each(self._row(value)),), entry.size)
 
-    def _pairs(self, name: str, place: Entry | Stack, found: Any) -> Iterable[tuple[Entry, Any]]:
+    def _pairs(self, name: str, place: StateEntry | Stack, found: Any) -> Iterable[tuple[StateEntry, Any]]:
         # The parts of an entry, and what is left in each.
         entries = place.parts if isinstance(place, Stack) else (place,)
         if isinstance(place, Stack) and getattr(found, "shape", None) == (len(entries), entries[0].size):
@@ -164,7 +164,7 @@ class StepStates(Operations):
             raise UntracedError(f"leaves something of another shape in state[{name!r}]")
         return zip(entries, parts, strict=True)
 
-    def _is_of_cell(self, entry: Entry, found: object) -> bool:
+    def _is_of_cell(self, entry: StateEntry, found: object) -> bool:
         # Whether the layer of a cell leaves what it is to leave there.
         key = entry.name, entry.first
         cell = self._cells.get(key)
@@ -179,14 +179,14 @@ class StepStates(Operations):
         places = [(names.index(name), first) for value in sorted(self._places) for name, first in self._places[value]]
         return places or None
 
-    def _entry(self, name: str) -> Entry | Stack:
+    def _entry(self, name: str) -> StateEntry | Stack:
         shape, dtype = self._entries[name].shape[1:], self._entries[name].dtype
         if dtype != torch.float32 or len(shape) > 2 or 0 in shape:
             raise UntracedError(f"has state[{name!r}] of {tuple(shape)} {dtype}, not of one or two sizes in float32")
         size = shape[-1] if shape else 1
         if len(shape) < 2:
-            return Entry(name, 0, size)
-        return Stack(tuple(Entry(name, size * index, size) for index in range(shape[0])), 1)
+            return StateEntry(name, 0, size)
+        return Stack(tuple(StateEntry(name, size * index, size) for index in range(shape[0])), 1)
 
     # --------------------------------------------------------------------------------------------------------- stacks
 
@@ -198,7 +198,7 @@ class StepStates(Operations):
                 return moved
         leaves = tree_leaves((arguments, keywords))
         alike = {(len(each.parts), each.dim) for each in leaves if isinstance(each, Stack)}
-        if len(alike) != 1 or any(isinstance(each, Entry) or hasattr(each, "index") for each in leaves):
+        if len(alike) != 1 or any(isinstance(each, StateEntry) or hasattr(each, "index") for each in leaves):
             return NotImplemented
         (count, dim), results = *alike, []
         if not _is_of_rows(kind, name, arguments, keywords) or (kind == "call_module" and count > 1):
@@ -248,7 +248,7 @@ class StepStates(Operations):
     def _step(self, kind: type[LSTM], value: Operand, states: Iterable[Operand], weights: tuple) -> list[Operand]:
         # What a cell leaves: a layer of its own, or its parts.
         states, value = list(states), self.value_of(value)
-        keys = [(each.name, each.first) for each in states if isinstance(each, Entry) and not each.left_by]
+        keys = [(each.name, each.first) for each in states if isinstance(each, StateEntry) and not each.left_by]
         are_free = len(set(keys)) == kind.num_states and not any(
             key in self._cells | self._read_entries for key in keys
         )
@@ -281,7 +281,7 @@ def _moved(name: str, arguments: tuple, keywords: dict) -> Any:
     dims = [*others, *keywords.values()]
     if name == "stack" and isinstance(value, (tuple, list)) and all(map(_is_row, value)) and dims in ([], [0], [1]):
         return Stack(tuple(value), *(dims or [0]))
-    if isinstance(value, (Entry, Stack)) and name in _KEPT and not others:
+    if isinstance(value, (StateEntry, Stack)) and name in _KEPT and not others:
         return value
     if isinstance(value, Stack) and name == "unbind" and (dims or [0]) == [value.dim]:
         return list(value.parts)
@@ -323,8 +323,8 @@ def _is_of_rows(kind: str, name: object, arguments: tuple, keywords: dict) -> bo
 
 def _is_row(value: object) -> bool:
     is_float = isinstance(value, Value) and value.kind in ("float", "observed")
-    return isinstance(value, Entry) or (is_float and len(value.shape) == 1)
+    return isinstance(value, StateEntry) or (is_float and len(value.shape) == 1)
 
 
-def _size(row: Entry | Value) -> int:
-    return row.size if isinstance(row, Entry) else math.prod(row.shape)
+def _size(row: StateEntry | Value) -> int:
+    return row.size if isinstance(row, StateEntry) else math.prod(row.shape)

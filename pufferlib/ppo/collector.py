@@ -16,7 +16,7 @@ from pufferlib.metrics.finite import find_first, find_layer, is_finite, require_
 from pufferlib.metrics.measures import FinishedEpisodes, Phases
 from pufferlib.policy import acting_forward
 from pufferlib.ppo.actor import Actor
-from pufferlib.ppo.opponents import Pool
+from pufferlib.ppo.opponents import OpponentPool
 from pufferlib.ppo.rollout import FinalValues, RewardNormalizer
 from pufferlib.vector.base import Vector
 from pufferlib.vector.ordered import OrderedVector
@@ -91,7 +91,7 @@ class Collector:
         reward_clip: float = 0.0,  # the limit of rewards, 0 for none
         reward_normalizer: RewardNormalizer | None = None,
         skips_nonfinite: bool = False,  # `[train] skip_nonfinite`: see NonFiniteFilter; otherwise such a number raises
-        pool: Pool | None = None,
+        pool: OpponentPool | None = None,
     ):
         self.vecenv = vecenv
         self.actor = actor

@@ -58,7 +58,7 @@ class _Member:
         return actions
 
 
-class Pool:
+class OpponentPool:
     """Decides who plays whom, and acts for the opponents.
 
     A game is one environment of several agents. When it begins, it is drawn whether the policy plays against itself or

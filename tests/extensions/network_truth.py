@@ -20,10 +20,20 @@ from pufferlib.extensions import (
     Network,
     NetworkBatch,
     Normalizer,
-    OneHot,
+    OneHotLinear,
     reference_mingru,
 )
-from pufferlib.extensions.network_layers import GRU, Activation, Add, Affine, Concatenate, Multiply, Norm, Scale, State
+from pufferlib.extensions.network_layers import (
+    GRU,
+    Activation,
+    Add,
+    Affine,
+    Concatenate,
+    Multiply,
+    Norm,
+    Scale,
+    StateLayer,
+)
 from pufferlib.ppo import losses
 
 COEFFICIENTS = {"clip_coef": 0.2, "vf_clip_coef": 0.3, "vf_coef": 1.2, "ent_coef": 0.01}
@@ -112,7 +122,7 @@ def random_layers(
         weight, bias = torch.randn(outputs, columns) / columns**0.5, 0.3 * torch.randn(outputs) if has_bias else None
         value = len(layers) if value is None else value
         if value == 0 and counts:
-            layers.append(OneHot((0,), weight, bias, activation, len(counts)))
+            layers.append(OneHotLinear((0,), weight, bias, activation, len(counts)))
         else:
             layers.append(Linear((value,), weight, bias, activation))
 
@@ -130,7 +140,7 @@ def random_layers(
         layers.append(random_lstm(4 * width, width, has_bias, len(layers)))
     for _ in range(loops):  # h + z (n - h), the gate of [x, h], and n of h as z lets it through
         x, h = len(layers), len(layers) + 1
-        layers.append(State((h + 8,), width))
+        layers.append(StateLayer((h + 8,), width))
         layers.append(Concatenate((x, h), ((0, width), (0, width))))
         add_linear(width, 2 * width, "sigmoid")
         layers.append(Multiply((h, h + 2)))
@@ -189,7 +199,7 @@ def random_graph(draw, inputs, num_layers, recurrence=None, units=6):
 
     add_linear(0, units, "tanh")
     states = [
-        add(State((0,), size), size)
+        add(StateLayer((0,), size), size)
         for size in ([units, draw_integer(1, 20)] if recurrence == "state" else [])
         for _ in range(draw_integer(1, 2))
     ]
@@ -236,7 +246,7 @@ def random_graph(draw, inputs, num_layers, recurrence=None, units=6):
         given = draw_integer(0, len(layers))
         left = add(Activation((add_linear(given, sizes[state]),), any_of(["tanh", "sigmoid", "relu"])), sizes[state])
         left = any_of([left, like(state)])
-        layers[state - 1] = State((left,), sizes[state])
+        layers[state - 1] = StateLayer((left,), sizes[state])
     read = {value for layer in layers for value in layer.inputs}
     ends = [add_linear(value, units) for value in range(1, len(sizes)) if value not in read]
     while len(ends) > 1:
@@ -364,7 +374,7 @@ class Truth:
     def forward(self, observations, states, resets):
         """Logits of every part or means, values, and the state after every layer's last step."""
         seen, states = self.see(observations), [state.double() for state in states]
-        if not any(isinstance(layer, State) for layer in self.layers.layers):
+        if not any(isinstance(layer, StateLayer) for layer in self.layers.layers):
             values, finals = self.compute(seen, states, resets)
         else:
             steps, finals = [], states
@@ -383,11 +393,11 @@ class Truth:
         for layer in self.layers.layers:
             parameters = [self.doubles.get(id(tensor)) for tensor in layer.parameters()]
             first, states = states[: layer.num_states], states[layer.num_states :]
-            inputs = [] if isinstance(layer, State) else [values[value] for value in layer.inputs]
+            inputs = [] if isinstance(layer, StateLayer) else [values[value] for value in layer.inputs]
             output, last = getattr(self, layer.kind.lower())(layer, inputs, parameters, first, resets)
             values.append(output)
             finals += last or [layer] * layer.num_states
-        return values, [values[each.inputs[0]][:, -1] if isinstance(each, State) else each for each in finals]
+        return values, [values[each.inputs[0]][:, -1] if isinstance(each, StateLayer) else each for each in finals]
 
     def state(self, layer, inputs, parameters, states, resets):
         return (states[0] * ~resets)[:, None], []

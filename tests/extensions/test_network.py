@@ -28,7 +28,7 @@ from network_truth import (
 
 from pufferlib.errors import APIUsageError, DivergedError
 from pufferlib.extensions import Convolution, Linear, MinGRU, Network, network, network_layers
-from pufferlib.extensions.network_layers import Activation, Add, Pool, State
+from pufferlib.extensions.network_layers import Activation, Add, Pool, StateLayer
 from pufferlib.fast.learners import KernelAdam
 from pufferlib.ppo.losses import normalize
 
@@ -931,9 +931,9 @@ LOOP = random_layers(loops=1)
         changed(LOOP, 1, units=15),
         changed(LOOP, 1, inputs=(99,)),
         changed(LOOP, 1, inputs=(len(LOOP.layers),)),  # of another size
-        behind_the_encoder(State((3,), 16), mingru(48, 16)),
+        behind_the_encoder(StateLayer((3,), 16), mingru(48, 16)),
         changed(LOOP, 4, inputs=(7,)),  # no state breaks this circle
-        dataclasses.replace(LOOP, layers=[*LOOP.layers[:-1], State((1,), 16), LOOP.layers[-1]]),
+        dataclasses.replace(LOOP, layers=[*LOOP.layers[:-1], StateLayer((1,), 16), LOOP.layers[-1]]),
         changed(random_layers(recurrent=1, loops=1), 2, units=16),
         changed(random_layers(lstm=1, loops=1), 1, inputs=(11,)),  # an LSTM in a loop
     ],
@@ -946,7 +946,7 @@ def test_states_that_do_not_fit_are_refused(layers):
 def test_layers_of_a_loop_are_put_side_by_side():
     torch.manual_seed(31)
     layers = random_layers(loops=2)
-    order = sorted(range(len(layers.layers)), key=lambda index: not isinstance(layers.layers[index], State))
+    order = sorted(range(len(layers.layers)), key=lambda index: not isinstance(layers.layers[index], StateLayer))
     places = {0: 0, **{index + 1: place + 1 for place, index in enumerate(order)}}
     mixed = [layers.layers[index] for index in order]
     mixed = [dataclasses.replace(layer, inputs=tuple(places[value] for value in layer.inputs)) for layer in mixed]

@@ -369,9 +369,14 @@ def train(kind, folder, fused, iterations=3, **keywords):
 
 
 LAYERS = {
-    **{HandGRU: ["State"], HandLSTM: ["State", "State"], Remembers: ["State"], SeenCell: ["State", "State"]},
+    **{
+        HandGRU: ["StateLayer"],
+        HandLSTM: ["StateLayer", "StateLayer"],
+        Remembers: ["StateLayer"],
+        SeenCell: ["StateLayer", "StateLayer"],
+    },
     **{LSTM: ["LSTM"], TimeFirstLSTM: ["LSTM"] * 3, StackedLSTM: ["LSTM", "LSTM"], GRU: ["GRU", "GRU"]},
-    **{SeenGRUCell: ["State"], SeenGRU: ["State", "State"], PackedState: ["State"]},
+    **{SeenGRUCell: ["StateLayer"], SeenGRU: ["StateLayer", "StateLayer"], PackedState: ["StateLayer"]},
 }
 
 
