@@ -65,13 +65,24 @@ KERNEL_FN void matmul_float32(const Matmul& product) {
     }
 }
 
+enum { MATMUL_INNER = 1024 };  // of the inner dimension, so much that the columns of a tile stay in the second cache
+
+// In parts of the inner dimension, whose sums go on where the part before left them: as exactly as in one.
 #define MATMUL_OF_SET(attribute, Set)                                                                            \
     attribute __attribute__((noinline, unused)) static void matmul_of(Set, bool is_sum, const Matmul& product) { \
-        if (is_sum) {                                                                                            \
-            matmul_float32<Set, true>(product);                                                                  \
-        } else {                                                                                                 \
-            matmul_float32<Set, false>(product);                                                                 \
-        }                                                                                                        \
+        Matmul part = product;                                                                                   \
+        int64_t first = 0;                                                                                       \
+        do {                                                                                                     \
+            part.inner = matmul_part(product.inner - first, MATMUL_INNER);                                       \
+            if (is_sum || first > 0) {                                                                           \
+                matmul_float32<Set, true>(part);                                                                 \
+            } else {                                                                                             \
+                matmul_float32<Set, false>(part);                                                                \
+            }                                                                                                    \
+            part.left += part.inner * part.left_inner;                                                           \
+            part.right += part.inner * part.right_row;                                                           \
+            first += part.inner;                                                                                 \
+        } while (first < product.inner);                                                                         \
     }
 KERNEL_SETS(MATMUL_OF_SET)
 

@@ -37,7 +37,8 @@ from pufferlib.extensions.network_layers import (
 
 NUM_METRICS = CONSTANTS["PPO_METRICS"]
 BLOCK_ROWS = 64  # rows that go through the layers together
-IMAGE_ROWS = 4  # at least, where convolutions see them
+FEW_ROWS = 4  # at least, where each takes long: by convolutions, or by many shares of packed parameters
+MANY_SHARES = 4
 LSTM_SEGMENTS = 8  # at least, whose steps an LSTM takes together: products of fewer rows wait for the weights
 CHUNK_ROWS = 32  # rows that are worth a chunk, where a minibatch has few
 PACK_NUMBERS = 1 << 16  # of packed parameters that are worth a thread
@@ -434,8 +435,8 @@ class Network:
             raise APIUsageError(f"present must be ({rows},) in torch.bool, got {_describe(present)}")
         self._check_states(states, rows)
         block = BLOCK_ROWS
-        if any(layer.is_image for layer in self.layers.layers):  # few rows are worth a thread
-            block = min(block, max(IMAGE_ROWS, -(-rows // self._threads.size)))
+        if self._network.pack_shares >= MANY_SHARES or any(layer.is_image for layer in self.layers.layers):
+            block = min(block, max(FEW_ROWS, -(-rows // self._threads.size)))  # each thread gets some
         slots = min(self._threads.size, -(-rows // block))
         scratch, scratch_size = self._take_scratch(slots, block, 1)
         has_nan, state_pointers = ctypes.c_int32(), _pointers(states)
