@@ -84,14 +84,16 @@ class EpisodeTracker:
             lengths += has_acted
             np.add(returns, rewards, out=returns, where=lengths > 0)  # of an agent that waits for its turn, too
             ended = ended & (lengths > 0)  # nothing ends where nothing has begun
-        if np.count_nonzero(ended):
-            (which,) = ended.nonzero()
-            agents = self._agents[rows]
-            self._ended.append((int(agents[0]), (agents[which], returns[which], lengths[which])))
-            returns[which] = 0.0
-            lengths[which] = 0
         if not isinstance(rows, slice):
             self.returns[rows], self.lengths[rows] = returns, lengths
+        self._end(self._agents[rows], ended)
+
+    def _end(self, agents: np.ndarray, ended: np.ndarray) -> None:
+        if np.count_nonzero(ended):
+            which = agents[ended]
+            self._ended.append((int(agents[0]), (which, self.returns[which], self.lengths[which])))
+            self.returns[which] = 0.0
+            self.lengths[which] = 0
 
     def take(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """The agents, returns and lengths of the episodes that ended since the last call: `(episodes,)` each.
@@ -113,6 +115,31 @@ class EpisodeTracker:
         """Restores the result of `state_dict`."""
         for name, array in state.items():
             getattr(self, name)[:] = array
+
+
+class GameTracker(EpisodeTracker):
+    """Follows games of `seats` agents who are neighbours: a game is over once each of them has ended.
+
+    Every agent then has an episode, with all its rewards since the first of them acted, also one that never did.
+    """
+
+    def __init__(self, num_agents: int, seats: int):
+        super().__init__(num_agents)
+        self._seats, self._has_ended = seats, np.zeros(num_agents, bool)
+
+    def restart(self) -> None:
+        """Drops all games; each agent's next `step` has the results of a reset."""
+        super().restart()
+        self._has_ended[:] = False
+
+    def _add(self, rows: slice | np.ndarray, rewards: np.ndarray, ended: np.ndarray) -> None:
+        self.lengths[rows] += self.has_acted[rows]
+        has_begun = self.lengths[rows].reshape(-1, self._seats).any(1).repeat(self._seats)
+        self.returns[rows] += rewards * has_begun
+        self._has_ended[rows] |= ended & has_begun
+        is_over = self._has_ended[rows].reshape(-1, self._seats).all(1).repeat(self._seats)
+        self._end(self._agents[rows], is_over)
+        self._has_ended[rows] &= ~is_over
 
 
 StepResult = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, list[dict]]

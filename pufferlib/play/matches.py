@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import ExitStack, closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +14,15 @@ from torch import Tensor, nn
 from torch.distributions import Normal
 
 from pufferlib import ocean
+from pufferlib.environment import BOT_MOVES, GameTracker, PufferEnv
 from pufferlib.errors import APIUsageError
 from pufferlib.families.catalog import Entry
 from pufferlib.models import Default
 from pufferlib.play.agent import load_agent, trained_in
-from pufferlib.play.player import Episodes, Player
-from pufferlib.play.scores import MAX_STEPS, ScoreSheet, make_environments, play_to_the_end, player_of, split_evenly
+from pufferlib.play.player import Decision, Episodes, Player
+from pufferlib.play.scores import MAX_STEPS, ScoreSheet, episodes_per_agent, make_environments, player_of, split_evenly
 from pufferlib.policy import EnvSpaces, Logits, acting_forward, device_of, initial_state
+from pufferlib.ppo.opponents import points_of
 from pufferlib.runs.checkpoint import resolve_run
 from pufferlib.vector import Vector
 
@@ -50,16 +53,18 @@ def load_rival(word: str, env_name: str, env: EnvSpaces, device: torch.device, d
     return load_agent(source, env, str(device)).policy
 
 
-def load_member(word: str, env_name: str, vecenv: Vector, device: torch.device, data_dir: str) -> nn.Module | None:
-    """Loads a member of a pool of opponents, by a word as `load_rival` takes it; None is the environment's own bot.
+def load_member(
+    word: str, env_name: str, env: Vector | PufferEnv, device: torch.device, data_dir: str
+) -> nn.Module | None:
+    """Loads one who meets others, by a word as `load_rival` takes it; None is the environment's own bot.
 
     It raises an APIUsageError if the environment has none that moves in an agent's place.
     """
     if word != BOT:
-        return load_rival(word, env_name, vecenv, device, data_dir)
-    if not getattr(vecenv.driver_env, "has_bot_moves", False):
+        return load_rival(word, env_name, env, device, data_dir)
+    if not getattr(env.driver_env, "has_bot_moves", False):
         raise APIUsageError(
-            f"pool_members has {BOT!r}, and {env_name} has no bot that moves in an agent's place; "
+            f"{env_name} has no bot that moves in an agent's place, got {BOT!r} as a player; "
             f"take {RANDOM!r}, or an agent"
         )
     return None
@@ -68,12 +73,14 @@ def load_member(word: str, env_name: str, vecenv: Vector, device: torch.device, 
 class Versus(nn.Module):
     """Two policies as one: the first acts for the agents where `is_first`, `(agents,)` bool, the second for the others.
 
-    It is called with observations of all of these agents.
+    It is called with observations of all of these agents, who play games of `seats`. A second of None acts as the
+    first: it stands for a bot.
     """
 
-    def __init__(self, first: nn.Module, second: nn.Module, is_first: np.ndarray):
+    def __init__(self, first: nn.Module, second: nn.Module | None, is_first: np.ndarray, seats: int):
         super().__init__()
-        self.sides = nn.ModuleList([first, second])
+        self.seats, self.make_tracker = seats, partial(GameTracker, seats=seats)
+        self.sides = nn.ModuleList([first] if second is None else [first, second])
         self.register_buffer("is_first", torch.from_numpy(is_first), persistent=False)
 
     def initial_state(self, num_agents: int, device: torch.device) -> dict[str, Tensor]:
@@ -93,7 +100,7 @@ class Versus(nn.Module):
             logits, values = acting_forward(policy)(observations, own)
             state.update((f"{prefix}{name}", value) for name, value in own.items())
             found.append((logits, values.view(len(observations), -1)))
-        (first, first_values), (second, second_values) = found
+        (first, first_values), (second, second_values) = found[0], found[-1]
         is_first = self.is_first if len(observations) == len(self.is_first) else self.is_first[: len(observations)]
         return _choose(is_first, first, second), _choose(is_first, first_values, second_values)
 
@@ -120,21 +127,13 @@ class MatchSheet(ScoreSheet):
     def __init__(self, is_first: np.ndarray, seats: int):
         super().__init__()
         self._is_first, self._seats = is_first, seats  # `(agents,)` bool, and the agents of one game
-        self._returns: list[list[float]] = [[] for _ in is_first]
 
     def add(self, episodes: Episodes) -> None:
-        """Adds episodes that ended; the environment's reports, which are of no side, are left out."""
+        """Adds the episodes of whole games; the environment's reports, which are of no side, are left out."""
         own = self._is_first[episodes.agents]
         super().add(Episodes(episodes.agents[own], episodes.returns[own], episodes.lengths[own]))
-        for agent, found in zip(episodes.agents, episodes.returns, strict=True):
-            self._returns[agent].append(float(found))
-        first = np.unique(episodes.agents // self._seats) * self._seats
-        for agents in (slice(agent, agent + self._seats) for agent in first):
-            played, is_first = self._returns[agents], self._is_first[agents]
-            if all(played):
-                returns = np.array([each.pop(0) for each in played])
-                lead = returns[is_first].mean() - returns[~is_first].mean()
-                self._reported.setdefault("points", []).append(0.5 * (1.0 + float(np.sign(lead))))
+        returns, is_first = (each.reshape(-1, self._seats) for each in (episodes.returns, own))
+        self._reported.setdefault("points", []).extend(points_of(returns, is_first).tolist())
 
 
 def against(word: str, entry: Entry, env_kwargs: Mapping[str, Any]) -> dict[str, Any]:
@@ -149,7 +148,7 @@ def against(word: str, entry: Entry, env_kwargs: Mapping[str, Any]) -> dict[str,
     return dict(env_kwargs)
 
 
-def versus(word: str | nn.Module, env_name: str, data_dir: str, policy: nn.Module, vecenv: Vector) -> nn.Module:
+def versus(word: str | nn.Module | None, env_name: str, data_dir: str, policy: nn.Module, vecenv: Vector) -> nn.Module:
     """Returns a policy and another one, or what a word means, as a `Versus`; the policy alone against the bot."""
     if word == BOT:
         return policy
@@ -159,15 +158,22 @@ def versus(word: str | nn.Module, env_name: str, data_dir: str, policy: nn.Modul
             f"a match needs games of 2 agents or more, got {seats} in {env_name}; take a game with an argument opponent"
         )
     device = device_of(policy)
-    rival = word if isinstance(word, nn.Module) else load_rival(word, env_name, vecenv, device, data_dir)
-    return Versus(policy, rival, seats_of(vecenv)).to(device)
+    rival = load_rival(word, env_name, vecenv, device, data_dir) if isinstance(word, str) else word
+    return Versus(policy, rival, seats_of(vecenv), seats).to(device)
 
 
 def sheet_for(player: Player) -> ScoreSheet:
     """Makes what collects a player's episodes: games of a Versus, or else episodes of all agents."""
     policy = player.policy
-    seats = player.vecenv.driver_env.agents_per_env if isinstance(policy, Versus) else 0
-    return MatchSheet(policy.is_first.cpu().numpy(), seats) if seats else ScoreSheet()
+    return MatchSheet(policy.is_first.cpu().numpy(), policy.seats) if isinstance(policy, Versus) else ScoreSheet()
+
+
+def quotas_for(player: Player, episodes: int) -> np.ndarray:
+    """Returns the number of episodes for each agent, `(num_agents,)`; those of a Versus are games."""
+    policy, vecenv = player.policy, player.vecenv
+    if isinstance(policy, Versus):
+        return split_evenly(episodes, vecenv.num_agents // policy.seats).repeat(policy.seats)
+    return episodes_per_agent(episodes, vecenv)
 
 
 def play_match(
@@ -175,16 +181,24 @@ def play_match(
 ) -> list[float]:
     """Plays games between two policies, by actions that are drawn, half of them from each side.
 
-    The second may be None, the environment's own bot.
+    The second may be None, the bot of an environment that has one which moves in an agent's place.
 
     Returns:
-        What the first got of each game: 1, 0.5 or 0. Against the bot, what the environment reports as `perf`.
+        What the first got of each game that ended: 1, 0.5 or 0.
     """
-    kwargs = against(BOT if second is None else "self", entry, env_kwargs)
     with ExitStack() as undo:
-        vecenv = undo.enter_context(closing(make_environments(entry, kwargs, games, seed)))
-        policy = first if second is None else versus(second, entry.name, "", first, vecenv)
-        quotas = split_evenly(games, vecenv.num_envs).repeat(vecenv.agents_per_env)
+        vecenv = undo.enter_context(closing(make_environments(entry, against("self", entry, env_kwargs), games, seed)))
+        policy = versus(second, entry.name, "", first, vecenv)
+        is_bots = ~seats_of(vecenv) & (second is None)
+
+        def decide(decision: Decision) -> np.ndarray:
+            actions = decision.actions.copy()
+            actions[is_bots] = BOT_MOVES
+            return actions
+
         player = player_of(policy, vecenv, seed, undo)
-        sheet = play_to_the_end(player, quotas, MAX_STEPS, seed, sheet=sheet_for(player))
-        return sheet.numbers("perf" if second is None else "points")
+        sheet, quotas = sheet_for(player), quotas_for(player, games)
+        for ended in player.play(quotas, MAX_STEPS * int(quotas.max()), seed, decide=decide):
+            for episodes in ended:
+                sheet.add(episodes)
+        return sheet.numbers("points")

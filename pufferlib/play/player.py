@@ -83,7 +83,7 @@ class Player:
         self._episode_starts = np.ones(agents, bool)  # with the last observation, so that recurrent state is reset
         self._has_owners = vecenv.agents_per_batch == vecenv.driver_env.num_agents
         self._reports_every_step = getattr(vecenv.driver_env, "report_interval", 1) == 1
-        self._tracker = EpisodeTracker(agents)
+        self._tracker = getattr(policy, "make_tracker", EpisodeTracker)(agents)
 
     def play(
         self,

@@ -159,14 +159,12 @@ def play_to_the_end(
     max_steps: int,
     seed: int | None = None,
     is_wanted: Callable[[], bool] = lambda: True,
-    sheet: ScoreSheet | None = None,
 ) -> ScoreSheet:
     """Plays the quota of every agent, `(num_agents,)`, with at most `max_steps` for an episode on average.
 
-    It adds the episodes to the sheet, or a new one, and returns that; an empty one once `is_wanted`, asked after every
-    step, returns False.
+    Returns the sheet of the episodes; an empty one once `is_wanted`, asked after every step, returns False.
     """
-    sheet = ScoreSheet() if sheet is None else sheet
+    sheet = ScoreSheet()
     for ended in player.play(quotas, max_steps * int(quotas.max()), seed):
         if not is_wanted():
             return ScoreSheet()

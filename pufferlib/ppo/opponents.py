@@ -183,8 +183,7 @@ class OpponentPool:
     def _count(self, games: np.ndarray) -> None:
         rated = games[(self.opponents[games] >= 0) & self._is_counted[games]]
         returns, is_other = (each.reshape(-1, self._seats)[rated] for each in (self._returns, self._players >= 0))
-        own, other = ((returns * side).sum(1) / side.sum(1) for side in (~is_other, is_other))
-        points = 0.5 * (1.0 + np.sign(own - other))
+        points = points_of(returns, ~is_other)
         np.add.at(self.points, self.opponents[rated], points)
         np.add.at(self.games, self.opponents[rated], 1.0)
         self._recent += points.sum(), len(points)
@@ -304,6 +303,15 @@ class OpponentPool:
         for name in _RESULTS:
             getattr(self, name)[...] = state[name].numpy()
         self.next_snapshot = state["next_snapshot"]
+
+
+def points_of(returns: np.ndarray, is_first: np.ndarray) -> np.ndarray:
+    """What the first side got of games, `(games,)`: 1, 0.5 or 0, by which side's mean return is larger.
+
+    Both arguments are `(games, seats)`: the agents' returns, and those of the first side.
+    """
+    first, other = ((returns * side).sum(1) / side.sum(1) for side in (is_first, ~is_first))
+    return 0.5 * (1.0 + np.sign(first - other))
 
 
 _SCALE = 400.0 / np.log(10.0)  # points of rating for odds of e

@@ -15,13 +15,12 @@ from pufferlib.dashboard.output import printable
 from pufferlib.errors import APIUsageError, DisplayError
 from pufferlib.families.catalog import Entry, find, slug
 from pufferlib.ocean.screen import display_trouble, has_display
-from pufferlib.play.matches import against, sheet_for, versus
+from pufferlib.play.matches import against, quotas_for, sheet_for, versus
 from pufferlib.play.player import Player
 from pufferlib.play.scores import (
     ScoreSheet,
     configured_env,
     counts_by_agent,
-    episodes_per_agent,
     player_of,
     prepare_player,
     vector_to_play,
@@ -99,7 +98,7 @@ def evaluate_command(env_name: str, args: dict[str, Any], options: EvalOptions) 
         adapt = {"adapt": partial(versus, options.opponent, entry.name, args["train"]["data_dir"])}
     with prepare_player(env_name, args, options.episodes, options.is_greedy, seed, is_drawn, **adapt) as player:
         _print_agents(player.vecenv, options.episodes)
-        quotas = episodes_per_agent(options.episodes, player.vecenv)
+        quotas = quotas_for(player, options.episodes)
         max_steps = options.max_steps * int(quotas.max())
         if is_drawn:
             play = WatchedPlay(player, quotas, max_steps, seed, min(options.grid, player.vecenv.num_envs))

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from pufferlib.environment import EpisodeTracker
+from pufferlib.environment import EpisodeTracker, GameTracker
 
 
 def begun(num_agents, masks=None):
@@ -162,6 +162,21 @@ def test_what_a_reset_gives_is_no_step():
     step(tracker, [5, 5], [False, True], masks=[True, False])
     step(tracker, [1, 1], [True, True])
     assert taken(tracker) == [(1.0, 1)]  # the second agent was not there from the start
+
+
+def test_a_game_gives_an_episode_to_each_of_its_agents():
+    tracker = GameTracker(4, seats=2)
+    step(tracker, [9] * 4, [True] * 4, masks=[True, False, False, False])  # by a reset: no step
+    step(tracker, [1, 2, 9, 9], [True, False, True, True], masks=[False, False, True, True])
+    step(tracker, [0, 3, 4, 5], [False, True, False, False])  # the first game ends for the second agent, too
+    assert taken(tracker) == [(1.0, 1), (5.0, 0)]
+    step(tracker, [-1, 1, 6, 7], [True, True, True, True])
+    assert taken(tracker) == [(-1.0, 1), (1.0, 1), (10.0, 2), (12.0, 2)]
+    step(tracker, [8, 8], [True, False], rows=np.array([2, 3]))
+    tracker.restart()
+    step(tracker, [0] * 4, [False] * 4)
+    step(tracker, [1, 2], [False, True], rows=np.array([2, 3]))
+    assert taken(tracker) == []
 
 
 # --- where episodes begin

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 
 import numpy as np
 import pytest
@@ -38,7 +38,7 @@ def test_each_policy_acts_for_its_side_with_a_state_of_its_own():
     first = MinGRUWrapper(env, Default(env, hidden_size=8), 8, 8)
     second = Default(env, hidden_size=16)
     is_first = np.array([True, False, False, True])
-    both = Versus(first, second, is_first).eval()
+    both = Versus(first, second, is_first, seats=2).eval()
     observations = torch.rand(4, 3)
     state, own = both.initial_state(4, torch.device("cpu")), first.initial_state(4, torch.device("cpu"))
     assert list(state) == [f"0.{name}" for name in own]
@@ -56,9 +56,8 @@ def test_each_policy_acts_for_its_side_with_a_state_of_its_own():
 
 def test_the_points_of_a_game_are_by_the_returns_of_its_sides():
     sheet = MatchSheet(np.array([True, False, False, True]), 2)
-    sheet.add(Episodes(np.array([0, 1, 2]), np.array([2.0, -2.0, 0.5]), np.array([3, 3, 1])))
-    assert sheet.numbers("points") == [1.0]  # the second game has one side yet
-    sheet.add(Episodes(np.array([3]), np.array([0.5]), np.array([2])))
+    sheet.add(Episodes(np.array([0, 1]), np.array([2.0, -2.0]), np.array([3, 3])))
+    sheet.add(Episodes(np.array([2, 3]), np.array([0.5, 0.5]), np.array([1, 0])))
     sheet.add(Episodes(np.array([0, 1, 2, 3]), np.array([0.0, 1.0, -1.0, 1.0]), np.array([1, 1, 1, 1])))
     assert sheet.numbers("points") == [1.0, 0.5, 0.0, 1.0]
     assert sheet.scores()["episode_return"].episodes == 4  # of the first side alone
@@ -75,6 +74,47 @@ def test_paper_beats_rock_from_both_sides(choices, expected):
     first, second = map(Fixed, choices)
     points = play_match(first, second, catalog.find(Rounds), {}, games=10, seed=1)
     assert points == [expected] * 10
+
+
+class Resigns(Rounds):
+    """The agent whose turn it is, drawn, wins by 0 and resigns by 1, so that the other one never acts."""
+
+    def reset(self, seed=None):
+        self.random = np.random.default_rng(seed)
+        return self._draw(), []
+
+    def step(self, actions):
+        lead = np.where(actions == 0, 1, -1) * self.masks
+        self.rewards[:] = lead - lead.reshape(-1, 2)[:, ::-1].ravel()
+        self.terminals[:] = True
+        return self._draw(), self.rewards, self.terminals, self.truncations, []
+
+    def _draw(self):
+        self.masks[0::2] = self.random.random(self.num_envs) < 0.5
+        self.masks[1::2] = ~self.masks[0::2]
+        return self._observe()
+
+
+@pytest.mark.parametrize(("choices", "expected"), [((0, 1), {1.0}), ((0, 0), {0.0, 1.0})])
+def test_a_game_in_which_one_side_never_acted_is_a_game(choices, expected):
+    points = play_match(*map(Fixed, choices), catalog.find(Resigns), {}, games=80, seed=1)
+    assert len(points) == 80 and set(points) == expected
+
+
+def test_games_of_one_environment_that_are_many_are_all_counted():
+    class Many(Rounds):
+        def __init__(self, tables=4, buf=None, seed=0):
+            super().__init__(num_envs=tables, buf=buf)
+
+    assert play_match(Fixed(1), Fixed(0), catalog.find(Many), {}, games=10, seed=1) == [1.0] * 10
+
+
+def test_the_bot_plays_the_same_games_for_the_same_points():
+    entry = catalog.find("puffer_slimevolley")
+    with closing(pufferlib.make("puffer_slimevolley", opponent="self")) as env:
+        policy = load_rival("random", entry.name, env, torch.device("cpu"), "")
+    points = play_match(policy, None, entry, {}, games=20, seed=1)
+    assert len(points) == 20 and set(points) <= {0.0, 0.5, 1.0} and np.mean(points) < 0.2
 
 
 def test_a_strong_agent_beats_a_weak_one_and_the_bot_is_between():

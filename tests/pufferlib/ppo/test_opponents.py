@@ -441,7 +441,7 @@ def test_a_game_in_python_may_have_a_bot_too_which_the_policy_learns_to_beat():
     [
         (
             lambda: make_trainer(pool_members="bot"),
-            r"pool_members has 'bot', and .*Rounds has no bot that .*; take 'random'",
+            r"Rounds has no bot that .*, got 'bot' as a player; take 'random'",
         ),
         (lambda: connect4_trainer(opponent="bot", pool_members="bot"), r"got 1 in each .*; pass opponent='self'"),
     ],
