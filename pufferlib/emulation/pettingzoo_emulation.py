@@ -36,7 +36,7 @@ class PettingZooPufferEnv(EmulatedEnv):
     A mask is True where the agent acts on the observation beside it; the row of an agent that is gone is zeros. One
     that ends before the others has its last reward and its flag at that step, and is masked from that step on. When no
     agent is left the environment is reset in the same step: the rows then hold the last rewards and flags of those who
-    were left, and the first observations of all agents.
+    were left, a flag for those who took no part, and the first observations of all agents.
 
     Where all agents have the same observation space it is packed as `emulated` describes, unless it is a Box. Where
     they differ, every observation is flattened to float32 as `gymnasium.spaces.flatten` does, padded with zeros to the
@@ -87,6 +87,7 @@ class PettingZooPufferEnv(EmulatedEnv):
             self._writers = [_flat_writer(space, row) for space, row in zip(self._spaces, rows, strict=True)]
         self._live: dict[Any, int] = {}  # the agents that act next, and their rows
         self._reports: list[dict[str, float]] = []  # of the agents that ended in this episode
+        self._took_part = np.zeros(self.num_agents, bool)  # in this episode
 
     @override
     def step(self, actions: np.ndarray) -> StepResult:
@@ -120,6 +121,7 @@ class PettingZooPufferEnv(EmulatedEnv):
             return self.observations, self.rewards, self.terminals, self.truncations, final_observations
         names = dict.fromkeys(name for report in self._reports for name in report)
         numbers = {name: statistics.fmean(each[name] for each in self._reports if name in each) for name in names}
+        self.terminals |= ~self._took_part
         self._restart()
         all_infos = [*final_observations, numbers] if numbers else final_observations
         return self.observations, self.rewards, self.terminals, self.truncations, all_infos
@@ -128,12 +130,14 @@ class PettingZooPufferEnv(EmulatedEnv):
     def _start_episode(self, seed: int | None, options: dict[str, Any] | None) -> None:
         observations, _ = self.env.reset(seed=library_seed(seed), options=options)
         self._reports.clear()
+        self._took_part[:] = False
         if not self.env.agents:
             raise APIUsageError(f"a PettingZoo environment must have agents after reset(), got none from {self.env}")
         self._observe(self.env.agents, observations)
 
     def _observe(self, agents: Sequence[Any], observations: Mapping[Any, Any]) -> None:
         self._live = {agent: self._row_of[agent] for agent in agents}
+        self._took_part[list(self._live.values())] = True
         if len(self._live) < self.num_agents:
             gone = [row for agent, row in self._row_of.items() if agent not in self._live]
             self.observations[gone] = 0

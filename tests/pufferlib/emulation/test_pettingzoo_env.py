@@ -44,6 +44,29 @@ def test_an_agent_that_ends_early_is_masked_until_all_begin_again():
     assert again[1:] == [[1, 11, 21], [False] * 3, [False] * 3, [True] * 3, []]
 
 
+class Joining(Leaving):
+    """One agent takes no part in an episode, another one in each; the others leave after a step and after two."""
+
+    def reset(self, seed=None, options=None):
+        _, infos = super().reset(seed, options)
+        out = self.possible_agents[self.episode % 3]
+        self.agents.remove(out)
+        self.lengths = dict(zip([self.possible_agents.index(agent) for agent in self.agents], (1, 2), strict=True))
+        return self.observe(), infos
+
+
+def test_an_agent_that_takes_no_part_ends_with_the_last_one():
+    env = PettingZooPufferEnv(Joining(ends=("terminated",) * 3))
+    env.reset(seed=1)
+    flags = [(terminals, masks) for _, _, terminals, _, masks, _ in steps_of(env, 4)]
+    assert flags == [
+        ([False, True, False], [False, False, True]),
+        ([True, False, True], [True, False, True]),  # the next episode is without the second
+        ([True, False, False], [False, False, True]),
+        ([False, True, True], [True, True, False]),
+    ]
+
+
 def test_agents_that_are_gone_do_not_act_and_every_action_of_the_others_counts():
     env = PettingZooPufferEnv(Leaving())
     env.reset(seed=1)
