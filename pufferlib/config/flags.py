@@ -178,7 +178,7 @@ class MatchOptions(Section):
     """
 
     games: int = setting(200, "Games of each pair, half of them from each side.", "[1, 1e6]")
-    env: str | None = setting(None, "The environment; None is what the first agent with a file was trained in.")
+    env: str | None = setting(None, "The environment; None is that of the first agent with a file.")
     output: str | None = setting(None, "A picture of the tables, a .png, .svg or .pdf. Needs the extra plot.")
     seed: int = setting(42, "Of the environments and of the actions.", "[0, inf)")
     data_dir: str = setting("experiments", "The folder of the runs.")

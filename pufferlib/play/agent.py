@@ -335,9 +335,10 @@ def load_agent(
     return agent
 
 
-def trained_in(source: str | Path) -> str:
-    """Returns the name of the environment that an agent was trained in; the source is as for `load_agent`."""
-    return _description(_find_weights(source))["settings"]["env_name"]
+def training_settings(source: str | Path) -> dict[str, Any]:
+    """Returns the settings of an agent, with its file as `load_model_path`; the source is as for `load_agent`."""
+    path = _find_weights(source)
+    return {**_description(path)["settings"], "load_model_path": str(path.resolve())}
 
 
 def _find_weights(source: str | Path) -> Path:

@@ -18,7 +18,7 @@ from pufferlib.environment import BOT_MOVES, GameTracker, PufferEnv
 from pufferlib.errors import APIUsageError
 from pufferlib.families.catalog import Entry
 from pufferlib.models import Default
-from pufferlib.play.agent import load_agent, trained_in
+from pufferlib.play.agent import load_agent, training_settings
 from pufferlib.play.player import Decision, Episodes, Player
 from pufferlib.play.scores import MAX_STEPS, ScoreSheet, episodes_per_agent, make_environments, player_of, split_evenly
 from pufferlib.policy import EnvSpaces, Logits, acting_forward, device_of, initial_state
@@ -27,6 +27,19 @@ from pufferlib.runs.checkpoint import resolve_run
 from pufferlib.vector import Vector
 
 BOT, RANDOM, PRETRAINED = "bot", "random", "pretrained"  # players that are no files
+
+
+def find_training(word: str, env_name: str, data_dir: str) -> dict[str, Any]:
+    """Returns the settings, as `training_settings`, of an agent by a word as `load_rival` takes it, not `random`."""
+    source: str | Path = env_name if word == PRETRAINED else word
+    if source not in ocean.names() and not Path(source).exists():
+        source = resolve_run(data_dir, env_name, word)
+    found = training_settings(source)
+    if found["env_name"] != env_name:
+        raise APIUsageError(
+            f"an opponent must have been trained in {env_name}, got {word} of {found['env_name']}; take another one"
+        )
+    return found
 
 
 def load_rival(word: str, env_name: str, env: EnvSpaces, device: torch.device, data_dir: str) -> nn.Module:
@@ -42,15 +55,7 @@ def load_rival(word: str, env_name: str, env: EnvSpaces, device: torch.device, d
             for parameter in policy.parameters():
                 parameter.zero_()  # all choices are equally likely then
         return policy
-    source: str | Path = env_name if word == PRETRAINED else word
-    if source not in ocean.names() and not Path(source).exists():
-        source = resolve_run(data_dir, env_name, word)
-    found = trained_in(source)
-    if found != env_name:
-        raise APIUsageError(
-            f"an opponent must have been trained in {env_name}, got {word} of {found}; take another one"
-        )
-    return load_agent(source, env, str(device)).policy
+    return load_agent(find_training(word, env_name, data_dir)["load_model_path"], env, str(device)).policy
 
 
 def load_member(

@@ -18,8 +18,9 @@ from pufferlib.config.flags import MatchOptions
 from pufferlib.dashboard.output import plain_table, printable
 from pufferlib.errors import APIUsageError
 from pufferlib.families import catalog
-from pufferlib.play.agent import trained_in
-from pufferlib.play.matches import BOT, PRETRAINED, against, load_rival, play_match
+from pufferlib.play.agent import training_settings
+from pufferlib.play.matches import BOT, PRETRAINED, RANDOM, against, find_training, load_member, play_match
+from pufferlib.play.scores import MAX_STEPS
 from pufferlib.ppo.opponents import NORMAL_95, rate
 from pufferlib.reports.figures import CYAN, SURFACE, WHITE, drawing
 from pufferlib.runs.making import make
@@ -90,22 +91,32 @@ class Match:
 def play_all(
     words: Sequence[str], games: int, env_name: str | None = None, seed: int = 42, data_dir: str = "experiments"
 ) -> Match:
-    """Plays every pair of players; see `puffer match`, whose options these are."""
-    if len(words) < 2 or len({*words}) < len(words):
+    """Plays every pair of players; see `puffer match`, whose options these are.
+
+    The environment has the settings that the first run or file was trained with, or else those of its configuration.
+    """
+    if len(words) < 2 or len({Path(word).resolve() for word in words}) < len(words):
         raise APIUsageError(f"a match needs 2 different players or more, got {' '.join(words) or 'none'}; name others")
     if env_name is None:
         files = [word for word in words if word in ocean.names() or Path(word).exists()]
         if not files:
             raise APIUsageError(f"a match of {', '.join(words)} does not say in what game; pass --env puffer_connect4")
-        env_name = trained_in(files[0])
+        env_name = training_settings(files[0])["env_name"]
     entry = catalog.find(env_name)
-    arguments = against("self", entry, load_config(env_name)["env"] | {"num_envs": 1})
+    own = next((word for word in words if word not in (BOT, RANDOM, PRETRAINED, *ocean.names())), None)
+    settings = load_config(env_name) if own is None else find_training(own, env_name, data_dir)
+    arguments = against("self", entry, settings["env"] | {"num_envs": 1})
     with closing(make(env_name, **arguments)) as env:
-        players = [None if w == BOT else load_rival(w, env_name, env, torch.device("cpu"), data_dir) for w in words]
+        players = [load_member(word, env_name, env, torch.device("cpu"), data_dir) for word in words]
     points = np.zeros((len(words), len(words)))
     for row, column in itertools.combinations(range(len(words)), 2):
         first, second = (row, column) if players[row] is not None else (column, row)
         won = play_match(players[first], players[second], entry, arguments, games, seed)
+        if not won:
+            raise APIUsageError(
+                f"a game of {env_name} must end within {MAX_STEPS:,} steps, and none of {words[first]} against "
+                f"{words[second]} did; end it there by a truncation"
+            )
         points[first, second], points[second, first] = sum(won), len(won) - sum(won)
     return Match(env_name, [PRETRAINED if word in ocean.names() else word for word in words], points)
 

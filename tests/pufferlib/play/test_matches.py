@@ -11,11 +11,12 @@ from rivals_game import Rounds
 from torch import nn
 
 import pufferlib
-from pufferlib import vector
+from pufferlib import NoLogger, PuffeRL, vector
 from pufferlib.cli import main
-from pufferlib.errors import APIUsageError
+from pufferlib.errors import APIUsageError, CheckpointError
 from pufferlib.families import catalog
 from pufferlib.models import Default, MinGRUWrapper
+from pufferlib.play import matches
 from pufferlib.play.matches import MatchSheet, Versus, against, load_rival, play_match, seats_of, versus
 from pufferlib.play.player import Episodes
 from pufferlib.reports.matching import Match, play_all
@@ -173,6 +174,26 @@ def test_what_does_not_fit_is_refused():
     with pytest.raises(APIUsageError, match="2 agents or more, got 1"):
         versus("random", "puffer_squared", "", Default(env), vector.adopt(env))
     env.close()
+
+
+def test_the_game_has_the_settings_that_the_first_file_was_trained_with(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name, game in (("first.pt", "kuhn"), ("second.pt", "kuhn"), ("other.pt", "leduc")):
+        env = pufferlib.make("puffer_poker", num_envs=8, opponent="self", game=game)
+        with closing(PuffeRL(env, logger=NoLogger())) as trainer:
+            trainer.save_checkpoint(name)
+    match = play_all(["random", "first.pt", "bot", "second.pt"], games=4)
+    assert match.env_name == "puffer_poker" and (match.points + match.points.T).sum() == 2 * 6 * 4
+    with pytest.raises(CheckpointError, match=r"other.pt: tensor .* use the policy and environment settings"):
+        play_all(["first.pt", "other.pt"], games=4)
+    with pytest.raises(APIUsageError, match="2 different players"):
+        play_all(["first.pt", "./first.pt"], games=4)
+
+
+def test_a_match_in_which_no_game_ended_says_so(monkeypatch):
+    monkeypatch.setattr(matches, "MAX_STEPS", 2)
+    with pytest.raises(APIUsageError, match=r"must end within 20,000 steps, and none of random against bot did"):
+        play_all(["random", "bot"], 4, "puffer_connect4")
 
 
 def test_a_random_player_takes_all_choices_alike():
