@@ -47,20 +47,29 @@ def is_quick(creator: Callable, env_kwargs: Mapping[str, Any], seed: int) -> boo
 
 def _step_seconds(env: PufferEnv, seed: int) -> float:
     env.reset(seed)
-    actions, taken = _some_actions(env), []
-    for _ in range(_TIMED_STEPS):
-        begin = time.perf_counter()
-        env.step(actions)
-        taken.append(time.perf_counter() - begin)
-        if taken[0] > _TIMED_STEPS * QUICK_SECONDS:
-            break
-    return float(np.median(taken))
+    taken: list[float] = []
+    with contextlib.suppress(Exception):  # training will raise it, in this process
+        for _ in range(_TIMED_STEPS):
+            actions, begin = _some_actions(env), time.perf_counter()
+            env.step(actions)
+            taken.append(time.perf_counter() - begin)
+            if taken[0] > _TIMED_STEPS * QUICK_SECONDS:
+                break
+    return float(np.median(taken)) if taken else 0.0
 
 
 def _some_actions(env: PufferEnv) -> np.ndarray:
+    # The first choice that is allowed, and the number in the bounds that is closest to 0.
     space = env.single_action_space
     actions = np.zeros((env.num_agents, *spaces.action_shape(space)), spaces.action_dtype(space))
-    return actions.clip(space.low, space.high).astype(actions.dtype) if isinstance(space, Box) else actions
+    if isinstance(space, Box):
+        return actions.clip(space.low, space.high).astype(actions.dtype)
+    if getattr(env, "has_action_masks", False):
+        parts = [part for part in spaces.action_parts(space) if part.choices is not None]
+        ends = np.cumsum([part.choices for part in parts])[:-1]
+        for part, allowed in zip(parts, np.split(env.action_masks, ends, axis=1), strict=True):
+            actions.reshape(env.num_agents, -1)[:, part.columns.start] = allowed.argmax(1)
+    return actions
 
 
 # By id(), as an environment may be unhashable; an entry vanishes with its value, and so before an id is reused.

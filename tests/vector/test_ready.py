@@ -5,12 +5,14 @@ import gymnasium
 import numpy as np
 import pytest
 from environments import CountingEnv
+from gymnasium.spaces import Box, Discrete, Tuple
 from rollouts import rollout
 
 from pufferlib import vector
 from pufferlib.environment import PufferEnv
 from pufferlib.errors import APIUsageError
 from pufferlib.ocean import env_class
+from pufferlib.vector.ready import is_quick
 
 SQUARED = env_class("puffer_squared")
 BREAKOUT = env_class("puffer_breakout")
@@ -233,3 +235,46 @@ def test_an_environment_nobody_uses_is_forgotten():
 def test_what_is_no_puffer_env_is_refused(env, message):
     with pytest.raises(APIUsageError, match=message):
         vector.adopt(env)
+
+
+# --- whether a step is quick
+
+
+class Strict(PufferEnv):
+    """Two agents with two choices and numbers between them; it refuses what its masks do not allow."""
+
+    has_action_masks = True
+    steps = 0
+
+    def __init__(self, buf=None, seed=0):
+        self.single_observation_space = Box(0, 1, (1,))
+        self.single_action_space = Tuple((Discrete(3), Box(-1, 1, (2,)), Discrete(2)))
+        self.num_agents = 2
+        super().__init__(buf)
+
+    def reset(self, seed=None):
+        Strict.steps = 0
+        self.action_masks[:] = [[0, 1, 1, 0, 1], [0, 0, 1, 1, 0]]
+        return self.observations, []
+
+    def step(self, actions):
+        if actions.tolist() != [[1, 0, 0, 1], [2, 0, 0, 0]]:
+            raise ValueError(f"not allowed: {actions.tolist()}")
+        Strict.steps += 1
+        return self.observations, self.rewards, self.terminals, self.truncations, []
+
+    def close(self):
+        pass
+
+
+class Refusing(CountingEnv):
+    def step(self, actions):
+        raise ValueError("never")
+
+
+def test_the_steps_that_are_timed_are_of_actions_that_are_allowed():
+    assert is_quick(Strict, {}, 0) and Strict.steps == 32
+
+
+def test_an_environment_that_raises_while_it_is_timed_is_stepped_here():
+    assert is_quick(Refusing, {}, 0)
