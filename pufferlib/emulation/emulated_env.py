@@ -82,6 +82,14 @@ def flat_mask(given: ArrayLike | tuple[ArrayLike, ...], choices: int, of: object
     return flat.astype(bool)
 
 
+def single_number(reward: object, of: object) -> float:
+    """A reward that is an array of one number, as that number."""
+    found = np.asarray(reward)
+    if found.size != 1 or found.dtype.kind not in "biuf":
+        raise APIUsageError(f"a reward must be a number, got {reward!r:.80} from {of}; return a float from step()")
+    return found.item()
+
+
 def library_seed(seed: int | None) -> int | None:
     """A seed as every library takes it, in [0, 2**32): NumPy's RandomState has no more."""
     return None if seed is None else int(seed) % 2**32

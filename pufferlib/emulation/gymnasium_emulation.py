@@ -20,6 +20,7 @@ from pufferlib.emulation.emulated_env import (
     flat_mask,
     library_seed,
     plain_numbers,
+    single_number,
 )
 from pufferlib.emulation.rows import ActionLayout, row_writer
 from pufferlib.environment import StepResult, fitting_actions
@@ -94,7 +95,10 @@ class GymnasiumPufferEnv(EmulatedEnv):
                 f"got {len(result)} values from {self.env}; make it a current one"
             ) from error
         self._write(observation)
-        self._reward[0] = reward
+        try:
+            self._reward[0] = reward
+        except TypeError:
+            self._reward[0] = single_number(reward, self.env)
         if terminated or truncated:
             infos = self._end_episode(terminated, truncated, info)
         else:
@@ -222,6 +226,11 @@ class GymnasiumVectorPufferEnv(LibraryEnv):
         reports: list[dict] = []
         for agent in np.flatnonzero(self.terminals | self.truncations).tolist():
             if not self.terminals[agent]:
+                if "final_obs" not in infos:
+                    raise APIUsageError(
+                        "infos of a step that truncates must have final_obs, with the last observation of each "
+                        f"environment that ended, got none from {self.env}; write it before the reset"
+                    )
                 self._write_final(infos["final_obs"][agent])
                 reports.append({"final_observation": self._final_row.copy(), "agent_id": agent})
             numbers = self._final_numbers(infos, agent)

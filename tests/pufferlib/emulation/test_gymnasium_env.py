@@ -1,3 +1,5 @@
+import re
+
 import gymnasium
 import numpy as np
 import pytest
@@ -15,6 +17,35 @@ def act(env, *action):
     actions = np.array([action[0] if env.single_action_space.shape == () else action], env.actions.dtype)
     observations, rewards, terminals, truncations, infos = env.step(actions)
     return observations[0].tolist(), rewards[0], terminals[0], truncations[0], infos
+
+
+# --- rewards
+
+
+class Rewarding(Scripted):
+    def __init__(self, reward):
+        super().__init__()
+        self.reward = reward
+
+    def step(self, action):
+        observation, _, *rest = super().step(action)
+        return observation, self.reward, *rest
+
+
+@pytest.mark.parametrize("reward", [2, np.float64(2), np.array(2), np.array([2.0]), [2.0]])
+def test_a_reward_may_be_an_array_of_one_number(reward):
+    env = GymnasiumPufferEnv(Rewarding(reward))
+    env.reset(seed=1)
+    act(env, 1)
+    assert env.rewards.tolist() == [2]
+
+
+@pytest.mark.parametrize("reward", [None, np.zeros(2), "1"])
+def test_a_reward_that_is_no_number_is_refused(reward):
+    env = GymnasiumPufferEnv(Rewarding(reward))
+    env.reset(seed=1)
+    with pytest.raises(APIUsageError, match=f"a reward must be a number, got {re.escape(repr(reward))} from <Reward"):
+        act(env, 1)
 
 
 # --- episodes

@@ -54,6 +54,20 @@ def test_a_truncated_environment_reports_its_last_observation_and_a_terminated_o
         assert final["final_observation"].tolist() == [first[0, 0], 3]
 
 
+class Forgetful(SyncVectorEnv):
+    def step(self, actions):
+        *results, infos = super().step(actions)
+        return *results, {name: value for name, value in infos.items() if name != "final_obs"}
+
+
+def test_a_truncated_environment_must_have_a_last_observation():
+    with vector.adopt(counters(2, Forgetful), seed=5) as vecenv:
+        vecenv.reset()
+        with pytest.raises(APIUsageError, match="infos of a step that truncates must have final_obs, .* from Forget"):
+            for _ in range(3):
+                vecenv.step(np.zeros(2, int))
+
+
 def test_every_action_reaches_its_environment():
     env = counters(2)
     with vector.adopt(env) as vecenv:
