@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import functools
+import inspect
+import sys
 from collections.abc import Callable, Mapping
+from types import FunctionType
 from typing import Any
 
 import gymnasium
@@ -43,8 +47,9 @@ class GymnasiumPufferEnv(EmulatedEnv):
       something else here (`n`, `agent_id`, `final_observation`).
 
     Where the environment tells what is allowed, `action_masks` has it: by a method `action_masks()`, as that of
-    Stable-Baselines3's contributions, or by `info["action_mask"]`. One that has this name in a method of its class or
-    of a wrapper is reset once when it is taken, with its first seed, to see it.
+    Stable-Baselines3's contributions, or by `info["action_mask"]`. One that has this name in a method of its class, or
+    in the module of its class or of a wrapper, is reset once when it is taken, with its first seed, to see it. An
+    `action_mask` that appears later is an APIUsageError.
     """
 
     env: gymnasium.Env
@@ -72,8 +77,13 @@ class GymnasiumPufferEnv(EmulatedEnv):
 
     def _write_masks(self, info: Mapping[str, Any]) -> None:
         mask = info.get(ACTION_MASK) if self._get_masks is None else self._get_masks()
-        choices = self.action_masks.shape[1]
-        self.action_masks[0] = True if mask is None else flat_mask(mask, choices, self.env)
+        if self.has_action_masks:
+            self.action_masks[0] = True if mask is None else flat_mask(mask, self.action_masks.shape[1], self.env)
+        elif mask is not None:
+            raise APIUsageError(
+                "an action_mask must be seen when an environment is made, got the first one in a later info of "
+                f"{self.env}; give the environment a method action_masks() that returns it"
+            )
 
     @override
     def _connect(self) -> None:
@@ -106,7 +116,7 @@ class GymnasiumPufferEnv(EmulatedEnv):
             if self._has_ended:
                 self._has_ended = False
                 self.terminals[0] = self.truncations[0] = False
-            if self.has_action_masks:
+            if self.has_action_masks or (info and ACTION_MASK in info):
                 self._write_masks(info)
         return self.observations, self.rewards, self.terminals, self.truncations, infos
 
@@ -123,17 +133,30 @@ class GymnasiumPufferEnv(EmulatedEnv):
     def _start_episode(self, seed: int | None, options: dict[str, Any] | None) -> None:
         observation, info = self.env.reset(seed=library_seed(seed), options=options)
         self._write(observation)
-        if self.has_action_masks:
+        if self.has_action_masks or (info and ACTION_MASK in info):
             self._write_masks(info)
 
 
 def _names_masks(env: gymnasium.Env) -> bool:
-    # Whether a method of the environment or of a wrapper around it has the name of the mask among its constants.
     layers = [env]
     while hasattr(layers[-1], "env"):
         layers.append(layers[-1].env)
-    methods = (method for layer in layers for kind in type(layer).__mro__ for method in vars(kind).values())
-    return any(ACTION_MASK in repr(method.__code__.co_consts) for method in methods if hasattr(method, "__code__"))
+    return any(_is_named_beside(kind) for layer in layers for kind in type(layer).__mro__)
+
+
+@functools.lru_cache
+def _is_named_beside(kind: type) -> bool:
+    # Whether a class, or a class, function or constant of its module, has the name of the mask.
+    module = vars(sys.modules[kind.__module__]) if kind.__module__ in sys.modules else {}
+    kinds = [kind, *(part for part in module.values() if isinstance(part, type))]
+    return any(_is_name(part) for place in (module, *map(vars, kinds)) for part in place.values())
+
+
+def _is_name(part: object) -> bool:
+    part = part.fget if isinstance(part, property) else part
+    if isinstance(part, (staticmethod, classmethod, FunctionType)):
+        return repr(ACTION_MASK) in repr(getattr(getattr(inspect.unwrap(part), "__code__", None), "co_consts", None))
+    return isinstance(part, str) and part == ACTION_MASK
 
 
 def _converter(layout: ActionLayout) -> Callable[[np.ndarray], Any]:

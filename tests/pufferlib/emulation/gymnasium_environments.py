@@ -49,6 +49,27 @@ class Scripted(gymnasium.Env):
         self.closed += 1
 
 
+class Walled(gymnasium.Env):
+    """Left or right on five cells; walls cannot be walked into. Subclasses return infos by `told`."""
+
+    observation_space = Box(0, 4, (1,), np.float32)
+    action_space = Discrete(2)
+
+    def reset(self, seed=None, options=None):
+        super().reset(seed=seed)
+        self.place = int(self.np_random.integers(1, 4)) if seed is not None else 1
+        return self.shown(), self.told()
+
+    def step(self, action):
+        self.place += 1 if action else -1
+        assert 0 <= self.place <= 4, "the mask was not heeded"
+        ended = self.place == 4
+        return self.shown(), float(ended), ended, False, self.told()
+
+    def shown(self):
+        return np.array([self.place], np.float32)
+
+
 class Nested(gymnasium.Env):
     """Random observations of three levels, of its own seeded generator; episodes of seven steps."""
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import sys
+import types
+
 import gymnasium
 import numpy as np
 import pytest
 from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete
+from gymnasium_environments import Scripted, Walled
 
 import pufferlib
 from pufferlib import models, vector
@@ -14,26 +18,10 @@ from pufferlib.errors import APIUsageError
 from pufferlib.play.agent import Agent
 
 
-class Corridor(gymnasium.Env):
-    """Left or right on five cells; walls cannot be walked into. Infos have the mask."""
+class Corridor(Walled):
+    """Infos have the mask."""
 
-    observation_space = Box(0, 4, (1,), np.float32)
-    action_space = Discrete(2)
     width = 2
-
-    def reset(self, seed=None, options=None):
-        super().reset(seed=seed)
-        self.place = int(self.np_random.integers(1, 4)) if seed is not None else 1
-        return self.shown(), self.told()
-
-    def step(self, action):
-        self.place += 1 if action else -1
-        assert 0 <= self.place <= 4, "the mask was not heeded"
-        ended = self.place == 4
-        return self.shown(), float(ended), ended, False, self.told()
-
-    def shown(self):
-        return np.array([self.place], np.float32)
 
     def told(self):
         return {"action_mask": np.array([self.place > 0, self.place < 4] + [False] * (self.width - 2), np.int8)}
@@ -48,12 +36,6 @@ class ByMethod(Corridor):
 
 
 class Plain(Corridor):
-    resets = 0
-
-    def reset(self, seed=None, options=None):
-        Plain.resets += 1
-        return super().reset(seed)
-
     def told(self):
         return {}
 
@@ -71,6 +53,68 @@ def test_gymnasiums_masks_are_understood(kind, is_wrapped):
         env.step((random.random((1, 2)) * env.action_masks).argmax(1).astype(np.int32))
 
 
+MODULES = {
+    "function": """
+def info_of(env):
+    return {"action_mask": [env.place > 0, env.place < 4]}
+
+class Env(Walled):
+    def told(self):
+        return info_of(self)
+""",
+    "constant": """
+KEY = "action_mask"
+
+class Env(Walled):
+    def told(self):
+        return {KEY: [self.place > 0, self.place < 4]}
+""",
+    "property": """
+class Env(Walled):
+    @property
+    def info(self):
+        return {"action_mask": [self.place > 0, self.place < 4]}
+
+    def told(self):
+        return self.info
+""",
+    "classmethod": """
+class Env(Walled):
+    @classmethod
+    def info_of(cls, place):
+        return {"action_mask": [place > 0, place < 4]}
+
+    def told(self):
+        return self.info_of(self.place)
+""",
+    "object": """
+class Rules:
+    @staticmethod
+    def info_of(place):
+        return {"action_mask": [place > 0, place < 4]}
+
+class Env(Walled):
+    rules = Rules()
+
+    def told(self):
+        return self.rules.info_of(self.place)
+""",
+}
+
+
+@pytest.mark.parametrize("form", MODULES)
+def test_an_info_may_be_made_anywhere_in_the_module_of_the_class(form, monkeypatch):
+    module = types.ModuleType(f"masked_by_{form}")
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    module.Walled = Walled
+    exec(MODULES[form], vars(module))
+    env = GymnasiumPufferEnv(module.Env())
+    env.reset(seed=0)
+    while env.observations[0, 0] > 0:
+        env.step(np.zeros(1, np.int32))
+    assert env.has_action_masks and env.action_masks.tolist() == [[False, True]]
+
+
 def test_a_first_reset_with_the_first_seed_is_the_one_that_saw_the_mask():
     env = GymnasiumPufferEnv(env_creator=Corridor, seed=5)
     other = Corridor()
@@ -78,16 +122,28 @@ def test_a_first_reset_with_the_first_seed_is_the_one_that_saw_the_mask():
 
 
 def test_an_environment_without_masks_is_not_reset_before_it_is_used():
-    class NoName(gymnasium.Env):
-        observation_space, action_space, resets = Box(0, 1, (1,)), Discrete(2), 0
-
-        def reset(self, seed=None, options=None):
-            NoName.resets += 1
-            return np.zeros(1, np.float32), {}
-
-    env = GymnasiumPufferEnv(NoName())
-    assert NoName.resets == 0 and not env.has_action_masks and env.action_masks is None
+    env = GymnasiumPufferEnv(Scripted())
+    assert env.env.resets == [] and not env.has_action_masks and env.action_masks is None
     assert not GymnasiumPufferEnv(Plain()).has_action_masks
+
+
+class Late(Corridor):
+    def reset(self, seed=None, options=None):
+        return super().reset(seed)[0], {}
+
+
+def test_a_mask_that_first_comes_with_a_step_is_refused():
+    env = GymnasiumPufferEnv(Late())
+    assert env.reset(seed=1) and not env.has_action_masks
+    with pytest.raises(APIUsageError, match=r"seen when an environment is made, .* give .* a method action_masks\(\)"):
+        env.step(np.zeros(1, np.int32))
+
+
+def test_a_mask_that_first_comes_with_a_reset_is_refused():
+    env = GymnasiumPufferEnv(Plain())
+    env.env.told = lambda: {"action_mask": [1, 0]}
+    with pytest.raises(APIUsageError, match="got the first one in a later info of <Plain"):
+        env.reset()
 
 
 def test_a_mask_of_other_choices_is_refused():
