@@ -63,7 +63,8 @@ class ActionHead(nn.Module):
     """The last layer: one product for the logits and the value.
 
     The logits and means start near zero (gain 0.01), so that a new policy explores evenly; the value starts with gain
-    1. Numbers are drawn with a standard deviation that does not depend on the observation and starts at 1.
+    1. Numbers are drawn with a standard deviation that does not depend on the observation and starts at 1. Where the
+    bounds of a number have another middle than 0, its mean starts there and its deviation at half their range.
     """
 
     def __init__(self, hidden_size: int, action_space: Space):
@@ -83,7 +84,11 @@ class ActionHead(nn.Module):
         nn.init.orthogonal_(self.linear.weight[-1:], 1.0)
         if self.is_continuous:
             self._num_numbers = [part.width for part in parts if part.choices is None]
-            self.log_std = nn.Parameter(torch.zeros(sum(self._num_numbers)))
+            boxes = [each for each in (action_space if self.is_joint else [action_space]) if isinstance(each, Box)]
+            middles, scales = np.concatenate([_middles_and_scales(box) for box in boxes], axis=1)
+            is_number = torch.from_numpy(np.repeat(self._are_numbers, self.sizes))
+            self.linear.bias.data[:-1][is_number] = torch.from_numpy(middles).float()
+            self.log_std = nn.Parameter(torch.from_numpy(np.where(middles == 0, 0.0, np.log(scales))).float())
 
     def forward(self, hidden: Tensor) -> tuple[Logits, Tensor]:
         """Hidden `(..., hidden_size)` -> logits and values `(...)`."""
@@ -100,6 +105,14 @@ class ActionHead(nn.Module):
             Normal(part, next(deviations).expand_as(part), validate_args=False) if is_numbers else part
             for part, is_numbers in zip(parts, self._are_numbers, strict=True)
         )
+
+
+def _middles_and_scales(space: Box) -> tuple[np.ndarray, np.ndarray]:
+    # Of bounds that are finite, and half their range; else the number closest to 0, and 1.
+    low, high = space.low.astype(np.float64), space.high.astype(np.float64)
+    has_range = np.isfinite(high - low) & (high > low)
+    scales = np.where(has_range, 0.5 * (high - low), 1.0)
+    return np.where(has_range, low + scales, np.clip(0.0, low, high)), scales
 
 
 def _check_activation(activation: str) -> None:
@@ -180,7 +193,8 @@ class Continuous(RecordsInitArgs):
 
     The policy of the published PPO results in continuous control (Andrychowicz et al. 2021, "What Matters for On-Policy
     Deep Actor-Critic Methods?"): orthogonal weights, gain sqrt(2) between layers, 0.01 before the actions and 1 before
-    the value; the logarithm of the deviation is a parameter that no observation changes.
+    the value; the logarithm of the deviation is a parameter that no observation changes. A mean begins at the middle of
+    an action's bounds, or where one is missing at the number inside that is closest to 0.
 
     Args:
         env: anything with `single_observation_space` and `single_action_space`.
@@ -212,8 +226,8 @@ class Continuous(RecordsInitArgs):
             raise APIUsageError(f"Continuous acts in one-dimensional float Box spaces, got {space}; use Default")
         num_actions = int(space.shape[0])
         self.mean = orthogonal_linear(actor_sizes[-1], num_actions, 0.01)
-        ranges = space.high.astype(np.float64) - space.low
-        scales = np.where(np.isfinite(ranges) & (ranges > 0), 0.5 * ranges, 1.0)
+        middles, scales = _middles_and_scales(space)
+        self.mean.bias.data.copy_(torch.from_numpy(middles))
         self.log_std = nn.Parameter(torch.from_numpy(float(log_std) + np.log(scales)).float())
         self.value = orthogonal_linear(critic_sizes[-1], 1)
 
