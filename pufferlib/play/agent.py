@@ -22,7 +22,7 @@ from torch.distributions import Normal
 
 from pufferlib import ocean, vector
 from pufferlib.config import TrainConfig, check_config, check_section
-from pufferlib.emulation.emulated_env import LibraryEnv
+from pufferlib.emulation.emulated_env import LibraryEnv, flat_mask
 from pufferlib.emulation.rows import ActionLayout, row_writer
 from pufferlib.environment import PufferEnv
 from pufferlib.errors import APIUsageError, CheckpointError, PufferError, UnknownEnvironmentError, nearest
@@ -145,6 +145,8 @@ class Agent:
             raise APIUsageError(
                 f"policy must be a torch module, got {type(policy).__name__}; the order is (policy, env)"
             )
+        if isinstance(env, str):
+            raise APIUsageError(f"an agent takes an environment, got the name {env!r}; pass pufferlib.make({env!r})")
         env = vector.as_puffer_env(env)
         env = getattr(env, "driver_env", env)
         vector.check_env(env)
@@ -178,8 +180,8 @@ class Agent:
                 environments return them.
             sample: sample the action from the policy instead of taking the likeliest.
             action_masks: `(choices,)` bools for one, `(rows, choices)` for many: a column for each choice of each part
-                of an action, as the `action_masks` of environments and Gymnasium's `info["action_mask"]` have them.
-                False is not chosen. None allows everything.
+                of an action, as the `action_masks` of environments and Gymnasium's `info["action_mask"]` have them; for
+                one also a tuple with an array for each part. False is not chosen. None allows everything.
 
         Returns:
             For one observation an action for `env.step`, that is an int, an array or a structure of them, inside
@@ -255,8 +257,11 @@ class Agent:
         self._generator.set_state(state["_generator"])
 
     def _read_masks(self, masks: ArrayLike | Tensor, num_rows: int, is_one: bool) -> Tensor:
+        choices = [part.choices for part in self._parts if part.choices is not None]
+        if is_one and isinstance(masks, tuple):
+            masks = flat_mask(masks, sum(choices), "action_masks")
         found = torch.as_tensor(masks, device=self.device).bool()
-        choices, first = [part.choices for part in self._parts if part.choices is not None], found.dim() - 1
+        first = found.dim() - 1
         expected = (sum(choices),) if is_one else (num_rows, sum(choices))
         if found.shape != expected:
             raise APIUsageError(f"action_masks must have shape {expected}, got {tuple(found.shape)}")

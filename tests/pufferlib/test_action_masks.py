@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import types
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from gymnasium.spaces import Box, MultiDiscrete
 from nim_game import CHOICES, PythonNim, nim_class
 
 import pufferlib
@@ -188,6 +190,19 @@ def test_an_agent_takes_masks_for_one_and_for_many():
         assert agent.act(env.observations[0], action_masks=masks) == column
         assert agent.act(env.observations, action_masks=np.tile(masks, (3, 1)), sample=True).tolist() == [column] * 3
         assert agent.probabilities(env.observations[0], action_masks=masks).tolist() == masks.tolist()
+
+
+def test_an_agent_takes_a_mask_for_each_part_of_one_action():
+    env = types.SimpleNamespace(
+        single_observation_space=Box(0, 1, (1,)),
+        single_action_space=MultiDiscrete([3, 2]),
+        **dict.fromkeys(("num_agents", "reset", "step", "close")),
+    )
+    agent = Agent(models.Default(env, hidden_size=16), env)
+    masks = (np.array([0, 0, 1], np.int8), np.array([1, 0], np.int8))
+    assert agent.act(np.zeros(1, np.float32), action_masks=masks).tolist() == [2, 0]
+    with pytest.raises(APIUsageError, match="a number for each of 5 choices, got 3 from action_masks"):
+        agent.act(np.zeros(1, np.float32), action_masks=masks[:1])
 
 
 def test_an_agent_refuses_masks_that_do_not_fit_or_allow_nothing():

@@ -350,6 +350,8 @@ def test_a_policy_has_to_fit_the_environment():
         Agent(Broken(), puffer_env(Box(-1, 1, (3,), np.float32), Discrete(7)))
     with pytest.raises(APIUsageError, match="policy must be a torch module, got str"):
         Agent("puffer_breakout", None)
+    with pytest.raises(APIUsageError, match=r"got the name 'CartPole-v1'; pass pufferlib.make\('CartPole-v1'\)"):
+        Agent(nn.Identity(), "CartPole-v1")
     with pytest.raises(APIUsageError, match="env must be a PufferEnv"):
         Agent(Broken(), 3)
 
