@@ -118,7 +118,7 @@ class VecConfig(ConfigSection, section="vec"):
         "auto", "Threads or processes that step them; auto is the cores this process may use.", "[1, 1e6]"
     )
     batch_size: int | Auto = setting("auto", "PufferEnvs in one batch of observations.", "[1, 1e6]")
-    zero_copy: bool = setting(True, "Batches are fixed groups of PufferEnvs, so that nothing is gathered by copying.")
+    zero_copy: bool = setting(True, "Batches are fixed groups of PufferEnvs, as training needs them, and not copied.")
     step_timeout_seconds: float | None = setting(
         None,
         "Seconds after which a worker process that has not done its step or reset is killed; None is no limit: then "
