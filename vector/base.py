@@ -52,7 +52,7 @@ class State(enum.Enum):
     MIXED = "call send() for a received batch or recv() for a running one"
     RUNNING = "call recv() to collect a step first"
     CLOSED = "the vector is closed, make a new vector"
-    HANDED_OVER = "its environment was handed to another vector or trainer, use that one"
+    HANDED_OVER = "its environment was handed to another vector or trainer, use that one, or give each its own"
     INHERITED = "the vector belongs to the process this one was forked from, make a new vector here"
 
 
