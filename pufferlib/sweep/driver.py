@@ -24,6 +24,7 @@ from optuna.trial import FrozenTrial, TrialState
 from pufferlib.config import SweepConfig
 from pufferlib.errors import ConfigError
 from pufferlib.machine import usable_memory_bytes
+from pufferlib.runs.checkpoint import resolve_model
 from pufferlib.runs.stopping import StopRequest
 from pufferlib.seeding import mix_seed
 from pufferlib.sweep.proposal import make_sampler
@@ -87,6 +88,8 @@ class Sweep:
         self.space = space_of(args) if space is None else space
         self._wanted_metric = config.metric or args.get("solve", {}).get("metric") or "episode/return_mean"
         self.place = place = study_place(env_name, args)
+        if (model := args["load_model_path"]) is not None:  # `latest` will be other weights
+            args = {**args, "load_model_path": str(resolve_model(args["train"]["data_dir"], env_name, model))}
         args = {**args, "train": {**args["train"], "data_dir": str(place.folder)}}
         memory_gb = config.trial_memory_gb
         self._memory_bytes = usable_memory_bytes() / config.workers if memory_gb is None else 1e9 * memory_gb
@@ -100,7 +103,7 @@ class Sweep:
         with naming_database(place):
             if METRIC in study.user_attrs:
                 claim(study, METRIC, "metric", self._wanted_metric)
-            self._driver = claim_study(study, env_name, self.space)
+            self._driver = claim_study(study, env_name, self.space, args)
             self._read()
         seed = mix_seed(config.seed, self._driver) % 2**32  # drivers of one study do not propose the same
         study.sampler = make_sampler(config.method, self.space, seed, config.max_suggestion_cost)

@@ -38,6 +38,7 @@ ENV_NAME = "env_name"
 METRIC = "metric"
 DRIVERS = "drivers/"  # before the key of a driver that opened the study: the name of its machine
 SPACE = "space"  # the dimensions, by name
+FIXED = "fixed"  # the settings that it does not vary and that are not the environment's own, by name
 CONFIRMATIONS = "confirmations/"  # before "TRIAL/SEED": the fields of a Confirmation
 
 COUNTED = ("complete", "stopped", "failed")  # how trials of num_trials end

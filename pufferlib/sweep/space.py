@@ -358,9 +358,9 @@ def trial_settings(args: Mapping[str, Any], trial: Mapping[str, Any], names: Ite
     """Returns the settings of a trial that are not those of `args`, and those of certain names, by section."""
     chosen = {split_name(name) for name in names}
     found: dict[str, dict[str, Any]] = {}
-    for section in SWEPT:
+    for section in (*SWEPT, "selfplay"):
         before, now = _section(args, section), _section(trial, section)
-        for key in ("policy_name", "rnn_name") if section == "base" else now:
+        for key in ("policy_name", "rnn_name", "load_model_path") if section == "base" else now:
             is_changed = key != "data_dir" and (key not in before or before[key] != now[key])
             if is_changed or (section, key) in chosen:
                 found.setdefault(section, {})[key] = now[key]

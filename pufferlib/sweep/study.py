@@ -22,17 +22,21 @@ from optuna.storages import RDBStorage, RetryHeartbeatStaleTrialCallback
 from optuna.trial import FrozenTrial
 from sqlalchemy.exc import SQLAlchemyError
 
-from pufferlib.config import SweepConfig
+from pufferlib.config import SweepConfig, load_config
 from pufferlib.errors import ConfigError, StorageError
 from pufferlib.families.catalog import slug
 from pufferlib.reading import open_regular
-from pufferlib.sweep.results import DRIVERS, ENV_NAME, SPACE
-from pufferlib.sweep.space import Categorical, SearchSpace
+from pufferlib.sweep.results import DRIVERS, ENV_NAME, FIXED, SPACE
+from pufferlib.sweep.space import Categorical, SearchSpace, trial_settings
 
 HEARTBEAT_SECONDS = 10  # between two heartbeats of a trial that runs
 GRACE_SECONDS = 60  # without a heartbeat, after which the driver of a trial is gone and the trial is retried
 MAX_RETRIES = 2  # of a trial whose drivers are killed
 _ATTEMPTS = 5  # to open a database
+_OWN = "the environment's own"
+
+# Where and how trials run, which may differ between the drivers of a study.
+_FREE = {"device", "backend", "num_workers", "step_timeout_seconds", "checkpoint_interval", "log_interval"}
 
 
 @dataclass(frozen=True)
@@ -90,8 +94,11 @@ def open_study(place: StudyPlace, goal: str) -> optuna.Study:
     return study
 
 
-def claim_study(study: optuna.Study, env_name: str, space: SearchSpace) -> int:
-    """Returns a number of this driver, 0 for the first; ConfigError if the study is of another environment or space."""
+def claim_study(study: optuna.Study, env_name: str, space: SearchSpace, args: Mapping[str, Any]) -> int:
+    """Returns a number of this driver, 0 for the first.
+
+    Raises ConfigError if the study is of another environment or space, or other settings that it does not vary.
+    """
     claim(study, ENV_NAME, "environment", env_name)
     found, now = study.user_attrs.get(SPACE), _space_facts(space)
     if found is None:
@@ -99,6 +106,12 @@ def claim_study(study: optuna.Study, env_name: str, space: SearchSpace) -> int:
     elif found != now:
         name = next(name for name in [*found, *now] if found.get(name) != now.get(name))
         raise _difference(study.study_name, f"[sweep.{name}]", found.get(name), now.get(name))
+    found, now = study.user_attrs.get(FIXED), _fixed_settings(env_name, space, args)
+    if found is None:
+        study.set_user_attr(FIXED, now)
+    for name in {**found, **now} if found is not None else ():
+        if found.get(name, _OWN) != now.get(name, _OWN):
+            raise _difference(study.study_name, name, str(found.get(name, _OWN)), str(now.get(name, _OWN)))
     driver = uuid.uuid4()
     study.set_user_attr(f"{DRIVERS}{driver.hex}", socket.gethostname())
     is_first = sum(name.startswith(DRIVERS) for name in study.user_attrs) == 1
@@ -170,6 +183,17 @@ def _space_facts(space: SearchSpace) -> dict[str, Any]:
         if isinstance(each, Categorical)
         else (each.distribution, each.min, each.max, each.is_integer)
         for each in space.dimensions
+    }
+    return json.loads(json.dumps(found, default=str))
+
+
+def _fixed_settings(env_name: str, space: SearchSpace, args: Mapping[str, Any]) -> dict[str, Any]:
+    changed = trial_settings(load_config(env_name), args, ())
+    found = {
+        f"{section}.{key}": value
+        for section, keys in changed.items()
+        for key, value in keys.items()
+        if key not in _FREE and f"{section}.{key}" not in space.names
     }
     return json.loads(json.dumps(found, default=str))
 

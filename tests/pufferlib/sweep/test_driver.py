@@ -363,6 +363,39 @@ def test_a_study_is_of_one_sweep(tmp_path, scripted):
     assert len(Sweep(ENV, sweep_args(tmp_path), narrower_start).state.trials) == 1
 
 
+def test_what_a_study_does_not_vary_stays_what_it_was_but_for_where_it_runs(tmp_path, scripted):
+    args = sweep_args(tmp_path, num_trials=1)
+    args["policy"]["hidden_size"], args["train"]["learning_rate"] = 32, 0.05  # the latter is varied
+    run_sweep(ENV, args, SPACE)
+    args["train"] |= {"device": "cuda", "log_interval": 3, "learning_rate": 0.02}
+    args["vec"]["num_workers"], args["log"]["name"] = 1, "another"
+    args["sweep"] |= {"num_trials": 2, "workers": 2}
+    assert len(Sweep(ENV, args, SPACE).state.trials) == 1
+    for section, name, value, message in (
+        ("policy", "hidden_size", 16, "has policy.hidden_size 32, this sweep 16; --study NAME begins another study"),
+        ("selfplay", "pool_size", 4, "has selfplay.pool_size the environment's own, this sweep 4"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            Sweep(ENV, {**args, section: {**args[section], name: value}}, SPACE)
+
+
+def test_a_study_of_before_that_does_not_know_its_fixed_settings_goes_on(tmp_path, scripted, monkeypatch):
+    args = sweep_args(tmp_path, num_trials=1)
+    with monkeypatch.context() as patched:
+        patched.setattr("pufferlib.sweep.study.FIXED", "unknown")
+        run_sweep(ENV, args, SPACE)
+    args["policy"]["hidden_size"] = 32
+    assert len(Sweep(ENV, args, SPACE).state.trials) == 1
+
+
+def test_trials_begin_from_the_weights_that_a_word_meant_when_the_sweep_began(tmp_path):
+    model = tmp_path / f"{ENV}_1" / f"model_{ENV}_000001.pt"
+    model.parent.mkdir()
+    model.touch()
+    sweep = Sweep(ENV, {**sweep_args(tmp_path), "load_model_path": "latest"}, SPACE)
+    assert sweep.state.args["load_model_path"] == str(model)
+
+
 def test_a_confirmation_runs_the_best_again_with_its_seeds_and_once(tmp_path, scripted):
     scripted.script = staticmethod(by_rate)
     args = sweep_args(tmp_path, num_trials=3, confirm_best=2, confirm_seeds=2, workers=2)

@@ -93,11 +93,13 @@ def test_the_cheapest_that_became_the_winner_has_no_file_any_more(tmp_path):
 
 def test_what_flags_gave_the_sweep_is_among_the_best_settings(tmp_path):
     flags = ("--train.bptt-horizon", "16", "--env.size", "7", "--train.data-dir", "elsewhere")
+    flags += ("--selfplay.pool-size", "4", "--load-model-path", "first.pt")
     state = squared_state(make_study(scored(0.8, 10)), tmp_path, flags)
     state.args["policy"]["object"] = object()  # of a program; no ini can hold it
     finished(state)
     found = ini_of(tmp_path / "best.ini")
-    assert found["env"] == {"size": "7"}
+    assert found["env"] == {"size": "7"} and found["selfplay"] == {"pool_size": "4"}
+    assert found["base"] == {"load_model_path": "first.pt"}
     assert found["train"] == {"bptt_horizon": "16", "learning_rate": "0.01", "gamma": "0.98", "optimizer": "muon"}
 
 

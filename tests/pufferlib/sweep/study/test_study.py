@@ -42,7 +42,7 @@ def test_drivers_that_begin_in_the_same_moment_are_told_apart(tmp_path, kind):
     place, found = study_place(ENV, sweep_args(tmp_path, storage=storage)), []
 
     def take_part():
-        found.append(claim_study(open_study(place, "maximize"), ENV, SPACE))
+        found.append(claim_study(open_study(place, "maximize"), ENV, SPACE, sweep_args(tmp_path)))
 
     threads = [threading.Thread(target=take_part) for _ in range(4)]
     for thread in threads:
@@ -50,13 +50,13 @@ def test_drivers_that_begin_in_the_same_moment_are_told_apart(tmp_path, kind):
     for thread in threads:
         thread.join(60)
     assert len(set(found)) == 4
-    assert claim_study(open_study(place, "maximize"), ENV, SPACE) not in (0, *found)
+    assert claim_study(open_study(place, "maximize"), ENV, SPACE, sweep_args(tmp_path)) not in (0, *found)
 
 
 def test_the_first_driver_of_a_study_proposes_the_same_every_time(tmp_path):
     for folder in ("a", "b"):
         place = study_place(ENV, sweep_args(tmp_path / folder))
-        assert claim_study(open_study(place, "maximize"), ENV, SPACE) == 0
+        assert claim_study(open_study(place, "maximize"), ENV, SPACE, sweep_args(tmp_path)) == 0
 
 
 @pytest.mark.slow
