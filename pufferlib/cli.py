@@ -45,6 +45,9 @@ def _settings_of_run(args: dict[str, Any], options: Section, flags: Found) -> di
     from pufferlib.runs.description import run_settings
 
     if args["resume"] is not None:
+        if args["load_model_path"] is not None:
+            both = f"--resume {args['resume']} and --load-model-path {args['load_model_path']}"
+            raise APIUsageError(f"a resumed run goes on from its own weights, got {both}; pass one of them")
         args = flags_over(run_settings(env_name, args), flags, but="resume")
     check_config(args)
     return args
@@ -55,6 +58,9 @@ def _settings_of_model(args: dict[str, Any], options: Section, flags: Found) -> 
     from pufferlib.runs.description import model_settings, pretrained_path
 
     env_name = args["env_name"]
+    if args["resume"] is not None:
+        remedy = "--load-model-path latest takes the weights of the newest run"
+        raise APIUsageError(f"--resume is of puffer train alone, got --resume {args['resume']}; {remedy}")
     if getattr(options, "pretrained", False):
         other = args["load_model_path"]
         if other is not None:

@@ -59,7 +59,7 @@ from pufferlib.ppo.learner import Loss
 from pufferlib.ppo.opponents import OpponentPool
 from pufferlib.runs import checks
 from pufferlib.runs.calls import AnyLogger, resolve_call
-from pufferlib.runs.checkpoint import find_weights, note, save_checkpoint_file
+from pufferlib.runs.checkpoint import find_weights, note, resolve_model, save_checkpoint_file
 from pufferlib.runs.description import LENGTH, Change, find_run, settings_of, with_new_length
 from pufferlib.runs.loaders import load_env, load_policy
 from pufferlib.runs.run import Run
@@ -915,7 +915,12 @@ def train(
     trainer = None
     try:
         if policy is None:
-            weights = None if folder is None else ranks.from_first(lambda: find_weights(folder, env_name))
+            weights, model = None, args.get("load_model_path")
+            if is_resumed:
+                weights = ranks.from_first(lambda: find_weights(folder, env_name))
+            elif model is not None:  # `latest` will be other weights
+                path = ranks.from_first(lambda: resolve_model(args["train"]["data_dir"], env_name, model))
+                args = {**args, "load_model_path": str(path)}
             policy = load_policy(args, vecenv, env_name, weights)
         settings = {**args["train"], "env": env_name, "selfplay": args.get("selfplay")}
         trainer = make_trainer(settings, vecenv, policy, logger)
@@ -946,7 +951,7 @@ def train(
 
 def _require_longer(changes: list[Change], trainer: PuffeRL) -> None:
     for change in changes:
-        if change.name in LENGTH and trainer.epoch >= trainer.total_epochs:
+        if change.name in LENGTH and change.now is not None and trainer.epoch >= trainer.total_epochs:
             done = f"{trainer.global_step:,} steps, {trainer.epoch:,} iterations"
             raise ConfigError(
                 f"{change.flag} must be more than the {done}, that {trainer.run_folder} has, got {change.now:,}; give "
@@ -958,7 +963,9 @@ def _first_line(env_name: str, args: dict[str, Any], trainer: PuffeRL, changes: 
     train = args["train"]
     if not is_resumed:
         iterations = train["num_iterations"]
-        length = f"{train['total_timesteps']:,} steps" if iterations is None else f"{iterations:,} iterations"
+        length = f"{train['total_timesteps']:,} steps"
+        if iterations is not None:
+            length = f"{iterations:,} iteration{'s' * (iterations != 1)}"
         return f"training {env_name} for {length}, in {train['data_dir']}"
     done = f"{trainer.run_folder} after {trainer.epoch} of {trainer.total_epochs} epochs, {trainer.global_step} steps"
     if trainer.epoch >= trainer.total_epochs:

@@ -171,10 +171,10 @@ def _read(path: Path) -> tuple[dict[str, dict[str, Any]], bool]:
 
 
 def _described(path: Path) -> dict[str, dict[str, Any]]:
-    # The settings in a run's `config.json`, as an ini would have them, without its folder and the run that it resumed.
+    # The settings in a run's `config.json`, as an ini would have them, without its folder and what it began from.
     try:
-        settings = read_json(path)["settings"]
-        base = {name: value for name, value in settings.items() if not isinstance(value, Mapping) and name != "resume"}
+        settings, begun = read_json(path)["settings"], ("resume", "load_model_path")
+        base = {name: value for name, value in settings.items() if not isinstance(value, Mapping) and name not in begun}
         settings["train"].pop("data_dir", None)
     except (ValueError, LookupError, TypeError, AttributeError) as error:
         raise ConfigError(f"{path} must be an ini file or the config.json of a run, found neither") from error

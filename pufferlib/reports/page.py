@@ -18,7 +18,7 @@ from pufferlib.config.flags import EvalOptions, ReportOptions
 from pufferlib.dashboard.output import page_template, printable, say
 from pufferlib.dashboard.panel import BACKGROUND, CYAN, RED, WHITE, cost_text, count_text, number_text
 from pufferlib.dashboard.score import Score, error_text
-from pufferlib.errors import CheckpointError, PufferError, is_installed
+from pufferlib.errors import CheckpointError, ConfigError, PufferError, is_installed
 from pufferlib.families.catalog import find_recorded, needs_module
 from pufferlib.reports.figures import GRID, MUTED, SURFACE, panel_svg, panels
 from pufferlib.reports.recorded_run import RecordedRun, find_run, flat_settings
@@ -38,6 +38,8 @@ def report_command(word: str, options: ReportOptions) -> None:
     """Writes the page of the run that a word means, see `find_run`; it may still be running."""
     run = find_run(word, options.data_dir)
     path = run.folder / FILE_NAME if options.output is None else Path(options.output)
+    if path.suffix.lower() not in (".html", ".htm"):
+        raise ConfigError(f"the output must end in .html, got {str(path)!r}")
     write_atomically(path, page(run, options.episodes, options.video).encode())
     print(printable(f"reported {run.name} in {path}"))
 
@@ -136,8 +138,10 @@ def _origin(config: Mapping[str, Any]) -> list[tuple[str, str]]:
 def _commands(run: RecordedRun) -> list[str]:
     if run.env_name is None:
         return []
+    begun = run.settings.get("load_model_path")
+    weights = [] if begun is None else ["--load-model-path", str(begun)]
     return [
-        shlex.join(["puffer", "train", run.env_name, "--config", str(run.folder / CONFIG_FILE)]),
+        shlex.join(["puffer", "train", run.env_name, "--config", str(run.folder / CONFIG_FILE), *weights]),
         shlex.join(["puffer", "eval", run.env_name, "--load-model-path", str(run.folder / "last.pt")]),
     ]
 

@@ -141,7 +141,7 @@ def keep_best(folder: Path, metric: str, weights: Mapping[str, Tensor], facts: M
 
 
 def resolve_model(data_dir: str | Path, env_name: str, model: str | Path) -> Path:
-    """Returns a path as it is, or the path of the weights that a word means.
+    """Returns a path as it is, the newest weights in the folder of a run, or the path of the weights that a word means.
 
     `latest` and `last` are the newest weights of all runs, `best` the newest that evaluations found the best of a run.
     """
@@ -154,7 +154,8 @@ def resolve_model(data_dir: str | Path, env_name: str, model: str | Path) -> Pat
         found = _models(data_dir, env_name)
         message = f"there is no checkpoint of {env_name} in {data_dir}; train it first or pass a path"
     else:
-        return Path(model)
+        newest = Path(model, "last.pt")
+        return newest if newest.exists() else Path(model)
     if not found:
         raise CheckpointError(message)
     return max(found, key=_age_key)

@@ -84,16 +84,15 @@ LENGTH = ("total_timesteps", "num_iterations")
 
 # What a part of the saved state was made for. All other settings of a training are read again in every epoch, or by
 # every process; so are those that a checkout has added, such as a coefficient for a loss of its own.
-_STREAMS = ("seed", "data_dir")
 _SIZES = ("batch_size", "bptt_horizon", "minibatch_size", "num_minibatches", "max_minibatch_size", "shuffle")
 _MOMENTS = ("optimizer", "adam_beta1", "adam_beta2", "adam_eps", "weight_decay")
 _STATISTICS = ("normalize_rewards", "normalize_observations", "normalization_clip")
 CHANGEABLE = {  # by section; those of `log` all are
-    "train": frozenset(TrainConfig.settings()) - {*_STREAMS, *_SIZES, *_MOMENTS, *_STATISTICS},
+    "train": frozenset(TrainConfig.settings()) - {"seed", *_SIZES, *_MOMENTS, *_STATISTICS},
     "vec": frozenset({"num_workers"}),
 }
 
-_NOT_COMPARED = {"resume", "env_name", "log", "solve", "sweep"}
+_NOT_COMPARED = {"resume", "load_model_path", "env_name", "log", "solve", "sweep"}
 
 
 class Change(NamedTuple):

@@ -135,8 +135,8 @@ def load_policy(
 ) -> nn.Module:
     """Makes the policy that `policy_name`, `rnn_name` and the `[policy]` and `[rnn]` settings describe.
 
-    The same `train.seed` gives the same weights. `args['load_model_path']` loads trained ones: a path or `latest`. The
-    shapes in a file of weights that will be loaded later, `weights_path`, are compared before the policy is made.
+    The same `train.seed` gives the same weights. `args['load_model_path']` loads trained ones: a path or `latest`, but
+    not where those of a file, `weights_path`, will be loaded later; its shapes are compared before the policy is made.
 
     Raises:
         ConfigError: if there is no policy or recurrent layer of that name, or a setting does not fit it.
@@ -161,7 +161,7 @@ def load_policy(
             policy = make_module(wrapper, env, policy, **{**sizes, **recurrent})
         return normalized(env, policy, train.normalization_clip) if train.normalize_observations else policy
 
-    model, ranks = args.get("load_model_path"), distributed.connect()
+    model, ranks = args.get("load_model_path") if weights_path is None else None, distributed.connect()
     if model is not None:
         weights_path = ranks.from_first(lambda: checkpoint.resolve_model(args["train"]["data_dir"], env_name, model))
     numbers = [value for value in (*arguments.values(), *recurrent.values()) if isinstance(value, int)]

@@ -49,7 +49,7 @@ def test_the_command_line_takes_files(file, played, monkeypatch):
 def described(path, env_name=SQUARED, **changes):
     """A run's config.json of its own settings, as a trainer writes it."""
     settings = load_config(env_name, argv=["--train.gamma", "0.5", "--rnn-name", "LSTM", "--rnn.hidden-size", "32"])
-    settings |= {"resume": "experiments/another", **changes}
+    settings |= {"resume": "experiments/another", "load_model_path": "latest", **changes}
     settings["train"]["data_dir"] = "elsewhere"
     path.write_text(json.dumps({"settings": settings, "versions": {}}))
     return path
@@ -59,7 +59,7 @@ def test_a_file_may_be_the_description_of_a_run(tmp_path):
     path = described(tmp_path / "config.json")
     args = load_config(SQUARED, argv=["--config", str(path), "--train.seed", "3"])
     expected = load_config(SQUARED, ["--train.gamma=0.5", "--rnn-name=LSTM", "--rnn.hidden-size=32", "--train.seed=3"])
-    assert args == expected  # neither where it lay, nor what it went on with
+    assert args == expected  # neither where it lay, nor what it went on with or began from
     assert load_config(SQUARED, ["--config", str(path), "--train.gamma", "0.6"])["train"]["gamma"] == 0.6
 
 

@@ -5,6 +5,7 @@ import json
 import re
 import shutil
 import subprocess
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import command
@@ -136,6 +137,11 @@ def test_the_command_writes_the_page_of_a_trained_run(tmp_path):
     assert said[-1] == f"reported {path.parent.name} in {path.relative_to(tmp_path)}"
     text = Reader(path.read_text()).text
     assert "statistic last weights best weights" in text and "Means over 5 episodes" in text
+
+
+def test_the_command_that_trains_again_names_the_weights_that_the_run_began_from(run):
+    began = replace(run, config={**run.config, "settings": {**run.settings, "load_model_path": "first.pt"}})
+    assert "config.json --load-model-path first.pt" in Reader(page(began, episodes=0, video=False)).text
 
 
 def test_the_page_is_written_where_one_says(run, capsys):

@@ -201,5 +201,7 @@ def test_trained_weights_are_loaded_by_path_and_as_the_latest(args, make_env, tm
     for name in (str(path), "latest"):
         loaded = load_policy({**args, "load_model_path": name}, vecenv, SQUARED)
         assert torch.equal(weights(loaded), weights(policy))
+    checkpoint.save(path.with_name("last.pt"), policy.state_dict())
+    assert checkpoint.resolve_model(tmp_path, SQUARED, str(path.parent)) == path.with_name("last.pt")
     with pytest.raises(CheckpointError, match="must have shape"):
         load_policy({**args, "load_model_path": str(path), "policy": {"hidden_size": 8}}, vecenv, SQUARED)

@@ -211,6 +211,25 @@ def test_a_changed_learning_rate_is_the_one_that_is_used(tmp_path):
     assert saved["learning_rate"] == 0.5 and saved["num_iterations"] is None
 
 
+def test_a_run_that_began_from_weights_goes_on_where_these_are_gone_and_its_folder_was_moved(tmp_path):
+    command = [*SQUARED.split(), "--train.num-iterations", 2]
+    assert run(tmp_path, *command) == (0, "")
+    first = only_run(tmp_path)
+    assert run(tmp_path, *command, "--load-model-path", "latest") == (0, "")
+    first.rename(tmp_path / "gone")
+    second, runs = only_run(tmp_path), tmp_path / "runs"
+    second.parent.rename(runs)
+    description = runs / second.name / "config.json"
+    begun = json.loads(description.read_text())["settings"]["load_model_path"]
+    assert begun == f"experiments/{first.name}/model_puffer_squared_000002.pt"
+    resume = ["--resume", "latest", "--train.data-dir", f"{runs}/"]
+    assert run(tmp_path, *command[:2], *resume, "--train.total-timesteps", 4 * 256) == (0, "")
+    assert metrics(runs / second.name)[-1]["epoch"] == 4
+    assert json.loads(description.read_text())["settings"]["load_model_path"] == begun
+    code, said = run(tmp_path, *command[:2], *resume, "--load-model-path", "x.pt")
+    assert code == 2 and "got --resume latest and --load-model-path x.pt; pass one of them" in said
+
+
 def test_a_finished_run_says_so(tmp_path):
     command = [*SQUARED.split(), "--train.num-iterations", 2]
     assert run(tmp_path, *command) == (0, "")
