@@ -25,7 +25,7 @@ EXIT_CODES = {
 }
 
 OF_USERS = {
-    "PUFFER_FLAGS": "Flags that every command with an environment takes before those of its line: "
+    "PUFFER_FLAGS": "Flags that every command with an environment takes before those of its line, and so must know: "
     "`export PUFFER_FLAGS='--train.total-timesteps 500_000'`.",
 }
 OF_THE_BUILD = {

@@ -127,7 +127,7 @@ def read_ini(path: Path) -> dict[str, dict[str, str]]:
     parser = configparser.ConfigParser(interpolation=None, inline_comment_prefixes=("#", ";"))
     parser.optionxform = str  # keys keep their case
     try:
-        parser.read_string(read_bytes(path).decode())
+        parser.read_string(read_bytes(path).decode("utf-8-sig"))
     except (configparser.Error, UnicodeDecodeError) as error:
         found = " ".join(str(error).split())
         raise ConfigError(f"{path} must be an ini file, found {found[:200]}") from error
@@ -232,8 +232,9 @@ def _policy_modules(env_name: str) -> list[ModuleType]:
 
 
 def _find(modules: list[ModuleType], setting: str, name: str, suffix: str) -> type:
-    # Classes with the suffix are recurrent layers, which are no policies. Those that a module imports are found, too,
-    # but not offered.
+    # Classes with the suffix are recurrent layers, which are no policies; nor are classes that need more than an
+    # environment, such as parts of policies. Those that a module imports are found, too, but not offered.
+    taken = ("env", "policy") if suffix else ("env",)
     classes = {
         found.removesuffix(suffix): value
         for module in reversed(modules)
@@ -242,12 +243,20 @@ def _find(modules: list[ModuleType], setting: str, name: str, suffix: str) -> ty
     }
     small = name.removesuffix(suffix).casefold()
     for found, value in classes.items():
-        if found.casefold() == small:
+        if found.casefold() == small and _takes(value, taken):
             return value
     own = {module.__name__ for module in modules}
-    offered = [found for found, value in classes.items() if value.__module__ in own]
+    offered = [found for found, value in classes.items() if value.__module__ in own and _takes(value, taken)]
     remedy = nearest(name, offered) or f"; there are {', '.join(offered)}"
-    raise ConfigError(f"[base] {setting} must name a class, found no {name!r}{remedy}")
+    raise ConfigError(f"[base] {setting} must name a class that takes {' and '.join(taken)}, found no {name!r}{remedy}")
+
+
+def _takes(kind: type, arguments: Sequence[str]) -> bool:
+    try:
+        inspect.signature(kind).bind(*arguments)
+    except (TypeError, ValueError):  # or a builtin that does not tell
+        return False
+    return True
 
 
 def check_config(args: Mapping[str, Any]) -> None:

@@ -300,10 +300,14 @@ def _is_switch(setting: Setting) -> bool:
 
 
 def apply_flags(found: Iterable[tuple[Setting, Any]], args: dict[str, Any]) -> None:
-    """Writes what `FlagTable.parse` found into the configuration, but for a command's own options."""
+    """Writes what `FlagTable.parse` found into the configuration, but for a command's own options.
+
+    `[train] total_timesteps` takes out the `num_iterations` before it, which would count in its place.
+    """
     for flag, value in found:
         if flag.section:
-            merge(args, flag.section, {flag.name: value})
+            is_length = (flag.section, flag.name) == ("train", "total_timesteps")
+            merge(args, flag.section, {**({"num_iterations": None} if is_length else {}), flag.name: value})
 
 
 def merge(args: dict[str, Any], section: str, values: Mapping[str, Any]) -> None:

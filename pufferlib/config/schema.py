@@ -21,8 +21,8 @@ _HINTS = {  # where settings are, by the names that PufferLib 3.0 and other trai
     ("name",): "the run's name at W&B and Neptune is [log] name",
     ("project", "wandb_project", "neptune_project", "neptune_name"): "the project at W&B and Neptune is [log] project",
     ("wandb", "neptune", "track"): "metrics go to services by [log] wandb, [log] neptune and [log] tensorboard",
-    ("wandb_group",): "a run's groups are [log] tags",
-    ("tag",): "a run's tags are [log] tags",
+    ("wandb_group", "tag"): "a run's tags and groups are [log] tags",
+    ("values",): "a list of values is for the search space of a sweep in Python",
     ("no_model_upload",): "the final model goes to W&B and Neptune with the run",
     ("load_id", "exp_id"): "[base] resume continues a run, [base] load_model_path starts from its weights",
     ("mode",): "the command comes first, as in `puffer train puffer_breakout`",
@@ -62,8 +62,8 @@ def require_known(section: str, names: Iterable[str], known: Iterable[str]) -> N
 
 
 def words(given: list[str] | str | None) -> list[str]:
-    """Returns the words of a setting that is a list of them, or a text with commas between."""
-    parts = given.split(",") if isinstance(given, str) else given or ()
+    """Returns the words of a setting that is a list of them, or a text with commas between, also in brackets."""
+    parts = re.sub(r"^\[(.*)\]$", r"\1", given.strip()).split(",") if isinstance(given, str) else given or ()
     return [part.strip() for part in parts if part.strip()]
 
 

@@ -9,6 +9,11 @@ class Default:
         pass
 
 
+class Head:
+    def __init__(self, hidden_size: int, action_space: object):
+        pass
+
+
 class LSTMWrapper:
     def __init__(self, env, policy, input_size: int = 128, hidden_size: int = 128):
         pass
@@ -18,7 +23,7 @@ class LSTMWrapper:
 def models(monkeypatch):
     """Stands in for pufferlib.models, whose real classes need seconds to import."""
     module = types.ModuleType("pufferlib.models")
-    for kind in (Default, LSTMWrapper):
+    for kind in (Default, Head, LSTMWrapper):
         setattr(module, kind.__name__, type(kind.__name__, (kind,), {"__module__": module.__name__}))
     monkeypatch.setitem(sys.modules, module.__name__, module)
     return module

@@ -13,7 +13,8 @@ SQUARED = "puffer_squared"
     ("edit", "message"),
     [
         (lambda args: args.update(policy_name="Defualt"), "policy_name must name a class.*'Default'"),
-        (lambda args: args.update(rnn_name="Recurrent"), "rnn_name must name a class, found no 'Recurrent'; .*LSTM"),
+        (lambda args: args.update(rnn_name="Recurrent"), "takes env and policy, found no 'Recurrent'; .*LSTM"),
+        (lambda args: args.update(policy_name="Head"), "takes env, found no 'Head'; there are Default$"),
         (lambda args: args.update(policy_name="Policy"), "found no 'Policy'; there are .*Default"),
         (lambda args: args["vec"].update(backend="PufferEnv"), "got 'PufferEnv'"),
         (lambda args: args.update(rnn_name="LTSM"), "rnn_name must name a class.*'LSTM'"),

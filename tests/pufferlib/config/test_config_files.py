@@ -63,6 +63,25 @@ def test_a_file_may_be_the_description_of_a_run(tmp_path):
     assert load_config(SQUARED, ["--config", str(path), "--train.gamma", "0.6"])["train"]["gamma"] == 0.6
 
 
+def test_steps_count_over_the_iterations_before_them(tmp_path):
+    path = described(tmp_path / "config.json")
+    path.write_text(path.read_text().replace('"num_iterations": null', '"num_iterations": 2'))
+    for flags, iterations in (
+        ([], 2),
+        (["--train.total-timesteps", "6000"], None),
+        (["--train.num-iterations", "3", "--train.total-timesteps", "6000"], None),
+        (["--train.total-timesteps", "6000", "--train.num-iterations", "3"], 3),
+    ):
+        assert load_config(SQUARED, flags, config=path)["train"]["num_iterations"] == iterations
+        assert load_config(SQUARED, ["--config", str(path), *flags])["train"]["num_iterations"] == iterations
+
+
+def test_an_ini_may_begin_with_a_byte_order_mark(tmp_path):
+    path = tmp_path / "my.ini"
+    path.write_bytes("\ufeff[train]\ngamma = 0.5\n".encode())
+    assert load_config(SQUARED, config=path)["train"]["gamma"] == 0.5
+
+
 def test_the_description_of_a_run_keeps_the_values_that_its_sweep_chose_from(tmp_path):
     choices = {"train": {"minibatch_size": [1024, 4096]}, "env": {"size": [3, 5]}}
     path = described(tmp_path / "config.json", sweep=load_config(SQUARED)["sweep"] | choices)
@@ -121,6 +140,10 @@ def test_what_a_file_names_counts_over_what_a_run_was_begun_with(file, stared):
         ("[train]\ngama = 1\n", r"best.ini: there is no setting 'gama' in \[train\]; did you mean 'gamma'"),
         ("[trian]\ngamma = 1\n", r"best.ini: there is no section \[trian\]; did you mean 'train'"),
         ("[base]\nenv_name = puffer_pong\n", "best.ini must be for puffer_squared, found one for puffer_pong"),
+        (
+            "[sweep.train.gamma]\nvalues = [0.9, 0.99]\n",
+            "a list of values is for the search space of a sweep in Python",
+        ),
         ("gamma\n", "best.ini must be an ini file"),
         (None, r"--config must name a file of settings, got '.*best.ini' \(No such file"),
     ],

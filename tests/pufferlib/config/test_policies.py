@@ -26,7 +26,8 @@ def test_a_name_may_be_written_in_small_or_large_letters(name, meant):
 
 def test_an_environment_may_bring_its_own_policy(models, monkeypatch):
     class Encoder:
-        pass
+        def __init__(self, env):
+            pass
 
     own = types.ModuleType("pufferlib.ocean.squared.torch")
     own.Default = Encoder

@@ -8,6 +8,7 @@ from pufferlib.config import (
     VecConfig,
     load_config,
 )
+from pufferlib.config.schema import words
 from pufferlib.errors import ConfigError
 
 SQUARED = "puffer_squared"
@@ -50,6 +51,12 @@ def test_the_train_section_cannot_be_edited():
 def test_every_setting_has_a_help_text_that_ends():
     for one in [*TrainConfig.settings().values(), *VecConfig.settings().values()]:
         assert one.meaning.endswith("."), one.name
+
+
+@pytest.mark.parametrize("given", [["first", "second"], "first, second", "[first, second]", " [first,second,]"])
+def test_words_are_a_list_or_a_text_in_brackets_or_without(given):
+    assert words(given) == ["first", "second"]
+    assert words(None) == words("[]") == [] and words("runs/[a].pt") == ["runs/[a].pt"]
 
 
 def test_the_vector_takes_its_seed_and_size_from_the_run():
