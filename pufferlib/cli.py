@@ -226,7 +226,10 @@ def run(tokens: list[str]) -> None:
             if word == printable(word):  # one word a line, so a name with line ends or control codes is left out
                 print(f"{word}\t{printable(meaning)}" if meaning else word)
     elif name not in VERBS:
-        raise APIUsageError(f"there is no command {name!r}{nearest(name, VERBS) or '; puffer --help lists them all'}")
+        remedy = nearest(name, VERBS) or "; puffer --help lists them all"
+        if name.startswith(("puffer_", "puffer-")):
+            remedy = f"; try `puffer train {name}`"
+        raise APIUsageError(f"there is no command {name!r}{remedy}")
     elif "--help" in rest or "-h" in rest:
         print(printable_lines(_verb_help(name, [token for token in rest if token not in ("--help", "-h")])))
     elif VERBS[name].argument is not None:
@@ -254,17 +257,26 @@ def _run_for_environment(name: str, rest: list[str]) -> None:
     env_name = args["env_name"]
     table = FlagTable(env_name, name)
     try:
-        of_shell = table.parse(shlex.split(os.environ.get("PUFFER_FLAGS", "")))
+        given = table.parse(shlex.split(os.environ.get("PUFFER_FLAGS", "")))
     except (ConfigError, ValueError) as error:
         raise ConfigError(f"in PUFFER_FLAGS, {error}") from error
-    found = with_files(env_name, [*of_shell, *table.parse(flags)])
+    given += table.parse(flags)
+    found = with_files(env_name, given)
     apply_flags(found, args)
     options = options_class(**{setting.name: value for setting, value in found if not setting.section})
-    verb.call(env_name, verb.settings(args, options, found), options=options)
+    args = verb.settings(args, options, found)
+    unused = next((setting.flag for setting, _ in given if setting.section == "rnn"), None)
+    if unused is not None and args["rnn_name"] is None:
+        raise ConfigError(f"{unused} needs a recurrent layer, found --rnn-name None; add --rnn-name MinGRU")
+    verb.call(env_name, args, options=options)
 
 
 def _split_environment(name: str, rest: list[str]) -> tuple[str, list[str]]:
     if rest and not rest[0].startswith("-"):
+        if os.path.exists(os.path.join(rest[0], "config.json")):
+            flag = "--resume" if name == "train" else "--load-model-path"
+            remedy = f"`puffer {name} ENV {flag} {rest[0]}`"
+            raise APIUsageError(f"the environment comes first, got the folder {rest[0]!r} of a run; {remedy}")
         if rest[0].endswith((".ini", ".json")):
             remedy = f"`puffer {name} --config {rest[0]}`"
             raise APIUsageError(f"a file of settings comes after --config, got {rest[0]!r} alone; {remedy}")

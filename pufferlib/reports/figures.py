@@ -313,8 +313,8 @@ def _print_shares(console: Console, title: str, shares: Mapping[str, float], col
 def plot_command(*words: str, options: PlotOptions) -> None:
     """Plots the runs that `find_runs` finds by words."""
     runs, metric = find_runs(words, options.data_dir), options.metric
-    patterns = None if metric is None else [name.strip() for name in metric.split(",") if name.strip()]
-    drawn, title = panels(runs, patterns, options.x), _title(runs)
+    patterns = [name.strip() for name in (metric or "").split(",") if name.strip()]
+    drawn, title = panels(runs, patterns or None, options.x), _title(runs)
     if options.terminal:
         print(printable(title))
         print_panels(drawn)

@@ -98,7 +98,7 @@ def test_every_section_is_within_reach(calls):
     args = trained(
         calls,
         *("--vec.num-envs", "2", "--env.size", "5", "--policy.hidden-size", "64", "--rnn.hidden-size", "32"),
-        *("--load-model-path", "latest", "--policy-name", "Convolutional"),
+        *("--rnn-name", "LSTM", "--load-model-path", "latest", "--policy-name", "Convolutional"),
     )
     assert args["vec"]["num_envs"] == 2 and args["env"]["size"] == 5
     assert args["policy"]["hidden_size"] == 64 and args["rnn"]["hidden_size"] == 32
@@ -220,6 +220,12 @@ def test_a_verb_without_an_environment_refuses_other_words_and_flags(monkeypatch
         ("train puffer_squared --train.gamma 2", "must be a number in [0, 1], got 2"),
         ("train puffer_squared train.gamma 1", "expected a flag"),
         ("train puffer_squared --episodes 3", "there is no flag --episodes"),
+        (
+            "bench puffer_breakout --rnn-name None --rnn.hidden-size 8",
+            "--rnn.hidden-size needs a recurrent layer, found",
+        ),
+        ("eval puffer_squared --resume latest", "got --resume latest; --load-model-path latest takes the weights"),
+        ("puffer_squared", "there is no command 'puffer_squared'; try `puffer train puffer_squared`"),
         ("eval puffer_squared --episodes 0", "episodes must be an integer in [1, inf), got 0"),
         ("bench puffer_squared --env.size 1", "size must be an integer from 2 to 128, got 1"),
         ("bench puffer_squared --env.num-envs 0", "num_envs"),
@@ -234,6 +240,18 @@ def test_a_mistake_is_one_sentence_and_leaves_nothing(calls, capsys, monkeypatch
     out, err = capsys.readouterr()
     assert words in err and err.startswith("puffer: ") and err.count("\n") == 1
     assert out == "" and not calls and not list(tmp_path.iterdir())
+
+
+def test_a_folder_of_a_run_in_place_of_the_environment_is_answered_with_its_flag(calls, capsys, tmp_path):
+    (tmp_path / "config.json").touch()
+    for name, flag in (("train", "--resume"), ("eval", "--load-model-path")):
+        assert cli.main([name, str(tmp_path)]) == 2
+        assert f"of a run; `puffer {name} ENV {flag} {tmp_path}`" in capsys.readouterr().err
+
+
+def test_an_ini_may_have_settings_of_a_recurrent_layer_that_is_switched_off(calls):
+    assert cli.main(["train", "puffer_breakout", "--rnn-name", "None"]) == 0
+    assert calls[-1][1]["rnn"]
 
 
 def fail_with(monkeypatch, error):

@@ -93,6 +93,12 @@ def test_the_picture_of_one_run_is_named_for_it(runs, capsys):
     assert (runs[0].folder.parents[1] / f"{runs[0].name}.png").stat().st_size > 10_000
 
 
+def test_no_name_of_a_metric_takes_those_that_nothing_said_takes(runs, capsys):
+    assert [cli.main(["plot", "latest", "--terminal", *metric]) for metric in ([], ["--metric", ""])] == [0, 0]
+    told = capsys.readouterr().out
+    assert told[: len(told) // 2] == told[len(told) // 2 :] != ""
+
+
 def test_a_run_of_one_log_is_drawn(in_tmp_path):
     made_run("experiments", "mine", logs=1)
     assert cli.main(["plot", "mine", "--output", "one.png"]) == 0
@@ -112,6 +118,7 @@ def test_an_element_for_a_page_fetches_nothing(runs):
 def test_mistakes_are_told(runs, capsys):
     for command, message in (
         ("plot", "takes one RUN or more"),
+        ("report latest --output page.pdf", "the output must end in .html, got 'page.pdf'"),
         ("plot latest --output curves.jpeg2", "the output must end in .png, .svg, .pdf, got 'curves.jpeg2'"),
         ("plot latest --x epoch", "x must be 'agent_steps' or 'uptime'"),
     ):
