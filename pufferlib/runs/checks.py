@@ -13,6 +13,7 @@ import torch
 from gymnasium.spaces import Box, Discrete
 from torch import Tensor, nn
 from torch.distributions import Normal
+from torch.utils._pytree import tree_leaves
 
 from pufferlib import ocean, spaces, vector
 from pufferlib.config import ResolvedTrainConfig, TrainConfig
@@ -20,7 +21,7 @@ from pufferlib.dashboard.output import say
 from pufferlib.emulation.tensors import leaf_view
 from pufferlib.environment import PufferEnv
 from pufferlib.errors import APIUsageError, kind_of
-from pufferlib.policy import Forward, acting_forward, initial_state, training_forward
+from pufferlib.policy import Forward, Logits, acting_forward, initial_state, training_forward
 from pufferlib.ppo.rollout import Rollout
 from pufferlib.runs.loaders import borrowed_generator
 from pufferlib.runs.making import is_vector, ready_env
@@ -49,12 +50,25 @@ def check_policy(
         raise APIUsageError(f"{type(policy).__name__} must have parameters to train, got none that require gradients")
     check_acting(policy, observation_space, action_space, device)
     policy = getattr(policy, "_orig_mod", policy)
-    if hasattr(policy, "initial_state"):
-        with _unchanged(policy, device):
-            observations = _zeros(observation_space, device).unsqueeze(1).repeat_interleave(_HORIZON, 1)
-            resets = torch.zeros(_ROWS, _HORIZON, dtype=torch.bool, device=device)
-            state = {**initial_state(policy, _ROWS, device), "resets": resets}
-            _check_call(policy, "forward", training_forward(policy, policy), observations, state, action_space)
+    with _unchanged(policy, device), torch.enable_grad():
+        observations, state = _zeros(observation_space, device), _first_state(policy, device)
+        name = next((name for name, entry in state.items() if entry.any()), None)
+        if name is not None:
+            raise APIUsageError(
+                f"{type(policy).__name__}.initial_state must return zeros, with which every episode begins, got "
+                f"other numbers in {name!r}; add a parameter in forward_eval and forward for another beginning"
+            )
+        if hasattr(policy, "initial_state"):
+            observations = observations.unsqueeze(1).repeat_interleave(_HORIZON, 1)
+            state["resets"] = torch.zeros(_ROWS, _HORIZON, dtype=torch.bool, device=device)
+        forward = training_forward(policy, policy)
+        output = _check_call(policy, "forward", forward, observations, state, action_space)
+    leaves = [part.mean if isinstance(part, Normal) else part for part in tree_leaves(output)]
+    if not any(leaf.requires_grad for leaf in leaves):
+        raise APIUsageError(
+            f"{type(policy).__name__}.forward must return logits and values that have gradients, got both without; "
+            "take away detach() or torch.no_grad(), or free a parameter that they use"
+        )
 
 
 def check_acting(
@@ -63,9 +77,35 @@ def check_acting(
     """Checks what a policy that acts returns of observations of zeros; a part of `check_policy`, which raises alike."""
     policy = getattr(policy, "_orig_mod", policy)  # checked as it is, without compiling it for these sizes
     with _unchanged(policy, device):
-        state = initial_state(policy, _ROWS, device)
+        state = _first_state(policy, device)
         name = "forward_eval" if hasattr(policy, "forward_eval") else "forward"
-        _check_call(policy, name, acting_forward(policy), _zeros(observation_space, device), state, action_space)
+        before, observations = dict(state), _zeros(observation_space, device)
+        _check_call(policy, name, acting_forward(policy), observations, state, action_space)
+    shapes = ({name: tuple(entry.shape) for name, entry in each.items()} for each in (before, state))
+    expected, found = shapes
+    if expected.keys() != found.keys() or not all(map(_is_stretched, found.values(), expected.values())):
+        raise APIUsageError(
+            f"{type(policy).__name__}.{name} must leave the entries that initial_state has in the state, {expected}, "
+            f"got {found}; return them all from initial_state, as they are left"
+        )
+
+
+def _is_stretched(found: tuple[int, ...], expected: tuple[int, ...]) -> bool:
+    # Whether numbers of one shape can be written into another.
+    places = zip(found[::-1], expected[::-1], strict=False)
+    return len(found) <= len(expected) and all(size in (1, wanted) for size, wanted in places)
+
+
+def _first_state(policy: nn.Module, device: torch.device) -> dict[str, Tensor]:
+    state = policy.initial_state(_ROWS, device) if hasattr(policy, "initial_state") else {}
+    is_named = isinstance(state, Mapping) and all(isinstance(entry, Tensor) for entry in state.values())
+    if is_named and all(entry.shape[:1] == (_ROWS,) for entry in state.values()):
+        return dict(state)
+    found = {name: tuple(entry.shape) for name, entry in state.items()} if is_named else type(state).__name__
+    raise APIUsageError(
+        f"{type(policy).__name__}.initial_state must return a dict of tensors whose first dimension is the agent, "
+        f"({_ROWS}, ...) for {_ROWS} agents, got {found}; give each a name, and put layers behind the agents"
+    )
 
 
 @contextlib.contextmanager
@@ -99,7 +139,7 @@ def _check_call(
     observations: Tensor,
     state: dict[str, Tensor],
     action_space: gymnasium.Space,
-) -> None:
+) -> tuple[Logits, Tensor]:
     label = f"{type(policy).__name__}.{name}"
     leading = (_ROWS, _HORIZON) if "resets" in state else (_ROWS,)
     rows = "segments, horizon" if "resets" in state else "rows"
@@ -110,6 +150,7 @@ def _check_call(
         raise APIUsageError(
             f"{label} must take observations ({rows}, ...) as the environment gives them, "
             f"fails for {tuple(observations.shape)} of {observations.dtype} ({type(error).__name__}: {reason})"
+            f"{_remedy(name, state)}"
         ) from error
     if not isinstance(output, (tuple, list)) or len(output) != 2:
         found = f"{len(output)} of them" if isinstance(output, (tuple, list)) else type(output).__name__
@@ -120,6 +161,12 @@ def _check_call(
         raise APIUsageError(
             f"{label} must return values of shape ({rows}) or ({rows}, 1), got {_found(values)} for {leading}"
         )
+    return output
+
+
+def _remedy(name: str, state: Mapping[str, Tensor]) -> str:
+    is_missing = name == "forward" and state and "resets" not in state
+    return "; with initial_state, add forward_eval(observations, state), which acts one step" if is_missing else ""
 
 
 def _check_logits(label: str, logits: object, space: gymnasium.Space, leading: tuple[int, ...], rows: str) -> None:

@@ -17,7 +17,7 @@ from bench.policy_corpus import Drawn
 from pufferlib import NoLogger, PufferEnv, PuffeRL
 from pufferlib.emulation import nativize
 from pufferlib.emulation.tensors import features
-from pufferlib.errors import DivergedError
+from pufferlib.errors import APIUsageError, DivergedError
 from pufferlib.fast.cpu import NetworkGradients
 from pufferlib.models import ActionHead, Continuous, Convolutional, Default, LSTMWrapper, MinGRUWrapper
 from pufferlib.spaces import Layout
@@ -955,10 +955,9 @@ def test_a_number_that_is_changed_between_iterations_counts_at_once(tmp_path):
     torch.testing.assert_close(*results, rtol=1e-3, atol=1e-3)
 
 
-def test_a_policy_of_which_nothing_is_trained_is_left_to_torch(tmp_path):
-    trainer = make_trainer(AllFrozen, tmp_path)
-    assert "AllFrozen has no parameter that is trained" in trainer.computed_by
-    trainer.release()
+def test_a_policy_whose_outputs_have_no_gradients_is_an_error(tmp_path):
+    with pytest.raises(APIUsageError, match="AllFrozen.forward must return logits and values that have gradients"):
+        make_trainer(AllFrozen, tmp_path)
 
 
 @pytest.mark.parametrize("part", ["head.linear", "attention.out_proj"])

@@ -160,6 +160,64 @@ def test_what_does_not_fit_is_named(name):
     assert "\n" not in str(caught.value)
 
 
+class Steps(Stateful):
+    """Begins with a state, and leaves what a function makes of it."""
+
+    def __init__(self, begin, leave=lambda state: state, detaches=False):
+        super().__init__(lambda h: (h[..., :3].detach(), h[..., 3].detach()) if detaches else (h[..., :3], h[..., 3]))
+        self.begin, self.leave = begin, leave
+
+    def initial_state(self, batch, device):
+        return self.begin(batch)
+
+    def forward_eval(self, observations, state):
+        output = self.output(self.layer(observations))
+        state.update(self.leave(state))
+        return output
+
+
+def memory(batch, number=0.0):
+    return {"memory": torch.full((batch, 2), number)}
+
+
+BAD_STATES = {
+    "no zeros": (Steps(lambda batch: memory(batch, 5.0)), "initial_state must return zeros, .* other numbers in 'memo"),
+    "a tuple": (Steps(lambda batch: tuple(memory(batch).values())), "a dict of tensors .*, got tuple"),
+    "a list inside": (Steps(lambda batch: {"memory": [0.0] * batch}), "a dict of tensors .*, got dict"),
+    "layers first": (
+        Steps(lambda batch: {"memory": torch.zeros(1, batch, 2)}),
+        r"first dimension is the agent, \(5, ...\) for 5 agents, got {'memory': \(1, 5, 2\)}; .* layers behind",
+    ),
+    "another shape": (
+        Steps(memory, lambda state: {"memory": torch.zeros(5, 3)}),
+        r"must leave the entries .*, {'memory': \(5, 2\)}, got {'memory': \(5, 3\)}",
+    ),
+    "a new entry": (Steps(memory, lambda state: {"other": state["memory"]}), r"must leave the entries .* 'other': "),
+    "no gradients": (Steps(memory, detaches=True), "Steps.forward must return logits and values that have gradients"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_STATES)
+def test_a_state_that_does_not_fit_is_named(name):
+    policy, message = BAD_STATES[name]
+    with pytest.raises(APIUsageError, match=message) as caught:
+        check(policy)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_state_without_a_call_for_one_step_is_named():
+    class Segments(Stateful):
+        def forward(self, observations, state):
+            return super().forward(observations * ~state["resets"][..., None], state)
+
+    with pytest.raises(APIUsageError, match=r"KeyError: 'resets'\); with initial_state, add forward_eval\("):
+        check(Segments(lambda h: (h[..., :3], h[..., 3])))
+
+
+def test_a_state_may_be_a_row_that_is_stretched():
+    check(Steps(memory, lambda state: {"memory": state["memory"][:, :1]}))
+
+
 def test_what_training_gets_is_checked_too():
     def acts_only(hidden):
         return (hidden[..., :3], hidden[..., 3]) if hidden.dim() == 2 else (hidden[:, 0, :3], hidden[:, 0, 3])
