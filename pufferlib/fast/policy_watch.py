@@ -6,13 +6,17 @@ import builtins
 import contextlib
 import copy
 import functools
+import random
 import sys
 from argparse import Namespace
 from collections.abc import Hashable, Iterator
 from dataclasses import is_dataclass
-from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType, SimpleNamespace
+from enum import Enum
+from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType, SimpleNamespace
 
+import numpy as np
 import torch
+from gymnasium import Space
 from torch import Tensor, nn
 from torch.nn.modules import module as modules_of_torch
 from torch.overrides import _get_current_function_mode_stack
@@ -20,6 +24,7 @@ from torch.utils._device import DeviceContext
 from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
 from pufferlib.policy import NormalizedObservations, OneHot, OneHotPlanes
+from pufferlib.spaces import Layout
 
 METHODS = (
     *("forward", "forward_eval", "encode_observations", "decode_actions", "initial_state", "normalize"),
@@ -47,6 +52,11 @@ _STEADY = (
     *(Namespace, SimpleNamespace),
 )
 """Types of global names of which every change is seen."""
+_STEADY_KEPT = (
+    *(*_STEADY, Tensor, nn.Module, Layout, Space, set, frozenset, range, slice, bytes, complex, MethodType),
+    *(functools.partial, np.ndarray, np.generic, np.dtype, torch.Size, Enum),
+)
+"""Types of what a module keeps of which every change is seen, or none expected."""
 
 
 def is_altered(policy: nn.Module) -> bool:
@@ -159,11 +169,16 @@ def _kept(module: nn.Module, with_tensors: bool = True) -> dict[str, object]:
 
 
 def find_kept(policy: nn.Module) -> dict[str, object]:
-    """What the modules and their code keep, by name; equal to a later result while nothing changed."""
+    """What the modules, their code and the generators of random numbers keep, by name.
+
+    It is equal to a later result while nothing changed, and nothing was drawn.
+    """
     found = {f"{path}.{name}": mark for path, part in policy.named_modules() for name, mark in _kept(part).items()}
     tensors = (*policy.named_parameters(), *policy.named_buffers())
     found |= {name: (_Same(tensor), tensor._version) for name, tensor in tensors}
-    return found | {"a class or a global name": OwnCode(policy).facts}
+    of_numpy = repr(np.random.get_state(legacy=False))  # of its numbers the first and last, of which every draw tells
+    drawn = torch.get_rng_state().numpy().tobytes(), random.getstate(), of_numpy
+    return found | {"random numbers": drawn, "a class or a global name": OwnCode(policy).facts}
 
 
 def copy_structure(policy: nn.Module, copies_constants: bool) -> nn.Module:
@@ -198,6 +213,21 @@ class OwnCode:
             for kind, name in found:
                 self._seen.add((kind, name))
                 self._add(vars(kind)[name])
+        for part in policy.modules() if self.doubt is None else ():
+            kept = vars(part).items() if _own_bases(type(part)) else ()
+            for name, value in kept:
+                if name in self._names and name not in _OF_MODULES:
+                    self._doubt_kept(name, value)
+
+    def _doubt_kept(self, name: str, value: object) -> None:
+        if _is_record(value):
+            value = list(vars(value).values())
+        elif isinstance(value, dict):
+            value = list(value.values())
+        elif not isinstance(value, _STEADY_KEPT):
+            self.doubt = f"uses {name}, a {type(value).__name__} that may change"
+        for each in value if isinstance(value, (tuple, list, set, frozenset)) else ():
+            self._doubt_kept(name, each)
 
     def _members(self) -> Iterator[tuple[type, str]]:
         for kind in self._kinds:
@@ -255,11 +285,19 @@ def _mark(value: object) -> object:
     # Equal to a later one while nothing changed: numbers and containers by what they hold, others by identity.
     if type(value) in _PLAIN:
         return type(value), value
-    if isinstance(value, (tuple, list)):
+    if isinstance(value, (tuple, list, set, frozenset)):
         return [type(value), *map(_mark, value)]
-    if isinstance(value, (Namespace, SimpleNamespace)) or (is_dataclass(value) and not isinstance(value, type)):
+    if isinstance(value, np.ndarray):
+        return value.shape, value.dtype, value.tobytes()
+    if _is_record(value):
         value = vars(value)
     return {key: _mark(each) for key, each in value.items()} if isinstance(value, dict) else _Same(value)
+
+
+def _is_record(value: object) -> bool:
+    # Whether all that an object has are its fields.
+    is_dataclass_made = is_dataclass(value) and not isinstance(value, type) and hasattr(value, "__dict__")
+    return isinstance(value, (Namespace, SimpleNamespace)) or is_dataclass_made
 
 
 @functools.lru_cache

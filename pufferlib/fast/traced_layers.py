@@ -10,7 +10,8 @@ from __future__ import annotations
 import math
 import traceback
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from types import FrameType
@@ -31,7 +32,7 @@ from pufferlib.fast.traced_states import SharedCellError, StepStates, TracedStat
 from pufferlib.fast.traced_values import Parameter, UntracedError, Value
 from pufferlib.metrics.measures import EPSILON
 from pufferlib.models import ActionHead, LSTMWrapper, MinGRUWrapper
-from pufferlib.policy import NormalizedObservations, training_forward
+from pufferlib.policy import NormalizedObservations, acting_forward, training_forward
 from pufferlib.ppo.losses import ppo_loss
 from pufferlib.ppo.rollout import Rollout
 from pufferlib.ppo.sampling import sample_logits
@@ -103,7 +104,8 @@ def trace(policy: nn.Module, rollout: Rollout) -> Layers:
     if not layers.fit():
         raise UntracedError("has layers that are not of the sizes and types that the kernel takes")
     try:
-        _compare(policy, layers, rollout, calls.counts)
+        with _noise(policy):
+            _compare(policy, layers, rollout, calls.counts)
     except (LookupError, RuntimeError, TypeError, ValueError) as error:
         raise UntracedError(f"cannot be compared with the kernel: {str(error).splitlines()[0]}") from error
     return layers
@@ -242,6 +244,23 @@ def _place(frames: Iterable[tuple[FrameType, int]]) -> str:
     return ""
 
 
+@contextmanager
+def _noise(policy: nn.Module) -> Iterator[None]:
+    # Adds a little to all that is trained: where a weight begins at zero, gradients before it would be zero too.
+    generator = torch.Generator().manual_seed(1)
+    before = [(each, each.detach().clone()) for each in policy.parameters() if each.requires_grad]
+    try:
+        with torch.no_grad():
+            for each, value in before:
+                inputs = math.prod(value.shape[1:])
+                each.add_(torch.randn(value.shape, generator=generator), alpha=0.1 / math.sqrt(max(inputs, 1)))
+        yield
+    finally:
+        with torch.no_grad():
+            for each, value in before:
+                each.copy_(value)
+
+
 def _compare(policy: nn.Module, layers: Layers, rollout: Rollout, counts: Mapping[int, int]) -> None:
     # Outputs and gradients on random rows; `counts` has the columns that are categories, and how many there are.
     generator = torch.Generator().manual_seed(0)
@@ -264,6 +283,7 @@ def _compare(policy: nn.Module, layers: Layers, rollout: Rollout, counts: Mappin
         taken = taken.squeeze(-1) if layers.log_std is None else taken  # of a single choice
         _, logprobs, entropy = sample_logits(logits, action=taken)
         logprobs, values, entropy = (tensor.float().view(count, steps) for tensor in (logprobs, values, entropy))
+        _check_acting(policy, seen, entries, resets, actions, (logprobs.detach(), values.detach()))
         noise = [0.3 * torch.randn(count, steps, generator=generator) for _ in range(4)]
         old = [logprobs.detach() + 0.1 * noise[0], values.detach() + noise[1], noise[2], noise[3]]
         coefficients = {"clip_coef": 0.2, "vf_clip_coef": 10.0, "vf_coef": 0.5, "ent_coef": 0.01}
@@ -279,6 +299,26 @@ def _compare(policy: nn.Module, layers: Layers, rollout: Rollout, counts: Mappin
         if gradient is None:
             raise UntracedError(f"does not use its parameter {name}")
         _check_close(f"gradient of {name}", found, gradient)
+
+
+@torch.no_grad()
+def _check_acting(
+    policy: nn.Module,
+    seen: Tensor,
+    entries: Mapping[str, Tensor],
+    resets: Tensor,
+    actions: Tensor,
+    expected: tuple[Tensor, Tensor],  # log-probabilities and values, as training has them
+) -> None:
+    forward, state = acting_forward(policy), {name: each.clone() for name, each in entries.items()}
+    for step in range(seen.shape[1]):
+        for name, each in state.items():
+            state[name] = each.masked_fill(resets[:, step].view(-1, *[1] * (each.dim() - 1)), 0)
+        logits, values = forward(seen[:, step], state)
+        taken = actions[:, step]
+        _, logprobs, _ = sample_logits(logits, action=taken.squeeze(-1) if isinstance(logits, Tensor) else taken)
+        _check_close("acting's log-probabilities", logprobs.float().view(-1), expected[0][:, step])
+        _check_close("acting's values", values.float().view(-1), expected[1][:, step])
 
 
 def _draw_observations(

@@ -103,6 +103,18 @@ class Noisy(Own):
         return self.heads(self.body(observations.float() + torch.randn(3)))
 
 
+class Leaving(Own):
+    """Leaves its first layer out of the calls with many rows."""
+
+    def __init__(self):
+        super().__init__()
+        self.skipped = nn.Linear(3, 3)
+
+    def forward(self, observations):
+        x = observations.float()
+        return self.heads(self.body(self.skipped(x) if len(x) <= 16 else x))
+
+
 class Centred(Own):
     def forward(self, observations):
         x = observations.float()
@@ -191,6 +203,7 @@ STATEFUL = {
     "list of what was seen": lambda env: KeepingInAList(),
     "list of the module": lambda env: KeepingInAGlobal(),
     "noise": lambda env: Noisy(),
+    "a layer left out": lambda env: Leaving(),
     "mean over rows": lambda env: Centred(),
     "counter": lambda env: Counting(),
 }

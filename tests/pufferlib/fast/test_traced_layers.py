@@ -1,6 +1,7 @@
 """Policies in plain torch that the kernel computes: what is traced, what is not and why, and that both train alike."""
 
 import functools
+import random
 import threading
 
 import numpy as np
@@ -756,6 +757,67 @@ class MakesNoise(Base):
         return self.body(observations + torch.randn(7))
 
 
+class Settings:
+    scale = 1.0
+
+
+class ReadsAnObject(Base):
+    def __init__(self):
+        super().__init__()
+        self.settings = [Settings()]
+
+    def hidden(self, observations):
+        return self.settings[0].scale * self.body(observations)
+
+
+class StopsGradients(Base):
+    """Its critic is not to train the body, and begins at zero, so that it does not at first."""
+
+    def __init__(self):
+        super().__init__()
+        nn.init.zeros_(self.value.weight)
+
+    def forward(self, observations):
+        hidden = torch.tanh(self.body(observations))
+        with torch.no_grad():
+            seen = hidden * 1.0
+        return self.head(hidden), self.value(seen)
+
+
+class AsksForGradients(Base):
+    def forward(self, observations):
+        hidden = torch.tanh(self.body(observations))
+        return self.head(hidden) * (1.0 if torch.is_grad_enabled() else 3.0), self.value(hidden)
+
+
+class Drops(Base):
+    def hidden(self, observations):
+        hidden = self.body(observations)
+        return hidden if self.draw() < 0.5 else torch.tanh(hidden)
+
+    def draw(self):
+        return torch.rand(()).item()
+
+
+class DropsByPython(Drops):
+    def draw(self):
+        return random.random()
+
+
+class DropsByNumPy(Drops):
+    def draw(self):
+        return np.random.random()
+
+
+class DropsByItsOwn(Drops):
+    def __init__(self):
+        super().__init__()
+        self.random = np.random.default_rng(0)
+
+    def draw(self):
+        return self.random.random()
+
+
 class Uncopied(Base):
     """It has what no copy can be made of in a list."""
 
@@ -887,6 +949,13 @@ class Scales(Cell):
         (KeepsInAList, "keeps something in a call: seen"),
         (CountsInAGlobal, "keeps something in a call: a class or a global name"),
         (MakesNoise, "a tensor that it makes in a call (test_traced_layers.py, line"),
+        (ReadsAnObject, "uses settings, a Settings that may change"),
+        (StopsGradients, "differs from what the kernel makes of it: gradient of body"),
+        (AsksForGradients, "differs from what the kernel makes of it: acting's log-probabilities"),
+        (Drops, "keeps something in a call: random numbers"),
+        (DropsByPython, "keeps something in a call: random numbers"),
+        (DropsByNumPy, "keeps something in a call: random numbers"),
+        (DropsByItsOwn, "uses random, a Generator that may change"),
         (Hooked, "has hooks or replaced methods"),
         (Uncopied, "cannot be traced: cannot pickle '_thread.lock' object"),
         (Partial, "cannot be traced: "),
@@ -927,6 +996,34 @@ def test_observations_of_types_that_the_kernel_does_not_read_are_left_to_torch(d
 def test_the_first_unknown_operation_is_named_with_its_line(tmp_path):
     trainer = make_trainer(Unknown, tmp_path)
     assert "test_traced_layers.py, line" in trainer.computed_by
+    trainer.release()
+
+
+class Apart(Base):
+    """A frozen body, which no gradient reaches anyway, and what it holds but does not read."""
+
+    def __init__(self):
+        super().__init__()
+        self.settings, self.limits = Settings(), np.ones(7, np.float32)
+        self.body.requires_grad_(False)
+
+    def hidden(self, observations):
+        with torch.no_grad():
+            return self.body(observations) * len(self.limits)
+
+
+def test_what_is_frozen_may_be_apart_from_gradients_and_a_comparison_leaves_all_weights(tmp_path):
+    before = []
+
+    def make():
+        policy = Apart()
+        before.extend(each.detach().clone() for each in policy.parameters())
+        return policy
+
+    make.spaces, make.__name__ = Apart.spaces, "Apart"
+    trainer = make_trainer(make, tmp_path)
+    assert trainer.computed_by == "C kernel"
+    assert all(map(torch.equal, trainer.policy.parameters(), before))
     trainer.release()
 
 
