@@ -51,7 +51,8 @@ def c_files(
             check_agreement(step, probe.run, "the C of puffernet.h", observations)
     if type(env).__module__.startswith("pufferlib.ocean.") and isinstance(env, OceanEnv):
         folder = Path(str(env.binding.__file__)).parent
-        files |= play_files(folder, env.arguments, env.agents_per_env, name, writer)
+        episodes = env.agents_per_env if env.counts_episodes_by_agent else 1
+        files |= play_files(folder, env.arguments, env.agents_per_env, name, writer, episodes)
     return files
 
 
@@ -119,22 +120,29 @@ def running(files: Mapping[str, str], writer: HeaderWriter, agents: int, *flags:
 
 
 def play_files(
-    folder: Path, arguments: Mapping[str, float], agents_per_env: int, name: str, writer: HeaderWriter
+    folder: Path,
+    arguments: Mapping[str, float],
+    agents_per_env: int,
+    name: str,
+    writer: HeaderWriter,
+    episodes_per_env: int = 1,
 ) -> dict[str, str]:
     """The content of the program, and of the environment in a folder with its includes, by file name."""
     headers = [path for path in sorted(folder.glob("*.h")) if not path.name.endswith("_render.h")]
     files = {path.name: path.read_text() for path in headers}
     files[f"{name}_binding.h"] = (folder / "binding.c").read_text()
-    shared = Path(ocean.__file__).with_name("include")
-    included = {"puffer_env.h", *re.findall(r'^#include "(puffer_\w+\.h)"', "".join(files.values()), re.MULTILINE)}
-    files |= {header: (shared / header).read_text() for header in sorted(included)}
     files["puffer_binding.h"] = (HERE / "play_binding.h").read_text()
+    shared = Path(ocean.__file__).with_name("include")
+    include = re.compile(r'^#include "(puffer_\w+\.h)"', re.MULTILINE)
+    while missing := {*include.findall("\n".join(files.values()))} - files.keys():
+        files |= {header: (shared / header).read_text() for header in sorted(missing)}
     settings = "".join(f'{{"{key}", {float(value):.9g}}}, ' for key, value in arguments.items())
     text = (HERE / "play.c").read_text()
     for old, new in (
-        ("settings[] = {{NULL, 0}};", f"settings[] = {{{settings}{{NULL, 0}}}};"),
+        *(("game", name), ("GamePolicy", writer.type_name), ("GAME_POLICY", writer.name.upper())),
         ("AGENTS_PER_ENV = 1,", f"AGENTS_PER_ENV = {agents_per_env},"),
-        *(("GamePolicy", writer.type_name), ("GAME_POLICY", writer.name.upper()), ("game", name)),
+        ("EPISODES_PER_ENV = 1 ", f"EPISODES_PER_ENV = {episodes_per_env} "),
+        ("settings[] = {{NULL, 0}};", f"settings[] = {{{settings}{{NULL, 0}}}};"),  # last: its words are the user's
     ):
         text = text.replace(old, new)
     return {f"{name}_play.c": text, **files}

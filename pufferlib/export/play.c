@@ -9,10 +9,11 @@
 #include <stdlib.h>
 #include <time.h>
 
-enum { NUM_ENVS = 192, AGENTS_PER_ENV = 1, NUM_AGENTS = NUM_ENVS * AGENTS_PER_ENV };
+enum { MAX_ENVS = 192, AGENTS_PER_ENV = 1, MAX_AGENTS = MAX_ENVS * AGENTS_PER_ENV };
+enum { EPISODES_PER_ENV = 1 };  // side by side: one of all agents, or one of each where they begin and end apart
 enum { SEED = 42, MAX_STEPS = 20000 };  // per episode, on average: a greedy policy can go in circles for ever
 
-#define GAME_POLICY_AGENTS NUM_AGENTS
+#define GAME_POLICY_AGENTS MAX_AGENTS
 #include "game_policy.h"
 
 // The environment computes what it does in Python, to the last bit: without fused multiply-adds, which the policy's
@@ -34,22 +35,23 @@ enum { SEED = 42, MAX_STEPS = 20000 };  // per episode, on average: a greedy pol
 // Keyword arguments of the environment in Python.
 static PyObject settings[] = {{NULL, 0}};
 
-static Env envs[NUM_ENVS];
+static Env envs[MAX_ENVS];
 #ifdef MY_SHARED
 static Shared shared;
 #endif
 static GamePolicy policy;
-static GamePolicyObservation observations[NUM_AGENTS * GAME_POLICY_OBSERVATION];
-static GamePolicyAction actions[NUM_AGENTS * GAME_POLICY_ACTION];
-static float rewards[NUM_AGENTS];
-static uint8_t terminals[NUM_AGENTS], truncations[NUM_AGENTS];
+static GamePolicyObservation observations[MAX_AGENTS * GAME_POLICY_OBSERVATION];
+static GamePolicyAction actions[MAX_AGENTS * GAME_POLICY_ACTION];
+static float rewards[MAX_AGENTS];
+static uint8_t terminals[MAX_AGENTS], truncations[MAX_AGENTS];
 #ifdef ENV_ACTION_MASKS
-static uint8_t action_masks[NUM_AGENTS * GAME_POLICY_CHOICES];
+static uint8_t action_masks[MAX_AGENTS * GAME_POLICY_CHOICES];
 #endif
 #ifdef ENV_TURNS
-static uint8_t masks[NUM_AGENTS];
+static uint8_t masks[MAX_AGENTS];
 #endif
-static int quotas[NUM_ENVS];  // episodes still to be counted: as many of every environment, so that long ones count too
+static int num_envs;  // that play, no more than the episodes need
+static int quotas[MAX_AGENTS];  // episodes still to be counted: as many of every agent, so that long ones count too
 
 typedef struct {
     double total, squares;
@@ -58,17 +60,17 @@ typedef struct {
 #define SUMS(name) Sums name;
 typedef struct {
     LOG_FIELDS(SUMS)
-    int episodes;
+    long episodes, episodes_left;  // of agents
 } Scores;
 
-static void add(Sums* sums, double value) {
-    sums->total += value;
-    sums->squares += value * value;
+static void add(Sums* sums, double value, int times) {
+    sums->total += times * value;
+    sums->squares += times * value * value;
 }
 
-static void print_mean(const char* name, const Sums* sums, int count) {
-    double mean = sums->total / count, squares = sums->squares - count * mean * mean;  // NaN of a single one
-    printf("%-16s %.3f +- %.3f (n = %d)\n", name, mean, sqrt((squares > 0 ? squares : 0) / (count - 1) / count), count);
+static void print_mean(const char* name, const Sums* sums, long count) {
+    double n = (double)count, mean = sums->total / n, squares = sums->squares - n * mean * mean;  // NaN of a single one
+    printf("%-16s %.3f +- %.3f (n = %ld)\n", name, mean, sqrt((squares > 0 ? squares : 0) / (n - 1) / n), count);
 }
 
 // Whether the environments fit the policy.
@@ -76,7 +78,7 @@ static bool open_environments(void) {
 #ifdef MY_SHARED
     if (my_shared(&shared, NULL, settings) < 0) return false;
 #endif
-    for (int i = 0; i < NUM_ENVS; i++) {
+    for (int i = 0; i < num_envs; i++) {
         Env* env = &envs[i];
         int agent = i * AGENTS_PER_ENV;
 #ifdef MY_SHARED
@@ -105,26 +107,45 @@ static bool open_environments(void) {
     return true;
 }
 
-#define ADD(name) add(&scores->name, log->name / log->n);
+#define ADD(name) add(&scores->name, log->name / log->n, counted);
 
-// Takes what an environment says of an episode that has ended.
-static void count_episode(int i, Scores* scores) {
-    Log* log = &envs[i].log;
-    if (quotas[i] > 0) {
-        LOG_FIELDS(ADD)
-        scores->episodes += 1;
-        quotas[i] -= 1;
+// Deals the episodes out, evenly among all that are played side by side.
+static void deal(int episodes, Scores* scores) {
+    int most = (episodes - 1) / EPISODES_PER_ENV + 1;
+    num_envs = most < MAX_ENVS ? most : MAX_ENVS;
+    int count = num_envs * EPISODES_PER_ENV;
+    for (int agent = 0; agent < num_envs * AGENTS_PER_ENV; agent++) {
+        quotas[agent] = episodes / count + (agent / (AGENTS_PER_ENV / EPISODES_PER_ENV) < episodes % count);
+        scores->episodes_left += quotas[agent];
     }
+}
+
+// Takes what an environment says of the episodes that ended with this step: a mean of its agents', or of them all.
+static void count_episodes(int i, Scores* scores) {
+    Log* log = &envs[i].log;
+    int ended = 0, counted = 0;
+    for (int agent = i * AGENTS_PER_ENV; agent < (i + 1) * AGENTS_PER_ENV; agent++) {
+        if (!(terminals[agent] | truncations[agent])) continue;
+        ended += 1;
+        if (quotas[agent] == 0) continue;
+        counted += 1;
+        quotas[agent] -= 1;
+    }
+    scores->episodes_left -= counted;
+    if (counted > 1 && (int)log->n != ended) counted = 1;
+    scores->episodes += counted;
+    LOG_FIELDS(ADD)
     memset(log, 0, sizeof(*log));
 }
 
 static void step(Scores* scores, bool is_sampled) {
-    game_policy_act(&policy, observations, NUM_AGENTS, actions, is_sampled);
-    for (int i = 0; i < NUM_ENVS; i++) {
+    int num_agents = num_envs * AGENTS_PER_ENV;
+    game_policy_act(&policy, observations, num_agents, actions, is_sampled);
+    for (int i = 0; i < num_envs; i++) {
         c_step(&envs[i]);
-        if (envs[i].log.n > 0) count_episode(i, scores);
+        if (envs[i].log.n > 0) count_episodes(i, scores);
     }
-    for (int agent = 0; agent < NUM_AGENTS; agent++) {
+    for (int agent = 0; agent < num_agents; agent++) {
         if (terminals[agent] | truncations[agent]) game_policy_forget(&policy, agent);
     }
 }
@@ -138,23 +159,23 @@ int main(int argc, char** argv) {
         fprintf(stderr, "usage: %s [EPISODES] [sample]\n", argv[0]);
         return 2;
     }
+    Scores scores;
+    memset(&scores, 0, sizeof(scores));
+    deal(episodes, &scores);
     if (!open_environments()) return 1;
     game_policy_begin(&policy, SEED);
 #ifdef ENV_ACTION_MASKS
     policy.masks = action_masks;
 #endif
-    for (int i = 0; i < NUM_ENVS; i++) quotas[i] = episodes / NUM_ENVS + (i < episodes % NUM_ENVS);
-    Scores scores;
-    memset(&scores, 0, sizeof(scores));
     long steps = 0, most = (long)MAX_STEPS * quotas[0];
     clock_t begin = clock();
-    for (; steps < most && scores.episodes < episodes; steps++) step(&scores, is_sampled);
+    for (; steps < most && scores.episodes_left > 0; steps++) step(&scores, is_sampled);
     double seconds = (double)(clock() - begin) / CLOCKS_PER_SEC;
     if (scores.episodes > 0) {
         LOG_FIELDS(PRINT)
     }
-    if (scores.episodes < episodes) printf("%d of %d episodes did not end\n", episodes - scores.episodes, episodes);
-    printf("%.2f million steps a second of one core, %ld steps\n", (double)steps * NUM_AGENTS / seconds / 1e6,
-           steps * NUM_AGENTS);
+    if (scores.episodes_left > 0) printf("%ld episodes did not end\n", scores.episodes_left);
+    steps *= num_envs * AGENTS_PER_ENV;
+    printf("%.2f million steps a second of one core, %ld steps\n", (double)steps / seconds / 1e6, steps);
     return 0;
 }

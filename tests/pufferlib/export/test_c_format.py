@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import test_traced_states as cases
 import torch
+from checked_headers import compiled_names, params
 from gymnasium.spaces import Box, Dict, Discrete
 from policies_to_export import CASES, CHOICE, OWN, VECTOR, Gated, flat_results, spaces_of, spread, wrapped
 from torch import nn
@@ -624,4 +625,40 @@ def test_every_environment_is_played_cleanly_under_sanitizers(name, tmp_path):
     policy = spread(wrapped(MinGRUWrapper, env, Default(env, 16)))
     flags = "-O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all"
     assert means(played(env, policy, tmp_path, 200, "sample", flags=flags))["score"].n == 200
+    env.close()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", params(compiled_names()))
+def test_the_program_of_every_environment_plays_an_episode(name, tmp_path):
+    env = pufferlib.make(name, num_envs=1)
+    output = played(env, spread(Default(env, 8)), tmp_path, 1, "sample", flags="-O0")
+    assert re.search(r"^score .* \(n = \d+\)$", output, re.MULTILINE)
+    env.close()
+
+
+def test_an_argument_named_as_the_template_is_keeps_its_name():
+    env = pufferlib.make("puffer_poker", num_envs=1)
+    writer, _ = written(spread(Default(env, 8)), env, "poker")
+    folder = Path(env.binding.__file__).parent
+    text = c_format.play_files(folder, env.arguments, 1, "poker", writer)["poker_play.c"]
+    assert '= {{"game", 1}, ' in text and "PokerPolicy policy;" in text
+    env.close()
+
+
+@pytest.mark.parametrize(
+    ("name", "kwargs"), [("snake", {"num_snakes": 8, "width": 64, "height": 32}), ("multiagent", {})]
+)
+def test_agents_that_end_apart_are_counted_as_in_python(name, kwargs, tmp_path):
+    """The first to end among them say nothing of the others."""
+    env = pufferlib.make(f"puffer_{name}", num_envs=1, **kwargs)
+    policy = Default(env, 8)
+    with torch.no_grad():
+        for parameter in policy.parameters():
+            parameter.zero_()
+    scores = means(played(env, policy, tmp_path, 400, "sample", flags="-O1"))
+    expected = pufferlib.evaluate(policy, env, 400, sample=True)
+    assert scores["score"].n == expected["score"].episodes == 400 * (1 if name == "snake" else 4)
+    error = math.hypot(scores["score"].error, expected["score"].standard_error)
+    assert abs(scores["score"].mean - expected["score"].mean) < 4 * error
     env.close()
