@@ -20,6 +20,8 @@ from pufferlib.ocean.sources import fingerprint
 if TYPE_CHECKING:
     from pufferlib.ocean.rendering import Drawing
 
+MOST_AGENTS = 2**20  # of a C environment
+
 
 class OceanEnv(PufferEnv):
     """`num_envs` C environments stepped together.
@@ -31,6 +33,8 @@ class OceanEnv(PufferEnv):
         binding: the compiled module of the environment.
         handle: its vec handle, which a backend may step in place of this object.
         arguments: those of the C side, by name.
+        agents_per_env: agents of one C environment, at most MOST_AGENTS. It may be an argument, unchecked: what is no
+            such number counts as 1 until the C side refuses it.
         counts_episodes_by_agent: how evaluations count. False: an episode is one of the environment, with all agents,
             as in a match. True: one of an agent, where many that are alike begin and end apart.
         has_turns: whether the C side writes `masks`: which agents act on their observations and which wait.
@@ -71,6 +75,9 @@ class OceanEnv(PufferEnv):
             )
         warn_where_outdated(self.binding)
         self.num_envs = num_envs
+        agents = self.agents_per_env  # may be an argument of any kind or size, which the C side refuses by its name
+        is_possible = isinstance(agents, (int, np.integer)) and 1 <= agents <= MOST_AGENTS
+        self.agents_per_env = int(agents) if is_possible else 1
         self.num_agents = num_envs * self.agents_per_env
         super().__init__(buf)
         self._results = (self.observations, self.rewards, self.terminals, self.truncations)
@@ -98,7 +105,8 @@ class OceanEnv(PufferEnv):
 
     @override
     def reset(self, seed: int | None = None) -> tuple[np.ndarray, list[dict]]:
-        self.binding.vec_reset(self.handle, seed)
+        with _sentences_of_c():
+            self.binding.vec_reset(self.handle, seed)
         return self.observations, []
 
     @override
@@ -106,7 +114,10 @@ class OceanEnv(PufferEnv):
         self._require_own_arrays()
         if actions is not self.actions:
             self.actions[...] = fitting_actions(actions, self.actions)
-        self.binding.vec_step(self.handle)
+        try:  # not _sentences_of_c(), which takes longer than the step of a small game
+            self.binding.vec_step(self.handle)
+        except ValueError as error:
+            raise APIUsageError(str(error)) from error
         return self.observations, self.rewards, self.terminals, self.truncations, self.report()
 
     def _require_own_arrays(self) -> None:

@@ -38,8 +38,7 @@ class Rware(OceanEnv):
         shaped: bool = True,
         **kwargs,
     ):
-        # Any other number is refused by the C side, before it could ask for a huge or senseless array here.
-        self.agents_per_env = int(num_robots) if num_robots in range(1, 65) else 1
+        self.agents_per_env = num_robots
         self.single_observation_space = gymnasium.spaces.Box(-1, 1, (27,), np.float32)
         self.single_action_space = gymnasium.spaces.Discrete(5)
         arguments = {"size": size, "num_robots": num_robots, "num_requests": num_requests, "shaped": shaped}

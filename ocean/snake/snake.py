@@ -28,8 +28,7 @@ class Snake(OceanEnv):
     keys = Keys({"down": 0, "up": 1, "left": 2, "right": 3})
 
     def __init__(self, num_envs: int = 16, num_snakes: int = 256, width: int = 640, height: int = 360, **kwargs):
-        # Any other number is refused by the C side, before it could ask for a huge or senseless array here.
-        self.agents_per_env = int(num_snakes) if num_snakes in range(1, 513) else 1
+        self.agents_per_env = num_snakes
         self.single_observation_space = gymnasium.spaces.Box(0, 5, (11, 11), np.uint8)
         self.single_action_space = gymnasium.spaces.Discrete(4)
         super().__init__(num_envs, {"num_snakes": num_snakes, "width": width, "height": height}, **kwargs)

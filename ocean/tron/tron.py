@@ -39,8 +39,7 @@ class Tron(OceanEnv):
         **kwargs,
     ):
         agents = agents_against(opponent)
-        # Any other number is refused by the C side, before it could ask for a huge or senseless array here.
-        self.agents_per_env = int(num_riders) if agents == 2 and num_riders in range(2, 9) else 1
+        self.agents_per_env = num_riders if agents == 2 else 1
         self.single_observation_space = gymnasium.spaces.Box(-12, 12, (250,), np.int8)
         self.single_action_space = gymnasium.spaces.Discrete(4)
         arguments = {"num_riders": num_riders, "agents": agents, "size": size, "bot_random": bot_random}

@@ -227,8 +227,10 @@ def test_closing_twice_is_harmless_and_stepping_afterwards_says_so(case):
     env.reset(0)
     env.close()
     env.close()
-    with pytest.raises(ValueError, match="closed"):
+    with pytest.raises(APIUsageError, match="closed"):
         env.step(np.zeros_like(env.actions))
+    with pytest.raises(APIUsageError, match="closed"):
+        env.reset()
 
 
 @each_case

@@ -302,7 +302,7 @@ def test_rollout_is_the_golden_one():
 
 
 @pytest.mark.parametrize("key", ["num_snakes", "width", "height"])
-@pytest.mark.parametrize("value", [0, 10**9, 64.0, None])
+@pytest.mark.parametrize("value", [0, -1, 10**9, 64.0, None, "text", np.zeros(2)], ids=repr)
 def test_an_impossible_size_is_refused_before_memory_is_asked_for(key, value):
     with pytest.raises((TypeError, ValueError), match=f"snake: {key} must be an integer from .*, got"):
         Snake(1, **{key: value})
