@@ -241,7 +241,9 @@ def _observations_of_play(vecenv: vector.Vector, policy: nn.Module) -> np.ndarra
     for _ in range(STEPS):
         seen.append(np.array(observations[:ROWS]))
         logits, _ = forward(torch.from_numpy(observations), state)
-        masks = None if vecenv.action_masks is None else torch.from_numpy(vecenv.action_masks)
+        masks = None
+        if vecenv.action_masks is not None:  # an agent that waits may have no choice
+            masks = torch.from_numpy(vecenv.action_masks | ~vecenv.driver_env.masks[:, None])
         actions, _, _ = sample_logits(logits, generator=generator, masks=masks)
         observations, *_ = vecenv.step(actions.numpy())
     return np.stack(seen)

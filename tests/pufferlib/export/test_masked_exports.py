@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import torch
 
-from pufferlib import models
-from pufferlib.export import export_policy
+from pufferlib import models, vector
+from pufferlib.export import export_policy, exporting
 from pufferlib.ocean.connect4.connect4 import Connect4
 from pufferlib.ocean.squared.squared import Squared
 from pufferlib.ppo.sampling import mask_logits
@@ -100,3 +100,23 @@ def test_a_policy_of_an_environment_without_masks_keeps_its_form(tmp_path):
     if shutil.which("cc"):
         folder = export_policy(models.Default(env, hidden_size=8), env, tmp_path / "squared_c", "c")
         assert "masks" not in (folder / "squared_policy.h").read_text()
+
+
+class Waiting(Connect4):
+    """An agent whose turn it is not has no choice."""
+
+    def reset(self, seed=None):
+        results = super().reset(seed)
+        self.action_masks &= self.masks[:, None]
+        return results
+
+    def step(self, actions):
+        results = super().step(actions)
+        self.action_masks &= self.masks[:, None]
+        return results
+
+
+def test_play_before_an_export_asks_no_agent_that_waits():
+    with vector.make(Waiting, env_kwargs={"num_envs": 2, "opponent": "self"}, backend="Serial") as vecenv:
+        seen = exporting._observations_of_play(vecenv, policy_of(vecenv.driver_env))
+    assert seen.shape[:2] == (exporting.STEPS, 4)
