@@ -83,8 +83,9 @@ def build_atari(
         frame_stack: Pictures in an observation, the newest last.
         screen_size: Width and height of a picture, in pixels.
         noop_max: A game begins after 1 to this many frames without action; 0 begins it at once.
-        episodic_life: End an episode with each life instead of with the game.
-        clip_rewards: Rewards are -1, 0 or 1; the true score of a game is the statistic `score`.
+        episodic_life: End an episode with each life instead of with the game. Policies are scored by whole games.
+        clip_rewards: Rewards are -1, 0 or 1; the true score of a game is the statistic `score`, and of scored games
+            also the return.
         repeat_action_probability: How often the game repeats the last action ("sticky actions"); 0.25 is ale-py's own.
         keywords: of ale_py.env.AtariEnv.
     """
@@ -236,6 +237,8 @@ _SHARED = {"num_envs", "num_workers", "batch_size", "seed"}  # keywords of all v
 
 class AtariEntry(Entry):
     """A game; it trains in ale-py's own vector environment, unless another backend or a setting of others is given."""
+
+    whole_games: Mapping[str, Any] = {"episodic_life": False, "clip_rewards": False}
 
     @override
     def make_vector(self, env_kwargs: dict[str, Any], **keywords: object) -> Vector:

@@ -62,6 +62,7 @@ class Entry:
     policy_modules: tuple[str, ...] = ("pufferlib.models",)  # where its policy's classes are looked for, in order
     agents_per_env: int = 1  # in each of the `[env] num_envs` environments, where there is such a setting
     local_backend: str = "Serial"  # what steps several of them for `pufferlib.make`, in this process
+    whole_games: Mapping[str, Any] = {}  # settings by which an episode is a whole game with its true rewards
 
     def __init__(
         self,

@@ -177,6 +177,7 @@ class EnvPoolEntry(Entry):
         }
         drawn = Setting("env", "render_mode", str | None, None, "Rgb_array for frames from render(), None for nothing.")
         creator = partial(_make_env, task)
+        self.whole_games = {"episodic_life": False, "reward_clip": False} if _world(task) == "envpool.atari" else {}
         super().__init__(_PREFIX + task, "envpool", creator, ({"render_mode": drawn, **settings}, False), recipe=None)
 
     @functools.cached_property

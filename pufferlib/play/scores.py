@@ -218,8 +218,9 @@ def make_environments(
 
     Each is a batch of its own, which may play or wait, if it `is_shown`; else all of C are one, which is faster.
     """
+    env_kwargs = {**entry.whole_games, **env_kwargs}
     # One environment behind each PufferEnv, which reports every episode.
-    env_kwargs = {**env_kwargs, **{name: 1 for name in ("num_envs", "report_interval") if name in entry.settings}}
+    env_kwargs |= {name: 1 for name in ("num_envs", "report_interval") if name in entry.settings}
     env_kwargs |= array_settings(entry) if is_shown else {}
     agents = 1
     if counts_by_agent(entry.creator):

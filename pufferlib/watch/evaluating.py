@@ -163,7 +163,9 @@ def _score(player: Player, quotas: np.ndarray, max_steps: int, seed: int, num_ep
                 sheet.add(episodes)
             if stop.requested:
                 break
-    reason = "had not ended; those above are the shorter ones" if stop.requested else "did not end"
+    reason = "had not ended" if stop.requested else "did not end"
+    if stop.requested and sheet.scores():
+        reason += "; those above are the shorter ones"
     _print_scores(sheet, player, num_episodes, reason)
     if stop.requested:
         raise KeyboardInterrupt

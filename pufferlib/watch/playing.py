@@ -317,8 +317,7 @@ def play_command(env_name: str, args: Mapping[str, Any], options: PlayOptions) -
         raise _no_display(env_name)
     entry, opponent = find(env_name), options.opponent
     # One environment, of whole games with their true scores.
-    alone = {"num_envs": 1, "report_interval": 1, "episodic_life": False, "clip_rewards": False}
-    known = {name: value for name, value in alone.items() if name in entry.settings}
+    known = {**entry.whole_games, **{name: 1 for name in ("num_envs", "report_interval") if name in entry.settings}}
     env_kwargs = args["env"] if opponent is None else against(opponent, entry, args["env"])
     with closing(entry.creator(**{**env_kwargs, **known, **array_settings(entry)})) as env:
         keyboard = keyboard_for(env)
@@ -339,7 +338,7 @@ def play_command(env_name: str, args: Mapping[str, Any], options: PlayOptions) -
         changed = {  # games with other settings do not compare
             name: value
             for name, value in args["env"].items()
-            if name not in (*alone, "render_mode")
+            if name not in (*known, "render_mode")
             and (name not in entry.settings or value != entry.settings[name].default)
         }
         changed |= {} if rival is None else {"--opponent": opponent, "--side": options.side}

@@ -11,7 +11,9 @@ from gymnasium.wrappers import AtariPreprocessing, FrameStackObservation
 from rollouts import digest, rollout
 
 from pufferlib.errors import APIUsageError, MissingExtraError
+from pufferlib.families import catalog
 from pufferlib.families.atari import AtariVectorPufferEnv, make_atari_vector
+from pufferlib.play.scores import make_environments
 
 pytest.importorskip("ale_py")
 
@@ -96,3 +98,11 @@ def test_what_is_no_atari_game_is_refused(monkeypatch):
     monkeypatch.setitem(sys.modules, "ale_py", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'pufferlib\[atari\]'"):
         make_atari_vector("ALE/Pong-v5")
+
+
+@pytest.mark.parametrize(("given", "expected"), [({}, False), ({"episodic_life": True, "clip_rewards": True}, True)])
+def test_policies_are_scored_by_whole_games_unless_the_settings_say_otherwise(given, expected):
+    vecenv = make_environments(catalog.find("ALE/Breakout-v5"), given, episodes=1, seed=0)
+    game = vecenv.driver_env.env
+    assert (game._episodic_life, game._clip_rewards) == (expected, expected)
+    vecenv.close()
