@@ -50,7 +50,7 @@ static uint8_t action_masks[MAX_AGENTS * GAME_POLICY_CHOICES];
 #ifdef ENV_TURNS
 static uint8_t masks[MAX_AGENTS];
 #endif
-static int num_envs;  // that play, no more than the episodes need
+static int num_envs;            // that play, no more than the episodes need
 static int quotas[MAX_AGENTS];  // episodes still to be counted: as many of every agent, so that long ones count too
 
 typedef struct {
