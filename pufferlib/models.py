@@ -64,7 +64,7 @@ class ActionHead(nn.Module):
 
     The logits and means start near zero (gain 0.01), so that a new policy explores evenly; the value starts with gain
     1. Numbers are drawn with a standard deviation that does not depend on the observation and starts at 1. Where the
-    bounds of a number have another middle than 0, its mean starts there and its deviation at half their range.
+    bounds of a number leave 0 out, its mean starts in their middle and its deviation at half their range.
     """
 
     def __init__(self, hidden_size: int, action_space: Space):
@@ -108,11 +108,12 @@ class ActionHead(nn.Module):
 
 
 def _middles_and_scales(space: Box) -> tuple[np.ndarray, np.ndarray]:
-    # Of bounds that are finite, and half their range; else the number closest to 0, and 1.
+    # Of finite bounds that leave 0 out, else the number closest to 0; and half the range of finite bounds, else 1.
     low, high = space.low.astype(np.float64), space.high.astype(np.float64)
     has_range = np.isfinite(high - low) & (high > low)
     scales = np.where(has_range, 0.5 * (high - low), 1.0)
-    return np.where(has_range, low + scales, np.clip(0.0, low, high)), scales
+    closest = np.clip(0.0, low, high)
+    return np.where(has_range & (closest != 0), low + scales, closest), scales
 
 
 def _check_activation(activation: str) -> None:
@@ -193,8 +194,8 @@ class Continuous(RecordsInitArgs):
 
     The policy of the published PPO results in continuous control (Andrychowicz et al. 2021, "What Matters for On-Policy
     Deep Actor-Critic Methods?"): orthogonal weights, gain sqrt(2) between layers, 0.01 before the actions and 1 before
-    the value; the logarithm of the deviation is a parameter that no observation changes. A mean begins at the middle of
-    an action's bounds, or where one is missing at the number inside that is closest to 0.
+    the value; the logarithm of the deviation is a parameter that no observation changes. A mean begins at 0, or
+    where an action's bounds leave that out in their middle, or where one is missing at the number closest to 0.
 
     Args:
         env: anything with `single_observation_space` and `single_action_space`.

@@ -28,12 +28,12 @@ def make_trainer(policy=None, seed=0, num_envs=4, env=None, **settings):
     return PuffeRL({**RECIPE, "seed": seed, **settings}, vecenv, policy)
 
 
-def test_a_number_begins_in_the_middle_of_its_bounds_with_a_deviation_in_half_ranges():
+def test_a_number_begins_inside_of_its_bounds_with_a_deviation_in_half_ranges():
     inf = np.inf
     box = Box(np.array([-2, 0, -inf, 3, 5, 100], np.float32), np.array([2, 0.5, 1, 3, inf, 200], np.float32))
     env = SimpleNamespace(single_observation_space=Box(-1, 1, (3,), np.float32), single_action_space=box)
     policy = Continuous(env, log_std=-1.0)
-    assert policy.mean.bias.tolist() == [0, 0.25, 0, 3, 5, 150]
+    assert policy.mean.bias.tolist() == [0, 0, 0, 3, 5, 150]
     half_ranges = np.array([2, 0.25, 1, 1, 1, 50])
     assert policy.log_std.exp().tolist() == pytest.approx((half_ranges / math.e).tolist())
 

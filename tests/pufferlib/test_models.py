@@ -281,12 +281,12 @@ def test_a_new_policy_explores_evenly_and_values_at_gain_one(action_space):
 
 
 @pytest.mark.parametrize("is_mixed", [False, True])
-def test_numbers_whose_bounds_have_another_middle_than_0_begin_there(is_mixed):
+def test_numbers_whose_bounds_leave_0_out_begin_in_their_middle(is_mixed):
     box = Box(np.array([-7, 0, 5, 100], np.float32), np.array([7, 1, np.inf, 200], np.float32))
     head = Default(env(Tuple([Discrete(3), box, Discrete(2)]) if is_mixed else box)).head
-    numbers = [0, 0.5, 5, 150]
+    numbers = [0, 0, 5, 150]
     assert head.linear.bias.tolist() == ([0, 0, 0, *numbers, 0, 0, 0] if is_mixed else [*numbers, 0])
-    assert head.log_std.exp().tolist() == pytest.approx([1, 0.5, 1, 50])
+    assert head.log_std.exp().tolist() == pytest.approx([1, 1, 1, 50])
 
 
 @pytest.mark.parametrize(("activation", "gain"), [("gelu", math.sqrt(2)), ("linear", 1.0)])

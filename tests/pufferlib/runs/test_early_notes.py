@@ -73,7 +73,7 @@ def here(in_tmp_path):
         ({"scale": 1e4}, {"normalize_observations": True}, None),
         ({"limit": 60}, {"gamma": 0.1}, "episodes last 60 steps, and gamma 0.1 sees 1 steps ahead; a larger gamma"),
         (
-            {"action_space": Box(5.0, 6.0, (2,), np.float32)},  # far from 0, where actions begin
+            {"action_space": Box(0.0, 1.0, (2,), np.float32)},  # actions begin at 0
             {},
             "% of the numbers in the policy's actions lie outside",
         ),
