@@ -20,7 +20,15 @@ from pufferlib.families.catalog import Entry
 from pufferlib.models import Default
 from pufferlib.play.agent import load_agent, training_settings
 from pufferlib.play.player import Decision, Episodes, Player
-from pufferlib.play.scores import MAX_STEPS, ScoreSheet, episodes_per_agent, make_environments, player_of, split_evenly
+from pufferlib.play.scores import (
+    MAX_STEPS,
+    ScoreSheet,
+    episodes_per_agent,
+    make_environments,
+    play_to_the_end,
+    player_of,
+    split_evenly,
+)
 from pufferlib.policy import EnvSpaces, Logits, acting_forward, device_of, initial_state
 from pufferlib.ppo.opponents import points_of
 from pufferlib.runs.checkpoint import resolve_run
@@ -202,8 +210,5 @@ def play_match(
             return actions
 
         player = player_of(policy, vecenv, seed, undo)
-        sheet, quotas = sheet_for(player), quotas_for(player, games)
-        for ended in player.play(quotas, MAX_STEPS * int(quotas.max()), seed, decide=decide):
-            for episodes in ended:
-                sheet.add(episodes)
-        return sheet.numbers("points")
+        quotas, sheet = quotas_for(player, games), sheet_for(player)
+        return play_to_the_end(player, quotas, MAX_STEPS, seed, sheet=sheet, decide=decide).numbers("points")
