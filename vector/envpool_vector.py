@@ -137,11 +137,11 @@ class EnvPoolEnv(LibraryEnv):
         """EnvPool's seeds of all environments, for a reset with `seed`."""
         return [mix_seed(seed, index) % SEEDS for index in range(self.num_envs)]
 
-    def make_pool(self, seeds: Sequence[int], **sizes: int) -> Any:
+    def make_pool(self, seeds: Sequence[int], num_threads: int) -> Any:
         """Makes EnvPool's vector of such environments, one for each of its seeds."""
         with precision_lowered():
             pool = import_envpool().make_gymnasium(
-                self.task, num_envs=len(seeds), env_seed=list(seeds), **sizes, **self._config
+                self.task, num_envs=len(seeds), env_seed=list(seeds), num_threads=num_threads, **self._config
             )
             pool.observation_space  # noqa: B018 - it is made, with that warning, when EnvPool first asks for it
         return pool
@@ -222,7 +222,7 @@ class EnvPoolBatch:
         """Starts a reset; nothing runs. Seeds make the environments anew, None continues their random streams."""
         if seeds is not None:
             self.close()
-            self._pool = self._env.make_pool(seeds, num_threads=self._num_threads)
+            self._pool = self._env.make_pool(seeds, self._num_threads)
         self._pool.async_reset()
         self._scores[:] = 0
 
