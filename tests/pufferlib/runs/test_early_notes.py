@@ -1,6 +1,7 @@
 """What keeps a policy from learning is said at the beginning, once, with what helps."""
 
 import re
+from types import SimpleNamespace
 
 import gymnasium
 import numpy as np
@@ -10,6 +11,9 @@ from gymnasium.spaces import Box, Dict, Discrete
 import pufferlib
 from pufferlib import PuffeRL
 from pufferlib.errors import APIUsageError, PufferWarning
+from pufferlib.models import Default
+
+SEEN, NARROW = Box(-np.inf, np.inf, (3,), np.float32), Box(-0.1, 0.1, (2,), np.float32)
 
 
 class Odd(gymnasium.Env):
@@ -73,8 +77,8 @@ def here(in_tmp_path):
         ({"scale": 1e4}, {"normalize_observations": True}, None),
         ({"limit": 60}, {"gamma": 0.1}, "episodes last 60 steps, and gamma 0.1 sees 1 steps ahead; a larger gamma"),
         (
-            {"action_space": Box(0.0, 1.0, (2,), np.float32)},  # actions begin at 0
-            {},
+            {"action_space": NARROW},  # and a deviation of 1
+            {"policy": Default(SimpleNamespace(single_observation_space=SEEN, single_action_space=NARROW), 16)},
             "% of the numbers in the policy's actions lie outside",
         ),
     ],
