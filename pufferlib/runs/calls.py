@@ -243,8 +243,10 @@ def _evaluation_maker(
 
     def make(seed: int) -> vector.Vector:
         if given is None:
-            return vecenv.again(config.evaluation_envs, seed)
-        env = _make(given, config.evaluation_envs, "auto", seed) if making.is_to_be_made(given) else given
+            return _more_like(vecenv, config.evaluation_envs, seed)
+        whole_games = catalog.find(given).whole_games if isinstance(given, str) else {}
+        is_to_be_made = making.is_to_be_made(given)
+        env = _make(given, config.evaluation_envs, "auto", seed, **whole_games) if is_to_be_made else given
         made = env if making.is_vector(env) else vector.adopt(env, "auto", seed)
         for name in ("single_observation_space", "single_action_space"):
             expected, found = getattr(vecenv, name), getattr(made, name)
@@ -256,6 +258,15 @@ def _evaluation_maker(
         return made
 
     return make
+
+
+def _more_like(vecenv: vector.Vector, num_envs: int, seed: int) -> vector.Vector:
+    # As all that score a policy: whole games, unless the settings say otherwise.
+    origin = getattr(vecenv, "made_from", None)
+    entry = None if origin is None else catalog.find(origin.creator or origin.env_name)
+    if entry is None or not entry.whole_games:
+        return vecenv.again(num_envs, seed)
+    return entry.make_vector({**entry.whole_games, **origin.env}, backend=type(vecenv), num_envs=num_envs, seed=seed)
 
 
 def _from_config(
