@@ -72,6 +72,7 @@ def build_atari(
     episodic_life: bool = True,
     clip_rewards: bool = True,
     repeat_action_probability: float = 0.0,
+    max_num_frames_per_episode: int = 108_000,
     **keywords: object,
 ) -> gymnasium.Env:
     """Makes a game with observations `(frame_stack, screen_size, screen_size)` uint8, in grey.
@@ -87,6 +88,7 @@ def build_atari(
         clip_rewards: Rewards are -1, 0 or 1; the true score of a game is the statistic `score`, and of scored games
             also the return.
         repeat_action_probability: How often the game repeats the last action ("sticky actions"); 0.25 is ale-py's own.
+        max_num_frames_per_episode: Frames of the console after which a game is cut; 108,000 are half an hour.
         keywords: of ale_py.env.AtariEnv.
     """
     register_games()
@@ -96,6 +98,7 @@ def build_atari(
         frameskip=1,
         obs_type="rgb",
         repeat_action_probability=repeat_action_probability,
+        max_num_frames_per_episode=max_num_frames_per_episode,
         **keywords,
     )
     env.metadata = {**env.metadata, "render_fps": 60 / frameskip}  # steps in a second of the console
@@ -121,8 +124,6 @@ def register_games() -> None:
 
 SETTINGS = frozenset({*PREPROCESSING, "full_action_space"})
 """Settings of a game that its vector environment has as well."""
-
-_MAX_FRAMES = 108_000  # of a game, half an hour: as the ids of Gymnasium have it
 
 
 class AtariVectorPufferEnv(GymnasiumVectorPufferEnv):
@@ -155,7 +156,7 @@ class AtariVectorPufferEnv(GymnasiumVectorPufferEnv):
             game=game,
             num_envs=num_envs,
             num_threads=num_threads,
-            max_num_frames_per_episode=_MAX_FRAMES,
+            max_num_frames_per_episode=settings["max_num_frames_per_episode"],
             repeat_action_probability=settings["repeat_action_probability"],
             full_action_space=full_action_space,
             img_height=settings["screen_size"],

@@ -125,3 +125,10 @@ def test_evaluations_while_training_are_of_whole_games_too(given, expected):
     assert made.num_agents == 2 and not made.driver_env._clips_rewards
     made.close()
     trainer.release()
+
+
+def test_a_game_is_cut_after_the_frames_that_are_asked_for_in_ale_pys_vector_too():
+    with make_atari_vector("ALE/Breakout-v5", 1, noop_max=0, max_num_frames_per_episode=40) as vecenv:
+        vecenv.reset()
+        assert [bool(vecenv.step(np.zeros(1, int))[3][0]) for _ in range(10)] == [False] * 9 + [True]
+    assert "Frames" in catalog.find("ALE/Breakout-v5").settings["max_num_frames_per_episode"].meaning
