@@ -12,9 +12,11 @@ from gymnasium.vector.utils import batch_space
 from numpy.typing import ArrayLike
 from typing_extensions import override
 
+from pufferlib.emulation import GymnasiumPufferEnv
 from pufferlib.emulation.emulated_env import ACTION_MASK
 from pufferlib.environment import fitting_actions
 from pufferlib.errors import APIUsageError, require_extra
+from pufferlib.families import catalog
 from pufferlib.interop import spec_of
 from pufferlib.interop.ocean_envs import OceanInside, mask_info, ocean_name, write_actions
 from pufferlib.ocean.environment import OceanEnv
@@ -248,27 +250,40 @@ class OceanVectorEnv(VectorEnv, OceanInside):
         OceanInside.close(self)
 
 
-def make_gymnasium(
-    name: str | type[OceanEnv], render_mode: str | None = None, **env_kwargs: object
-) -> OceanGymnasiumEnv:
+def make_gymnasium(name: str | type[OceanEnv], render_mode: str | None = None, **env_kwargs: object) -> gymnasium.Env:
     """Makes one environment of one agent, as `gymnasium.Env`.
 
-    `gymnasium.make("pufferlib/breakout")` makes the same with Gymnasium's usual wrappers around it.
+    `gymnasium.make("pufferlib/breakout")` makes the same with Gymnasium's usual wrappers around it. A name of
+    Gymnasium's, such as `ALE/Pong-v5` or `MiniGrid-DoorKey-5x5-v0`, leads to the environment that is trained in, with
+    the wrappers of its family.
 
     Args:
-        name: `puffer_breakout` and the like, or a class of C environments.
+        name: `puffer_breakout` and the like, a class of C environments, or a name of Gymnasium's.
         render_mode: `rgb_array` for frames from `render`, `human` for a window that follows every step, or None.
-        env_kwargs: of the environment, such as `frameskip`; `seed` is that of the first episode, where `reset` gives
-            none.
+        env_kwargs: of the environment, such as `frameskip`; in C `seed` is that of the first episode, where `reset`
+            gives none.
 
     Raises:
         UnknownEnvironmentError: if there is no environment of that name; the message lists the nearest.
-        APIUsageError: if it is not in C, has several agents, or an argument is out of its range.
+        MissingExtraError: if a package that it needs is not installed.
+        APIUsageError: if it is neither in C nor Gymnasium's, has several agents, or an argument is out of its range.
     """
+    if isinstance(name, str) and catalog.find(name).family != "ocean":
+        return _make_of_family(name, **({} if render_mode is None else {"render_mode": render_mode}), **env_kwargs)
     own = ocean_name(name)
     env = OceanGymnasiumEnv(own, render_mode, **env_kwargs)
     env.spec = spec_of(own, render_mode=render_mode, **env_kwargs)
     return env
+
+
+def _make_of_family(name: str, **env_kwargs: object) -> gymnasium.Env:
+    made = catalog.find(name).creator(**env_kwargs)
+    if isinstance(made, GymnasiumPufferEnv):
+        return made.env
+    made.close()
+    raise APIUsageError(
+        f"an environment in C or of Gymnasium's, with one agent, is expected, got {name}; pufferlib.make makes others"
+    )
 
 
 def make_gymnasium_vec(
@@ -284,14 +299,15 @@ def make_gymnasium_vec(
     overwritten by the next step, unless `copy` is set: see OceanVectorEnv.
 
     Args:
-        name: as for `make_gymnasium`.
+        name: `puffer_breakout` and the like, or a class of C environments.
         num_envs: environments, at least 1.
         render_mode: `rgb_array` or None.
         copy: whether `reset` and `step` return copies, for code that keeps what they returned.
         env_kwargs: of the environment.
 
     Raises:
-        UnknownEnvironmentError, APIUsageError: as `make_gymnasium` does.
+        UnknownEnvironmentError: if there is no environment of that name; the message lists the nearest.
+        APIUsageError: if it is not in C, has several agents, or an argument is out of its range.
     """
     own = ocean_name(name)
     envs = OceanVectorEnv(own, num_envs, render_mode, copy, **env_kwargs)
@@ -303,7 +319,7 @@ def make_pettingzoo(name: str | type[OceanEnv], render_mode: str | None = None, 
     """Makes one environment in C of any number of agents, as a `pettingzoo.ParallelEnv`.
 
     Args:
-        name: as for `make_gymnasium`.
+        name: `puffer_breakout` and the like, or a class of C environments.
         render_mode: `rgb_array`, `human` or None.
         env_kwargs: of the environment.
 

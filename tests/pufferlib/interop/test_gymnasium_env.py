@@ -15,6 +15,7 @@ import pufferlib
 from pufferlib import ocean
 from pufferlib.errors import APIUsageError, UnknownEnvironmentError
 from pufferlib.interop.gymnasium_interop import OceanGymnasiumEnv
+from pufferlib.models import Default
 from pufferlib.ocean.cartpole.cartpole import Cartpole
 
 each_name = pytest.mark.parametrize("name", quick_params(OF_ONE_AGENT))
@@ -158,6 +159,35 @@ def test_the_id_in_gymnasium_is_a_name_here_too():
     env = pufferlib.make_gymnasium("pufferlib/squared", size=3)
     assert env.spec.id == "pufferlib/squared" and env.reset()[0].shape == (9,)
     assert isinstance(pufferlib.make("pufferlib/cartpole", num_envs=3), Cartpole)
+
+
+def test_a_name_of_gymnasiums_has_the_arguments_of_its_family():
+    env = pufferlib.make_gymnasium("CartPole-v1", render_mode="rgb_array", max_episode_steps=7)
+    first, again = (env.reset(seed=4)[0] for _ in range(2))
+    np.testing.assert_array_equal(first, again)
+    assert [env.step(step % 2)[3] for step in range(7)] == [False] * 6 + [True]
+    assert env.render().shape == (400, 600, 3)
+    env.close()
+    with pytest.raises(TypeError, match="frobnicate"):
+        pufferlib.make_gymnasium("CartPole-v1", frobnicate=1)
+
+
+@pytest.mark.parametrize("name", ["MiniGrid-DoorKey-5x5-v0", "BabyAI-GoToRedBall-v0"])
+def test_a_grid_world_is_made_as_its_agents_see_it(name):
+    pytest.importorskip("minigrid")
+    env, vecenv = pufferlib.make_gymnasium(name), pufferlib.make(name, num_envs=1)
+    observation, _ = env.reset(seed=1)
+    assert env.observation_space.contains(observation)
+    action = pufferlib.Agent(Default(vecenv.driver_env, 8), vecenv).act(observation)
+    assert env.action_space.contains(action)
+    env.close()
+    vecenv.close()
+
+
+def test_an_environment_of_several_agents_is_none_of_gymnasiums():
+    pytest.importorskip("pettingzoo")
+    with pytest.raises(APIUsageError, match="with one agent, is expected, got pettingzoo:butterfly/pistonball_v6"):
+        pufferlib.make_gymnasium("pettingzoo:butterfly/pistonball_v6")
 
 
 def test_mistakes_are_named():
