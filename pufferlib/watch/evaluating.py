@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -155,14 +156,20 @@ def _print_agents(vecenv: Vector, episodes: int) -> None:
         print(f"an episode is one of all {agents} agents, so n is {episodes * agents:,} where each of them is counted")
 
 
+_PROGRESS_SECONDS = 10.0  # between two lines while nothing is shown
+
+
 def _score(player: Player, quotas: np.ndarray, max_steps: int, seed: int, num_episodes: int) -> None:
-    sheet = sheet_for(player)
+    sheet, shown_at = sheet_for(player), time.monotonic()
     with StopRequest() as stop:
         for ended in player.play(quotas, max_steps, seed):
             for episodes in ended:
                 sheet.add(episodes)
             if stop.requested:
                 break
+            if time.monotonic() - shown_at >= _PROGRESS_SECONDS:
+                shown_at = time.monotonic()
+                print(f"{num_episodes - _count_remaining(player)} of {num_episodes} episodes ended", flush=True)
     reason = "had not ended" if stop.requested else "did not end"
     if stop.requested and sheet.scores():
         reason += "; those above are the shorter ones"
@@ -194,10 +201,14 @@ def _print_scores(sheet: ScoreSheet, player: Player, episodes: int, reason: str)
     # And how many episodes are missing, with the reason.
     for name, score in sheet.scores().items():
         print(printable(f"{name:<16} {score}"))
+    remaining = _count_remaining(player)
+    if remaining:
+        print(f"{remaining} of {episodes} episodes {reason}")
+
+
+def _count_remaining(player: Player) -> int:
     is_single = counts_by_agent(player.vecenv.driver_env)
-    remaining = player.remaining if is_single else player.remaining.reshape(player.vecenv.num_envs, -1).max(1)
-    if remaining.any():
-        print(f"{remaining.sum()} of {episodes} episodes {reason}")
+    return int((player.remaining if is_single else player.remaining.reshape(player.vecenv.num_envs, -1).max(1)).sum())
 
 
 def _described(video: VideoWriter) -> str:

@@ -83,6 +83,26 @@ def test_it_says_what_an_episode_of_several_agents_is(played):
     assert lines and all(line.endswith("(n = 16)") for line in lines)
 
 
+def test_a_long_play_says_how_many_episodes_ended(played, monkeypatch):
+    monkeypatch.setattr(evaluating, "_PROGRESS_SECONDS", 0.0)
+    lines = played("CartPole-v1", {"max_episode_steps": 3}, episodes=40, headless=True)
+    assert lines[1:7] == [f"{count} of 40 episodes ended" for count in (0, 0, 32, 32, 32, 40)]
+    assert len(lines) == 9
+
+
+def test_an_interrupt_before_the_first_end_speaks_of_no_scores(played, capsys, monkeypatch):
+    class Stopped(evaluating.StopRequest):
+        def __enter__(self):
+            stop = super().__enter__()
+            stop.requested = True
+            return stop
+
+    monkeypatch.setattr(evaluating, "StopRequest", Stopped)
+    with pytest.raises(KeyboardInterrupt):
+        played("CartPole-v1", episodes=4, headless=True)
+    assert capsys.readouterr().out.splitlines()[1:] == ["4 of 4 episodes had not ended"]
+
+
 def test_an_interrupt_prints_what_there_is_so_far(played, capsys, monkeypatch):
     add = evaluating.ScoreSheet.add
 
