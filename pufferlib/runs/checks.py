@@ -79,14 +79,23 @@ def check_acting(
     with _unchanged(policy, device):
         state = _first_state(policy, device)
         name = "forward_eval" if hasattr(policy, "forward_eval") else "forward"
-        before, observations = dict(state), _zeros(observation_space, device)
-        _check_call(policy, name, acting_forward(policy), observations, state, action_space)
-    shapes = ({name: tuple(entry.shape) for name, entry in each.items()} for each in (before, state))
-    expected, found = shapes
+        # torch counts writes into a tensor, but for those of kernels of one's own.
+        before = {name: (entry, entry._version, entry.clone()) for name, entry in state.items()}
+        _check_call(policy, name, acting_forward(policy), _zeros(observation_space, device), state, action_space)
+    expected = {name: tuple(entry.shape) for name, (*_, entry) in before.items()}
+    found = {name: tuple(entry.shape) for name, entry in state.items()}
     if expected.keys() != found.keys() or not all(map(_is_stretched, found.values(), expected.values())):
         raise APIUsageError(
             f"{type(policy).__name__}.{name} must leave the entries that initial_state has in the state, {expected}, "
             f"got {found}; return them all from initial_state, as they are left"
+        )
+    if before and all(
+        state[name] is entry and entry._version == version and torch.equal(entry, values)
+        for name, (entry, version, values) in before.items()
+    ):
+        raise APIUsageError(
+            f"{type(policy).__name__}.{name} must write the next state into the dict that it is given, left all of "
+            f"{list(before)} as they were; replace its entries, as in state[{next(iter(before))!r}] = ..."
         )
 
 

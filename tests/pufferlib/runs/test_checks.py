@@ -36,7 +36,9 @@ class Policy(nn.Module):
 
 class Stateful(Policy):
     def forward(self, observations, state):
-        return self.output(self.layer(observations) + state["memory"].sum())
+        output = self.output(self.layer(observations) + state["memory"].sum())
+        state["memory"] = 2 * state["memory"]
+        return output
 
     def initial_state(self, batch, device):
         return {"memory": torch.zeros(batch, 2, device=device)}
@@ -160,10 +162,14 @@ def test_what_does_not_fit_is_named(name):
     assert "\n" not in str(caught.value)
 
 
+def doubled(state):
+    return {name: 2 * entry for name, entry in state.items()}
+
+
 class Steps(Stateful):
     """Begins with a state, and leaves what a function makes of it."""
 
-    def __init__(self, begin, leave=lambda state: state, detaches=False):
+    def __init__(self, begin, leave=doubled, detaches=False):
         super().__init__(lambda h: (h[..., :3].detach(), h[..., 3].detach()) if detaches else (h[..., :3], h[..., 3]))
         self.begin, self.leave = begin, leave
 
@@ -193,6 +199,7 @@ BAD_STATES = {
         r"must leave the entries .*, {'memory': \(5, 2\)}, got {'memory': \(5, 3\)}",
     ),
     "a new entry": (Steps(memory, lambda state: {"other": state["memory"]}), r"must leave the entries .* 'other': "),
+    "the same": (Steps(memory, dict), r"must write the next state .* left all of \['memory'\] .* state\['memory'\] = "),
     "no gradients": (Steps(memory, detaches=True), "Steps.forward must return logits and values that have gradients"),
 }
 
