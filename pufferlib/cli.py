@@ -48,7 +48,7 @@ def _settings_of_run(args: dict[str, Any], options: Section, flags: Found) -> di
         if args["load_model_path"] is not None:
             both = f"--resume {args['resume']} and --load-model-path {args['load_model_path']}"
             raise APIUsageError(f"a resumed run goes on from its own weights, got {both}; pass one of them")
-        args = flags_over(run_settings(env_name, args), flags, but="resume")
+        args = flags_over(run_settings(env_name, args, _is_policy_named(flags)), flags, but="resume")
     check_config(args)
     return args
 
@@ -67,10 +67,13 @@ def _settings_of_model(args: dict[str, Any], options: Section, flags: Found) -> 
             raise APIUsageError(f"--pretrained plays another policy than {other}; pass one of them")
         args["load_model_path"] = str(pretrained_path(env_name))
     if args["load_model_path"] is not None:
-        is_policy_named = any(setting.name == "policy_name" for setting, _ in flags)
-        args = flags_over(model_settings(env_name, args, is_policy_named), flags, but="load_model_path")
+        args = flags_over(model_settings(env_name, args, _is_policy_named(flags)), flags, but="load_model_path")
     check_config(args)
     return args
+
+
+def _is_policy_named(flags: Found) -> bool:
+    return any(setting.name == "policy_name" for setting, _ in flags)
 
 
 def flags_over(args: dict[str, Any], flags: Found, but: str) -> dict[str, Any]:

@@ -153,3 +153,17 @@ def import_quietly(module: str) -> ModuleType:
     """Imports a module that imports pygame, without its greeting on stdout."""
     with default_environment(PYGAME_HIDE_SUPPORT_PROMPT="1"):  # pygame's own switch
         return importlib.import_module(module)
+
+
+def import_named(name: str) -> ModuleType:
+    """Imports the module of `module:attribute`; APIUsageError if there is none, else what the import raises."""
+    module = name.rpartition(":")[0]
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{module}.".startswith(f"{error.name}."):
+            raise  # the module is there, and lacks another one
+        raise APIUsageError(
+            f"{name!r} must begin with a module, and there is no module {module!r} in {os.getcwd()}, on "
+            "PYTHONPATH or among the installed packages; check its spelling, or install it"
+        ) from error

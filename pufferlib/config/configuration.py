@@ -27,7 +27,7 @@ from pufferlib.config.sections import (
     require_sections,
     section_settings,
 )
-from pufferlib.errors import APIUsageError, ConfigError, nearest
+from pufferlib.errors import APIUsageError, ConfigError, import_named, nearest
 from pufferlib.families import catalog
 from pufferlib.families.catalog import Entry, find
 from pufferlib.reading import read_bytes, read_json
@@ -188,13 +188,16 @@ def _described(path: Path) -> dict[str, dict[str, Any]]:
 def policy_classes(args: Mapping[str, Any]) -> tuple[type, type | None]:
     """Returns the class of the policy, and that of the recurrent layer around it or None.
 
-    Both are looked for in an Ocean environment's own `torch.py`, where it has one, then in `pufferlib.models`. Raises
-    ConfigError if there is no class of that name.
+    Both are looked for in an Ocean environment's own `torch.py`, where it has one, then in `pufferlib.models`; a policy
+    of `module:Class` in that module. Raises ConfigError if there is no class of that name, APIUsageError if there is no
+    such module.
     """
     modules = _policy_modules(args["env_name"])
-    rnn_name = args["rnn_name"]
+    rnn_name, (module, _, policy_name) = args["rnn_name"], args["policy_name"].rpartition(":")
     rnn_class = None if rnn_name is None else _find(modules, "rnn_name", rnn_name, _WRAPPER)
-    return _find(modules, "policy_name", args["policy_name"], ""), rnn_class
+    if module:
+        modules = [import_named(args["policy_name"])]
+    return _find(modules, "policy_name", policy_name, ""), rnn_class
 
 
 def policy_class_name(env_name: str, kind: type) -> str | None:

@@ -88,7 +88,7 @@ class BaseConfig(ConfigSection, section="base"):
 
     package: str = setting("ocean", "The collection the environment comes from.")
     env_name: str | None = setting(None, "The environment, such as puffer_squared.")
-    policy_name: str = setting("Default", "The policy's class: in the environment's torch.py or in pufferlib.models.")
+    policy_name: str = setting("Default", "A class of pufferlib.models or the game's torch.py, or module:Class.")
     rnn_name: str | None = setting(None, "The recurrent layer around the policy, MinGRU or LSTM, or None.")
     load_model_path: str | None = setting(
         None, "The weights to start from: a model file, or 'latest', 'last' or 'best'."

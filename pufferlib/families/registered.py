@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-import os
 import sys
 import warnings
 from collections.abc import Callable
@@ -20,7 +19,7 @@ from typing_extensions import override
 from pufferlib import ocean
 from pufferlib.emulation import PettingZooPufferEnv
 from pufferlib.environment import Buffers, PufferEnv
-from pufferlib.errors import APIUsageError, MissingExtraError, PufferWarning, import_quietly, is_installed
+from pufferlib.errors import APIUsageError, MissingExtraError, PufferWarning, import_named, import_quietly, is_installed
 from pufferlib.families.atari import ATARI
 from pufferlib.families.entry import Entry, Family, callable_entry, nearest_names
 from pufferlib.families.gymnasium_families import GymnasiumFamily, build_dm_control, build_minigrid, register_tasks
@@ -135,7 +134,7 @@ class AnyGymnasium(GymnasiumFamily):
         does both, the id counts, with a warning.
         """
         module, _, env_id = name.rpartition(":")
-        found = _attribute(_import(module, name), env_id) if module else None
+        found = _attribute(import_named(name), env_id) if module else None
         spec = registry.get(env_id)
         if spec is not None:
             if found is not None:
@@ -186,18 +185,6 @@ def _attribute(module: ModuleType, path: str) -> Any:
         return attrgetter(path)(module)
     except AttributeError:
         return None
-
-
-def _import(module: str, name: str) -> ModuleType:
-    try:
-        return importlib.import_module(module)
-    except ModuleNotFoundError as error:
-        if error.name is None or not f"{module}.".startswith(f"{error.name}."):
-            raise  # the module is there, and lacks another one
-        raise APIUsageError(
-            f"{name!r} must begin with a module, and there is no module {module!r} in {os.getcwd()}, on "
-            "PYTHONPATH or among the installed packages; check its spelling, or install it"
-        ) from error
 
 
 def _register_box2d() -> None:

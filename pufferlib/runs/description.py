@@ -201,7 +201,9 @@ def check_description(found: Mapping[str, Any], path: Path) -> dict[str, Any]:
         BaseConfig.from_dict({name: value for name, value in settings.items() if name not in sections})
     except ConfigError as error:
         raise CheckpointError(f"{path}: {error}") from error
-    return {**found, "policy_class": policy_class if isinstance(policy_class, str) else None}
+    if not isinstance(policy_class, str):  # a file of others' imports nothing, whatever it says
+        policy_class = settings["policy_name"] if ":" in settings["policy_name"] else None
+    return {**found, "policy_class": policy_class}
 
 
 def restarted_run(data_dir: str | Path, env_name: str) -> Path | None:
@@ -236,20 +238,24 @@ def find_run(env_name: str, args: Mapping[str, Any]) -> tuple[Path | None, list[
     folder = resolve_run(data_dir, env_name, resume) if resume else restarted_run(data_dir, env_name)
     if folder is None or not (folder / CONFIG_FILE).exists():
         return folder, []
-    saved = read_description(folder / CONFIG_FILE, env_name)["settings"]
+    described = read_description(folder / CONFIG_FILE, env_name)
+    saved = described["settings"]
+    if described["policy_class"] is not None:  # of which only the tensors tell whether it is the same
+        saved = {name: value for name, value in saved.items() if name not in ("policy_name", "policy")}
     return folder, allowed_changes(saved, args, str(folder))
 
 
-def run_settings(env_name: str, args: Mapping[str, Any]) -> dict[str, Any]:
+def run_settings(env_name: str, args: Mapping[str, Any], is_policy_named: bool) -> dict[str, Any]:
     """Returns the settings of the run to resume, where `resume` is its folder; the first process looks for all.
 
-    A policy of a class that no setting names raises CheckpointError.
+    A policy of a class of one's own raises CheckpointError, unless the caller names it.
     """
 
     def find() -> dict[str, Any]:
         folder = resolve_run(args["train"]["data_dir"], env_name, args["resume"])
         described = read_description(folder / CONFIG_FILE, env_name)
-        _require_named_policy(described, folder, "call trainer.load_checkpoint(folder) there to continue it")
+        if not is_policy_named:
+            _require_named_policy(described, folder, "call trainer.load_checkpoint(folder) there to continue it")
         return {**described["settings"], "resume": str(folder)}
 
     return distributed.connect().from_first(find)
@@ -263,8 +269,7 @@ def model_settings(env_name: str, args: Mapping[str, Any], is_policy_named: bool
         return {**args, "load_model_path": str(path)}
     described = read_description(file, env_name)
     if not is_policy_named:
-        remedy = "load the weights into it there, or name a class by --policy-name"
-        _require_named_policy(described, file.parent, remedy)
+        _require_named_policy(described, file.parent, "load the weights into it there")
     saved = described["settings"]
     train = {**saved["train"], "device": args["train"]["device"]}
     return {**saved, "train": train, "resume": None, "load_model_path": str(path)}
@@ -273,7 +278,10 @@ def model_settings(env_name: str, args: Mapping[str, Any], is_policy_named: bool
 def _require_named_policy(described: Mapping[str, Any], folder: Path, remedy: str) -> None:
     name = described["policy_class"]
     if name is not None:
-        raise CheckpointError(f"{folder} was trained with the policy {name} of your own program; {remedy}")
+        raise CheckpointError(
+            f"{folder} was trained with the policy {name} of your own program; {remedy}, or name its class by "
+            "--policy-name module:Class"
+        )
 
 
 WEIGHTS = "pretrained.pt"

@@ -64,7 +64,7 @@ def test_the_classes_and_functions_of_a_module_for_users_are_on_a_page(module):
     ]
     functions_for_ourselves = {
         *("nearest", "describe_lack", "kind_of"),
-        *("is_installed", "require_extra", "import_quietly", "default_environment"),
+        *("is_installed", "require_extra", "import_named", "import_quietly", "default_environment"),
     }
     assert own
     assert not [one.__name__ for one in own if not is_documented(one) and one.__name__ not in functions_for_ourselves]

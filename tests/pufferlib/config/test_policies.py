@@ -5,7 +5,7 @@ import types
 import pytest
 
 from pufferlib.config import load_config, policy_arguments, policy_classes
-from pufferlib.errors import ConfigError
+from pufferlib.errors import APIUsageError, ConfigError
 
 SQUARED = "puffer_squared"
 
@@ -34,6 +34,19 @@ def test_an_environment_may_bring_its_own_policy(models, monkeypatch):
     monkeypatch.setitem(sys.modules, own.__name__, own)
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: own)
     assert policy_classes({**load_config(SQUARED), "rnn_name": "LSTM"}) == (Encoder, models.LSTMWrapper)
+
+
+def test_a_policy_of_ones_own_goes_by_its_module(models, tmp_path, monkeypatch):
+    (tmp_path / "module_with_a_policy.py").write_text("class Mine:\n    def __init__(self, env):\n        pass\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    args = {**load_config(SQUARED), "rnn_name": "LSTM", "policy_name": "module_with_a_policy:Mine"}
+    policy_class, rnn_class = policy_classes(args)
+    assert (policy_class.__module__, policy_class.__name__) == ("module_with_a_policy", "Mine")
+    assert rnn_class is models.LSTMWrapper
+    with pytest.raises(ConfigError, match="found no 'Mein'; did you mean 'Mine'"):
+        policy_classes({**args, "policy_name": "module_with_a_policy:Mein"})
+    with pytest.raises(APIUsageError, match="there is no module 'nowhere'"):
+        policy_classes({**args, "policy_name": "nowhere:Mine"})
 
 
 class Narrow:

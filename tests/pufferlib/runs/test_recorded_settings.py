@@ -2,6 +2,7 @@ import pytest
 
 from pufferlib.config import load_config
 from pufferlib.errors import CheckpointError
+from pufferlib.reading import read_json
 from pufferlib.runs import checkpoint, description
 from pufferlib.runs.description import model_settings, run_settings
 from pufferlib.runs.folder import CONFIG_FILE, write_json
@@ -29,7 +30,7 @@ def run(tmp_path):
 
 def test_a_run_goes_on_as_it_was_begun(run):
     folder, today = run()
-    found = run_settings(SQUARED, {**today, "resume": "latest"})
+    found = run_settings(SQUARED, {**today, "resume": "latest"}, is_policy_named=False)
     assert found["resume"] == str(folder)
     assert (found["train"]["gamma"], found["train"]["device"]) == (0.5, "cuda")
 
@@ -52,15 +53,25 @@ def test_a_policy_that_no_setting_names_has_to_be_named(run):
     folder, today = run("mine.Policy")
     words = "was trained with the policy mine.Policy of your own program; "
     with pytest.raises(CheckpointError, match=words + r"call trainer.load_checkpoint\(folder\) there"):
-        run_settings(SQUARED, {**today, "resume": str(folder)})
+        run_settings(SQUARED, {**today, "resume": str(folder)}, is_policy_named=False)
+    assert run_settings(SQUARED, {**today, "resume": str(folder)}, is_policy_named=True)["train"]["gamma"] == 0.5
     given = {**today, "load_model_path": "latest"}
     with pytest.raises(CheckpointError, match=words + "load the weights into it there"):
         model_settings(SQUARED, given, is_policy_named=False)
     assert model_settings(SQUARED, given, is_policy_named=True)["train"]["gamma"] == 0.5
 
 
+def test_a_module_in_the_settings_of_a_run_has_to_be_named(run):
+    folder, today = run()
+    described = read_json(folder / CONFIG_FILE)
+    described["settings"]["policy_name"] = "anything:Policy"
+    write_json(folder / CONFIG_FILE, described)
+    with pytest.raises(CheckpointError, match="trained with the policy anything:Policy of your own program"):
+        model_settings(SQUARED, {**today, "load_model_path": "latest"}, is_policy_named=False)
+
+
 def test_a_run_that_is_not_there_is_one_sentence(tmp_path):
     args = load_config(SQUARED)
     args["train"]["data_dir"] = str(tmp_path)
     with pytest.raises(CheckpointError, match="there is no run of puffer_squared to resume"):
-        run_settings(SQUARED, {**args, "resume": "latest"})
+        run_settings(SQUARED, {**args, "resume": "latest"}, is_policy_named=False)

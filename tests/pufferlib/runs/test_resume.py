@@ -269,3 +269,39 @@ def test_a_resume_with_settings_that_do_not_fit_is_refused(tmp_path, change):
     assert code == 2 and f"was begun with {change[0]} " in stderr and stderr.count("\n") == 1
     assert f"and cannot go on with {change[1]}; leave it as it was" in stderr
     assert torch.equal(final_weights(tmp_path, 2), before)
+
+
+POLICY = """
+import torch
+
+
+class Own(torch.nn.Module):
+    def __init__(self, env, width=8):
+        super().__init__()
+        self.encoder = torch.nn.Linear(env.single_observation_space.shape[0], width)
+        self.actor, self.critic = torch.nn.Linear(width, env.single_action_space.n), torch.nn.Linear(width, 1)
+
+    def forward(self, observations, state=None):
+        hidden = self.encoder(observations.float()).tanh()
+        return self.actor(hidden), self.critic(hidden)
+"""
+
+
+def test_a_policy_of_a_module_is_trained_goes_on_and_is_played_where_it_is_named(folders, monkeypatch):
+    whole, parts = folders
+    (whole.parent / "own_policy.py").write_text(POLICY)
+    monkeypatch.syspath_prepend(whole.parent)
+    named = "--policy-name own_policy:Own"
+    begin = f"{SQUARED} --rnn-name None --train.anneal-lr False --train.num-iterations".split()
+    flags = f"{named} --policy.width 6".split()
+    assert run(whole, *begin, 4, *flags)[0] == 0
+    assert run(parts, *begin, 2, *flags)[0] == 0
+    again = ["train", "puffer_squared", "--resume", "latest", "--train.num-iterations", "4"]
+    exit_code, errors = run(parts, *again)
+    assert exit_code == 2 and "trained with the policy own_policy.Own of your own program" in errors
+    assert run(parts, *again, *named.split())[0] == 0
+    assert torch.equal(final_weights(whole, 4), final_weights(parts, 4))
+    play = ["eval", "puffer_squared", "--load-model-path", "latest", "--headless", "--episodes", "3"]
+    assert run(parts, *play)[0] == 2
+    assert run(parts, *play, *named.split())[0] == 0
+    assert "(n = 3)" in (parts / "stdout").read_text()
