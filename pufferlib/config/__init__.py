@@ -8,7 +8,6 @@ from pufferlib.config.configuration import (
     load_config as load_config,
     policy_arguments as policy_arguments,
     policy_classes as policy_classes,
-    settings_taken as settings_taken,
 )
 from pufferlib.config.schema import (
     BaseConfig as BaseConfig,

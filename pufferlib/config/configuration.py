@@ -9,7 +9,7 @@ import importlib
 import inspect
 import itertools
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -278,24 +278,3 @@ def check_config(args: Mapping[str, Any]) -> None:
     for section, kind in zip(("policy", "rnn"), policy_classes(args), strict=True):
         if kind is not None:
             policy_arguments(args, section, kind)
-
-
-def settings_taken(function: Callable, settings: Mapping[str, Any], default: Callable) -> dict[str, Any]:
-    """Returns the settings that a function names as its keywords, but for those that a functools.partial has bound.
-
-    A function with `**kwargs` gets those of `default`. Raises APIUsageError if the function takes a keyword that is no
-    setting and has no default.
-    """
-    parameters = inspect.signature(function).parameters.values()
-    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
-        taken = settings_taken(default, settings, default)
-    else:
-        keywords = [parameter for parameter in parameters if parameter.kind is parameter.KEYWORD_ONLY]
-        for each in keywords:
-            if each.name not in settings and each.default is each.empty:
-                raise APIUsageError(
-                    f"the keywords of a loss must be [train] settings or have defaults, got {each.name!r}; "
-                    "add it to config/schema.py, or bind it by functools.partial"
-                )
-        taken = {each.name: settings[each.name] for each in keywords if each.name in settings}
-    return {name: value for name, value in taken.items() if name not in getattr(function, "keywords", {})}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 import threading
 from collections.abc import Callable
@@ -12,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from pufferlib.config import ResolvedTrainConfig, settings_taken
+from pufferlib.config import ResolvedTrainConfig
 from pufferlib.distributed import Ranks
 from pufferlib.errors import APIUsageError, DivergedError
 from pufferlib.extensions.optimizers import set_learning_rate
@@ -56,7 +57,7 @@ class Gradients:
         self.config = config
         self.all_parameters = list(policy.parameters())
         self.parameters = [parameter for parameter in self.all_parameters if parameter.requires_grad]
-        self.loss, self.coefficients = loss, coefficients(loss, config)
+        self.loss, self.coefficients = loss, _coefficients(loss, config)
         self.metric_names: tuple[str, ...] = METRICS
         called = policy
         if config.compile:
@@ -147,12 +148,24 @@ class Gradients:
         """Ends threads; it may be called again."""
 
 
-def coefficients(loss: Loss, config: ResolvedTrainConfig) -> dict[str, Any]:
-    """The settings that a loss names as its keywords; of one with `**kwargs` those of `ppo_loss`."""
+def _coefficients(loss: Loss, config: ResolvedTrainConfig) -> dict[str, Any]:
+    # The settings that a loss names as its keywords, but for those that a functools.partial has bound; of one with
+    # `**kwargs` those of `ppo_loss`.
     settings = {name: getattr(config, name) for name in config.settings()}
     if not config.clip_vloss:
         settings["vf_clip_coef"] = math.inf
-    return settings_taken(loss, settings, default=ppo_loss)
+    parameters = [*inspect.signature(loss).parameters.values()]
+    if any(each.kind is each.VAR_KEYWORD for each in parameters):
+        parameters = [*inspect.signature(ppo_loss).parameters.values()]
+    bound = getattr(loss, "keywords", {})
+    keywords = [each for each in parameters if each.kind is each.KEYWORD_ONLY and each.name not in bound]
+    for each in keywords:
+        if each.name not in settings and each.default is each.empty:
+            raise APIUsageError(
+                f"the keywords of a loss must be [train] settings or have defaults, got {each.name!r}; "
+                "add it to config/schema.py, or bind it by functools.partial"
+            )
+    return {each.name: settings[each.name] for each in keywords if each.name in settings}
 
 
 class Learner:
