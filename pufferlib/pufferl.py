@@ -27,23 +27,13 @@ import torch
 from torch import nn
 from typing_extensions import overload
 
-from pufferlib import distributed
+from pufferlib import distributed, errors
 from pufferlib.config import SelfplayConfig, load_config, require_sections
 from pufferlib.config.schema import words
 from pufferlib.dashboard.output import say
 from pufferlib.dashboard.report import Report
 from pufferlib.dashboard.score import Score, final_metrics, final_text
 from pufferlib.distributed import ROUNDING, Total
-from pufferlib.errors import (
-    APIUsageError,
-    CallbackError,
-    ConfigError,
-    DivergedError,
-    PufferError,
-    PufferWarning,
-    RankError,
-    StorageError,
-)
 from pufferlib.extensions import compute_puff_advantage
 from pufferlib.fast.choose import choose_backend
 from pufferlib.fast.device_collector import DeviceCollector
@@ -326,9 +316,9 @@ class PuffeRL:
                     self.save_checkpoint()
         except Exception as error:
             ranks.announce(error)
-            if isinstance(error, CallbackError):
+            if isinstance(error, errors.CallbackError):
                 if ranks.world_size == 1:  # one of several processes cannot save alone
-                    with suppress(PufferError):
+                    with suppress(errors.PufferError):
                         self.close()
                 self.release()
                 self.logger.close(None)
@@ -392,11 +382,11 @@ class PuffeRL:
         try:
             answer = getattr(callback, method, callback)(self, *arguments)
             if answer is not None and not isinstance(answer, (bool, np.bool_)):
-                raise APIUsageError(f"it must return True to stop, False or None to continue, got {answer!r}")
-        except RankError:
+                raise errors.APIUsageError(f"it must return True to stop, False or None to continue, got {answer!r}")
+        except errors.RankError:
             raise
         except Exception as error:
-            raise CallbackError(
+            raise errors.CallbackError(
                 f"the callback {name} failed after {self.epoch} epochs with {type(error).__name__}: {error}; mend it, "
                 f"and continue by load_checkpoint({str(self.run_folder)!r})"
             ) from error
@@ -439,7 +429,7 @@ class PuffeRL:
         if self.epoch == 0 and self.ranks.is_first and not self.env_name.startswith(PREFIX):
             found = checks.observation_far_outside(self.rollout, self.vecenv)
             if found is not None:
-                warnings.warn(found, PufferWarning, stacklevel=3)
+                warnings.warn(found, errors.PufferWarning, stacklevel=3)
         self._steps, self._rollout_steps = self.global_step, self.ranks.start_total(steps)
         self._has_untrained_rollout = self._are_episodes_unheard = True
 
@@ -464,7 +454,7 @@ class PuffeRL:
         """
         self._require_open()
         if not self._has_untrained_rollout:
-            raise APIUsageError("train() needs a new rollout; call evaluate() first")
+            raise errors.APIUsageError("train() needs a new rollout; call evaluate() first")
         self._follow_policy("train")
         self._has_untrained_rollout = self._is_rollout_loaded = False
         with self.run.append_checkpoint_hint(), self.report.iteration:
@@ -476,7 +466,7 @@ class PuffeRL:
             self._learner.require_steps()
             found = describe_update(losses, self._learner.weight_norm, self.policy, self._learner.learning_rate)
             if found is not None:  # an observation may be the cause, which a GPU had not reported yet
-                raise DivergedError(self._collector.find_not_finite() or found)
+                raise errors.DivergedError(self._collector.find_not_finite() or found)
             if self.config.skip_nonfinite:
                 self._skipped["skipped_steps"] += self._collector.skipped_steps
                 self._skipped["skipped_minibatches"] += self._learner.skipped_minibatches
@@ -512,13 +502,13 @@ class PuffeRL:
             self._evaluation.run(self.run.folder, note(self.env_name, self._current_progress()))
 
     def _play_finally(self, is_wanted: Callable[[], bool]) -> None:
-        with suppress(StorageError):  # the last checkpoint, which comes after this, raises it
+        with suppress(errors.StorageError):  # the last checkpoint, which comes after this, raises it
             self.save_checkpoint()  # before anything that takes its time
         try:
             self.final_scores = self.ranks.from_first(lambda: self.score(is_wanted=is_wanted))
         except Exception as error:
             message = f"the final policy could not be scored: {type(error).__name__}: {error}; its weights are saved"
-            warnings.warn(message, PufferWarning, stacklevel=5)
+            warnings.warn(message, errors.PufferWarning, stacklevel=5)
 
     def _explaining(self) -> AbstractContextManager[None]:
         return explaining(self._collector.find_not_finite, self.policy, self._collector.find_layer)
@@ -534,7 +524,7 @@ class PuffeRL:
 
     def _follow_policy(self, call: str) -> None:
         if self.policy is not self._backend.policy:
-            raise APIUsageError(
+            raise errors.APIUsageError(
                 "the policy must stay the module that the trainer was made with, got another "
                 f"{type(self.policy).__name__}; replace parts of it, or make a new PuffeRL"
             )
@@ -710,7 +700,7 @@ class PuffeRL:
         """
         self._require_open()
         if episodes is not None and not episodes >= 1:
-            raise APIUsageError(f"score() needs 1 episode or more, got {episodes}")
+            raise errors.APIUsageError(f"score() needs 1 episode or more, got {episodes}")
         count = final_episodes(self.config.final_episodes if episodes is None else episodes, self.vecenv)
         if count < 1:
             return {}
@@ -848,7 +838,7 @@ class PuffeRL:
         if not self._is_closed:
             try:
                 self._save_last()
-            except StorageError:
+            except errors.StorageError:
                 raise
             except BaseException:
                 self.release()
@@ -877,7 +867,7 @@ class PuffeRL:
 
     def _require_open(self) -> None:
         if self._is_closed:
-            raise APIUsageError("the trainer is closed; make a new PuffeRL")
+            raise errors.APIUsageError("the trainer is closed; make a new PuffeRL")
 
 
 def train(
@@ -953,7 +943,7 @@ def _require_longer(changes: list[Change], trainer: PuffeRL) -> None:
     for change in changes:
         if change.name in LENGTH and change.now is not None and trainer.epoch >= trainer.total_epochs:
             done = f"{trainer.global_step:,} steps, {trainer.epoch:,} iterations"
-            raise ConfigError(
+            raise errors.ConfigError(
                 f"{change.flag} must be more than the {done}, that {trainer.run_folder} has, got {change.now:,}; give "
                 "more, or leave it out to train to the end that was set before"
             )

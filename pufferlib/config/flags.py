@@ -10,15 +10,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from pufferlib.config.schema import NAMES, BaseConfig, SweepConfig
-from pufferlib.config.sections import (
-    ARGUMENTS,
-    DEFAULT_DIMENSIONS,
-    PREFIX,
-    dimension_keys,
-    dimensions_of,
-    section_settings,
-)
+from pufferlib.config.schema import ARGUMENTS, NAMES, BaseConfig, SweepConfig
+from pufferlib.config.sections import DEFAULT_DIMENSIONS, PREFIX, dimension_keys, dimensions_of, section_settings
 from pufferlib.errors import ConfigError, nearest
 from pufferlib.families.catalog import Entry, find
 from pufferlib.setting import Section, Setting, fits, format_value, parse_value, setting

@@ -390,3 +390,9 @@ class TrainConfig(ConfigSection, section="train"):
     def from_dict(cls, given: Mapping[str, Any]) -> Self:
         """Makes the section from a dict that may also hold `env`, the environment's name, and `selfplay`."""
         return super().from_dict({name: value for name, value in given.items() if name not in ("env", "selfplay")})
+
+
+SECTIONS = {
+    config.section: config
+    for config in (BaseConfig, VecConfig, TrainConfig, SelfplayConfig, LogConfig, SolveConfig, SweepConfig)
+}

@@ -9,27 +9,12 @@ from typing import Any, Literal
 
 from typing_extensions import override
 
-from pufferlib.config.schema import (
-    ARGUMENTS,
-    BaseConfig,
-    LogConfig,
-    SelfplayConfig,
-    SolveConfig,
-    SweepConfig,
-    TrainConfig,
-    VecConfig,
-    remedy,
-    require_known,
-)
+from pufferlib.config.schema import ARGUMENTS, SECTIONS, BaseConfig, remedy, require_known
 from pufferlib.config.sizes import AUTO_AGENTS_CPU, AUTO_AGENTS_CUDA
 from pufferlib.errors import ConfigError, nearest
 from pufferlib.families.catalog import Entry, find
 from pufferlib.setting import Setting, shown
 
-SECTIONS = {
-    config.section: config
-    for config in (BaseConfig, VecConfig, TrainConfig, SelfplayConfig, LogConfig, SolveConfig, SweepConfig)
-}
 PREFIX = "sweep."  # of the sections of dimensions
 SWEPT = ("base", "vec", "env", "policy", "rnn", "train")  # sections whose settings a sweep may vary
 _MULTIPLE = re.compile(r"(\d+\.?\d*|\.\d+)x")

@@ -14,19 +14,11 @@ import torch
 from torch import nn
 
 from pufferlib import distributed, models, vector
-from pufferlib.config import (
-    ResolvedTrainConfig,
-    SelfplayConfig,
-    TrainConfig,
-    env_settings,
-    load_config,
-    policy_classes,
-    resolve_sizes,
-    schema,
-)
+from pufferlib.config import ResolvedTrainConfig, SelfplayConfig, TrainConfig, env_settings, load_config, schema
 from pufferlib.config.automatic import BATCH_SIZE, NUM_STEPS, PPO_DEFAULTS, Choice, Facts, choose
+from pufferlib.config.configuration import policy_classes
 from pufferlib.config.schema import AUTO_SINGLE_ENVS
-from pufferlib.config.sizes import nearest_divisor, require_multiple
+from pufferlib.config.sizes import nearest_divisor, require_multiple, resolve_sizes
 from pufferlib.distributed import Ranks
 from pufferlib.environment import Origin, PufferEnv
 from pufferlib.errors import APIUsageError, ConfigError, kind_of

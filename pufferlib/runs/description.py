@@ -21,7 +21,7 @@ from torch import nn
 from pufferlib import distributed, ocean
 from pufferlib.config import BaseConfig, LogConfig, SelfplayConfig, TrainConfig, VecConfig, load_config
 from pufferlib.config.configuration import policy_class_name, recurrent_name
-from pufferlib.config.sections import ARGUMENTS, SECTIONS
+from pufferlib.config.schema import ARGUMENTS, SECTIONS
 from pufferlib.errors import CheckpointError, ConfigError, PufferError, nearest
 from pufferlib.families import catalog
 from pufferlib.policy import NormalizedObservations, init_args

@@ -15,16 +15,8 @@ from torch import nn
 from torch.nn.modules.module import register_module_parameter_registration_hook
 
 from pufferlib import distributed
-from pufferlib.config import (
-    LogConfig,
-    TrainConfig,
-    VecConfig,
-    check_section,
-    policy_arguments,
-    policy_classes,
-    require_sections,
-    resolve_env_count,
-)
+from pufferlib.config import LogConfig, TrainConfig, VecConfig, check_section, require_sections, resolve_env_count
+from pufferlib.config.configuration import policy_arguments, policy_classes
 from pufferlib.config.schema import words
 from pufferlib.environment import Buffers, Origin, PufferEnv
 from pufferlib.errors import CheckpointError, ConfigError, PufferError, describe_lack

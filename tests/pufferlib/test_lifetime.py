@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from pufferlib import pufferl
+from pufferlib.errors import APIUsageError
 
 SETTINGS = {"device": "cpu", "bptt_horizon": 8, "minibatch_size": 64, "total_timesteps": 100_000, "log_interval": 1}
 
@@ -166,7 +167,7 @@ def test_a_forked_child_may_not_use_the_parents_trainer():
     if child == 0:
         try:
             trainer.evaluate()
-        except pufferl.APIUsageError:
+        except APIUsageError:
             os._exit(0)
         finally:
             os._exit(1)
