@@ -195,11 +195,10 @@ class PuffeRL:
             self.phases = self.report.phases
             self.rollout = call.allocate_rollout()
             self._backend = choose_backend(self.policy, self.rollout, config, device, call.loss)
-            self._reward_normalizer = call.make_reward_normalizer()
             actor = self._backend.make_actor(self.rollout, self.vecenv.num_agents, self._generator)
             self.pool = self._make_pool(call.selfplay)
             self._collector = self._backend.make_collector(
-                self.vecenv, actor, self.phases, self._reward_normalizer, self.pool
+                self.vecenv, actor, self.phases, call.make_reward_normalizer(), self.pool
             )
             self._learner = self._backend.make_learner(self.rollout, self._generator, self.phases, ranks)
             self._evaluation = PeriodicEvaluation(
@@ -213,7 +212,6 @@ class PuffeRL:
             self._parts = TrainerParts(
                 policy=self.policy,
                 learner=self._learner,
-                reward_normalizer=self._reward_normalizer,
                 collector=self._collector,
                 report=self.report,
                 generator=self._generator,

@@ -347,7 +347,7 @@ def expected_learning(parts: TrainerParts) -> dict[str, Any]:
             **{"learning_rate": float, "minibatches_due": _check_due, "metrics": _check_numbers},
         }
     }
-    if parts.reward_normalizer is not None:
+    if parts.collector.reward_normalizer is not None:
         expected["reward_normalizer"] = dict.fromkeys(("count", "mean", "variance"), float)
     return expected
 

@@ -18,7 +18,7 @@ from pufferlib.metrics.measures import FinishedEpisodes, Moments
 from pufferlib.ppo.collector import BOUNDARY_COLUMNS, Collector
 from pufferlib.ppo.learner import Learner
 from pufferlib.ppo.opponents import Seen
-from pufferlib.ppo.rollout import FinalValues, RewardNormalizer, Rollout
+from pufferlib.ppo.rollout import FinalValues, Rollout
 from pufferlib.seeding import mix_seed
 
 
@@ -100,7 +100,6 @@ class TrainerParts:
 
     policy: nn.Module
     learner: Learner
-    reward_normalizer: RewardNormalizer | None
     collector: Collector
     report: Report
     generator: torch.Generator
@@ -158,16 +157,18 @@ def load_learner_state(learner: Learner, state: Mapping[str, Any]) -> None:
 def learning_state(parts: TrainerParts) -> dict[str, Any]:
     """Returns the state of everything that learns beside the policy, by name."""
     state = {"learner": learner_state(parts.learner)}
-    if parts.reward_normalizer is not None:
-        state["reward_normalizer"] = asdict(parts.reward_normalizer.moments)
+    normalizer = parts.collector.reward_normalizer
+    if normalizer is not None:
+        state["reward_normalizer"] = asdict(normalizer.moments)
     return state
 
 
 def load_learning_state(parts: TrainerParts, state: Mapping[str, Any]) -> None:
     """Restores what `learning_state` returned."""
     load_learner_state(parts.learner, state["learner"])
-    if parts.reward_normalizer is not None:
-        parts.reward_normalizer.moments = Moments(**state["reward_normalizer"])
+    normalizer = parts.collector.reward_normalizer
+    if normalizer is not None:
+        normalizer.moments = Moments(**state["reward_normalizer"])
 
 
 def find_nonfinite(parts: TrainerParts, learning_rate: float) -> str | None:

@@ -237,7 +237,7 @@ def test_one_file_holds_both_normalisers():
     trainer.save_checkpoint("stage.pt")
     other.load_checkpoint("stage.pt")
     assert torch.equal(weights(trainer), weights(other))
-    assert trainer._reward_normalizer.moments == other._reward_normalizer.moments
+    assert trainer._collector.reward_normalizer.moments == other._collector.reward_normalizer.moments
     plain = make_trainer(normalize_rewards=False)
     with pytest.raises(Exception, match="with the same optimizer and normalize_rewards"):
         plain.load_checkpoint("stage.pt")
@@ -315,7 +315,7 @@ def test_a_resumed_run_of_environments_without_snapshots_begins_other_episodes()
     second.load_checkpoint(first.run_folder)
     assert not torch.equal(second._collector.actor.last_observations, begun)
     assert torch.equal(weights(first), weights(second)) and second.epoch == 2
-    assert second._reward_normalizer.moments == first._reward_normalizer.moments
+    assert second._collector.reward_normalizer.moments == first._collector.reward_normalizer.moments
     iterate(second, 1)
     assert second.global_step == 3 * 256
     first.release(), second.release()

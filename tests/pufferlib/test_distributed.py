@@ -812,7 +812,7 @@ def train_continuously(target_kl):
         losses = trainer.train()
     trainer.ranks.check_same(list(trainer.policy.state_dict().values()), "weights and statistics")
     trainer.release()
-    scales = asdict(trainer._reward_normalizer.moments)
+    scales = asdict(trainer._collector.reward_normalizer.moments)
     return int(trainer.policy.count), scales, {name: losses[name] for name in ("policy_loss", "approx_kl")}
 
 

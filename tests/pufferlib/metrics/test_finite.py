@@ -70,7 +70,7 @@ def test_an_infinite_reward_is_named_before_it_is_scaled_or_clipped(value, setti
     ):
         train(trainer)
     if settings.get("normalize_rewards"):
-        assert math.isfinite(trainer._reward_normalizer.moments.variance)
+        assert math.isfinite(trainer._collector.reward_normalizer.moments.variance)
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf])

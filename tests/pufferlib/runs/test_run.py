@@ -33,7 +33,7 @@ def spoil_learning_rate(trainer):
 
 
 def spoil_normalizer(trainer):
-    trainer._reward_normalizer.moments = Moments(3.0, 1.0, math.nan)
+    trainer._collector.reward_normalizer.moments = Moments(3.0, 1.0, math.nan)
     return r"reward_normalizer\['variance'\] is nan"
 
 

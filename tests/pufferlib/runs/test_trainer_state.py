@@ -156,7 +156,7 @@ def test_a_used_trainer_begins_anew_as_a_new_one_does(keep, env_class, is_pendin
         trainer.load_checkpoint(saved.run_folder)
         assert trainer.global_step == 2 * 96
         assert not any(state.any() for state in trainer._collector.actor.states.values())
-        assert not trainer._reward_normalizer.sums.any()
+        assert not trainer._collector.reward_normalizer.sums.any()
     assert fresh.evaluate() == used.evaluate()
     assert fresh.train() == used.train()
     assert is_same(weights(fresh), weights(used))
