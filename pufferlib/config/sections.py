@@ -13,7 +13,7 @@ from pufferlib.config.schema import ARGUMENTS, SECTIONS, BaseConfig, remedy, req
 from pufferlib.config.sizes import AUTO_AGENTS_CPU, AUTO_AGENTS_CUDA
 from pufferlib.errors import ConfigError, nearest
 from pufferlib.families.catalog import Entry, find
-from pufferlib.setting import Setting, shown
+from pufferlib.setting import Section, Setting, setting, shown
 
 PREFIX = "sweep."  # of the sections of dimensions
 SWEPT = ("base", "vec", "env", "policy", "rnn", "train")  # sections whose settings a sweep may vary
@@ -120,33 +120,30 @@ def split_name(name: str) -> tuple[str, str]:
     raise ConfigError(f"there is no section [{PREFIX}{name}]{found}")
 
 
-_DIMENSION_KEYS = {
-    "distribution": (
-        Literal["uniform", "int_uniform", "uniform_pow2", "log_normal", "logit_normal"] | None,
-        None,
-        "How values are spread over the range; none takes the dimension out of the sweep.",
-    ),
-    "min": (float | str | None, None, "The least value."),
-    "max": (float | str | None, None, "The largest one."),
-    "mean": (
-        float | None,
+@dataclasses.dataclass(frozen=True)
+class _Dimension(Section):
+    distribution: Literal["uniform", "int_uniform", "uniform_pow2", "log_normal", "logit_normal"] | None = setting(
+        None, "How values are spread over the range; none takes the dimension out of the sweep."
+    )
+    min: float | str | None = setting(None, "The least value.")
+    max: float | str | None = setting(None, "The largest one.")
+    mean: float | None = setting(
         None,
         "Where the search starts; None is the configured value where that lies in the range, else the middle.",
-    ),
-    "scale": (
-        float | Literal["auto"],
+    )
+    scale: float | Literal["auto"] = setting(
         "auto",
         "Standard deviation of the first trials around the mean, as a part of the range; auto is 0.3.",
         "(0, 1]",
-    ),
-}
+    )
 
 
 def dimension_keys(name: str) -> Mapping[str, Setting]:
     """Returns the keys of `[sweep.NAME]`, whether there is such a setting or not."""
     kinds = {"min": _Bound, "max": _Bound}
     return {
-        key: kinds.get(key, Setting)(f"{PREFIX}{name}", key, *declared) for key, declared in _DIMENSION_KEYS.items()
+        key: kinds.get(key, Setting)(**{**vars(one), "section": f"{PREFIX}{name}"})
+        for key, one in _Dimension.settings().items()
     }
 
 
