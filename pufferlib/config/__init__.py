@@ -3,12 +3,7 @@
 `load_config` returns a nested dict to edit freely; `check_config` and the dataclasses of `schema` check it.
 """
 
-from pufferlib.config.configuration import (
-    check_config as check_config,
-    load_config as load_config,
-    policy_arguments as policy_arguments,
-    policy_classes as policy_classes,
-)
+from pufferlib.config.configuration import check_config as check_config, load_config as load_config
 from pufferlib.config.schema import (
     BaseConfig as BaseConfig,
     LogConfig as LogConfig,

@@ -12,7 +12,8 @@ from typing import Any, Literal
 import numpy as np
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
 
-from pufferlib.config import BaseConfig, TrainConfig, VecConfig, policy_classes, resolve_env_count
+from pufferlib.config import BaseConfig, TrainConfig, VecConfig, resolve_env_count
+from pufferlib.config.configuration import policy_classes
 from pufferlib.config.schema import require_known
 from pufferlib.config.sections import (
     PREFIX,

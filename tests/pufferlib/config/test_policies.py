@@ -4,7 +4,8 @@ import types
 
 import pytest
 
-from pufferlib.config import load_config, policy_arguments, policy_classes
+from pufferlib.config import load_config
+from pufferlib.config.configuration import policy_arguments, policy_classes
 from pufferlib.errors import APIUsageError, ConfigError
 
 SQUARED = "puffer_squared"
