@@ -192,13 +192,16 @@ class Mismatch(Exception):
 def compare(found: object, expected: object, place: str) -> None:
     """Compares what was loaded with what is expected; raises Mismatch at the first difference, with its place.
 
-    Expected may be a tensor, whose dtype and shape count; a dict or a list of expected values; `int` for one of at
-    least 0; `float` for any finite number; another type; a tuple of a value that may stand there and of what is
-    expected otherwise; a `Check`; or a value itself.
+    Expected may be a tensor, whose dtype and shape count; a dtype for a row of any length; a dict or a list of expected
+    values; `int` for one of at least 0; `float` for any finite number; another type; a tuple of a value that may stand
+    there and of what is expected otherwise; a `Check`; or a value itself.
     """
     if isinstance(expected, Tensor):
         is_like = isinstance(found, Tensor) and (found.dtype, found.shape) == (expected.dtype, expected.shape)
         _require(is_like, place, describe(expected), found)
+    elif isinstance(expected, torch.dtype):
+        is_row = isinstance(found, Tensor) and (found.dtype, found.dim()) == (expected, 1)
+        _require(is_row, place, f"a row of {str(expected).removeprefix('torch.')}", found)
     elif isinstance(expected, dict):
         _require(type(found) is dict, place, f"a dict of {_join(expected)}", found)
         for name in (*expected, *found):
@@ -361,8 +364,8 @@ def _expected_rank(parts: TrainerParts) -> dict[str, Any]:
         "finals": (None, partial(_check_finals, rollout)),
     }
     of_collector = {
-        "environments": [_check_bytes] * vecenv.num_envs,  # the vector checks the sizes of snapshots
-        "arrays": dict.fromkeys(vecenv.result_names, _check_bytes),
+        "environments": [torch.uint8] * vecenv.num_envs,  # the vector checks the sizes of snapshots
+        "arrays": dict.fromkeys(vecenv.result_names, torch.uint8),
         "order": [[int] * vecenv.batch_size] * (vecenv.num_envs // vecenv.batch_size),
         "columns": {name: getattr(rollout, name)[: vecenv.num_agents, -1] for name in BOUNDARY_COLUMNS},
         "actor": collector.actor.state_dict(),
@@ -410,10 +413,9 @@ def _check_actions(rollout: Rollout, space: gymnasium.Space, found: object, plac
 
 
 def _check_finals(rollout: Rollout, found: object, place: str) -> None:
-    compare(found, dict.fromkeys(FinalValues._fields, Tensor), place)
-    segments, columns, values = found.values()
-    index = torch.empty(segments.numel(), dtype=torch.int64, device="meta")
-    compare([segments, columns, values], [index, index, index.float()], place)
+    compare(found, dict(zip(FinalValues._fields, (torch.int64, torch.int64, torch.float32), strict=True)), place)
+    segments, columns, values = (found[name] for name in FinalValues._fields)
+    _require(len(segments) == len(columns) == len(values), place, "a column and a value for each segment", found)
     is_inside = (segments >= 0) & (segments < rollout.segments) & (columns >= 1) & (columns <= rollout.horizon)
     _require(bool(is_inside.all()), place, "places in the rollout", found)  # kernels read these as indices too
 
@@ -430,8 +432,3 @@ def _check_generator(device: torch.device, found: object, place: str) -> None:
 def _check_due(found: object, place: str) -> None:  # a large one would be so many minibatches, and train for ever
     compare(found, float, place)
     _require(-1.0 <= found <= 1.0, place, "a part of a minibatch, -1 to 1", found)
-
-
-def _check_bytes(found: object, place: str) -> None:
-    size = found.numel() if isinstance(found, Tensor) else 0
-    compare(found, torch.empty(size, dtype=torch.uint8, device="meta"), place)
