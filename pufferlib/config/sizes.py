@@ -48,11 +48,6 @@ class ResolvedTrainConfig(TrainConfig):
         return self.minibatch_size // self.world_size
 
     @property
-    def minibatches_per_pass(self) -> float:
-        """Minibatches as large as the batch together."""
-        return self.batch_size / self.minibatch_size
-
-    @property
     def accumulation_steps(self) -> int:
         """Backward passes in one optimizer step."""
         return -(-self.minibatch_size // (self.max_minibatch_size * self.world_size))

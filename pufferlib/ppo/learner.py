@@ -306,7 +306,7 @@ class Learner:
 
     def _is_beyond_target(self) -> bool:
         # Whether a pass has just ended that moved the policy by more than `target_kl`; reading it waits for a GPU.
-        per_pass = math.ceil(self.config.minibatches_per_pass)
+        per_pass = math.ceil(self.config.batch_size / self.config.minibatch_size)
         if self.config.target_kl is None or not self._trained or self._trained % per_pass:
             return False
         kl_so_far = self._sums.approx_kl(self.gradients.metric_names)
