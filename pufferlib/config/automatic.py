@@ -136,48 +136,41 @@ class Facts:
         """Whether observations are pictures that convolutions are for."""
         return self.image_edge >= LEAST_PIXELS
 
-    @property
-    def sees_small_images(self) -> bool:
-        """Whether these are smaller than the filters of Mnih et al. 2015 reach."""
-        return self.sees_images and self.image_edge < _PIXELS_OF_MNIH
-
 
 @dataclass(frozen=True)
 class Line:
     """A line of the table."""
 
     seen: str  # for which trainings it is, in words
-    fits: Callable[[Facts], bool]  # whether a training is one of them
+    fits: Callable[[Facts], bool]  # whether a training is one of them, if it has as many agents
     settings: Mapping[str, Any]  # what it sets, by section and name, such as `train.learning_rate`
     measured: str  # what showed that it helps
-
-
-def _may_normalize(facts: Facts) -> bool:
-    # The statistics would be lost to a policy that its user takes into another program.
-    return not facts.is_full_vector and not facts.is_own_policy
+    of_full_vectors: bool | None = False  # whether it is for full vectors or for fewer agents; None for both
 
 
 LINES = (
     Line(
         "a full vector",
-        lambda facts: facts.is_full_vector,
+        lambda facts: True,
         {"train.minibatch_size": 1_024, "policy.hidden_size": 64, "policy.num_layers": 2},
         "minibatches: puffer_cartpole 0.83 after 2 M steps, 0.21 by 8,192; bandit 0.92 after 1 M, 0.84; stochastic "
         "0.81 and 0.83; of batches of 131,072, where 4,096 would be as many as before: multiagent 0.81 and 0.41 after "
         "1 M, rware 35 and 14 after 4 M, trash_pickup 1.00 and 0.95 after 3 M. Layers: cartpole 0.34 after 0.6 M, 0.23 "
         "by one of 128; squared 0.26 after 1 M, 0.20; pong -15 and -21. After as many steps as their ini has or fewer: "
         "pong 12.4 after 6 M, squared 0.68 after 5 M, password 0.99 after 3 M",
+        of_full_vectors=True,
     ),
     # Choices keep the rewards as they are: squared 0.57 after 1 M steps, and 0.16 by normalised ones.
     Line(
         "a full vector and numbers as actions",
-        lambda facts: facts.is_full_vector and facts.acts_by_numbers,
+        lambda facts: facts.acts_by_numbers,
         {"train.normalize_rewards": True},
         "puffer_pendulum 0.92 after 2 M steps, 0.40 by rewards as they are; drone 0.32 and 0.16 after 1.2 M",
+        of_full_vectors=True,
     ),
     Line(
         "less than a full vector",
-        lambda facts: not facts.is_full_vector,
+        lambda facts: True,
         {
             "train.batch_size": SMALL_BATCH_SIZE,
             "train.lr_schedule": "linear",
@@ -189,7 +182,7 @@ LINES = (
     ),
     Line(
         "choices as actions",
-        lambda facts: not facts.is_full_vector and not facts.acts_by_numbers,
+        lambda facts: not facts.acts_by_numbers,
         {"train.learning_rate": 1e-3, "train.update_epochs": 6.0, "train.minibatch_size": 128},
         "by the likeliest actions, at an annealed rate: CartPole-v1 500 after 200 k steps from six seeds; "
         "LunarLander-v3 208 to 277 after 500 k from nine, 56 from a tenth; Acrobot-v1 -78 to -93 after 300 k; "
@@ -198,29 +191,27 @@ LINES = (
     ),
     Line(
         "choices as actions, and no pictures",
-        lambda facts: not facts.is_full_vector and not facts.acts_by_numbers and not facts.sees_images,
+        lambda facts: not facts.acts_by_numbers and not facts.sees_images,
         {"base.policy_name": "Default", "policy.hidden_size": 64, "policy.num_layers": 2, "policy.activation": "tanh"},
         "in the same runs",
     ),
     Line(
         "more than 64 choices in a part of an action",
-        lambda facts: (
-            not facts.is_full_vector and not facts.acts_by_numbers and not facts.sees_images and facts.most_choices > 64
-        ),
+        lambda facts: not facts.acts_by_numbers and not facts.sees_images and facts.most_choices > 64,
         {"policy.hidden_size": 128},
         "200 actions of odd_envs.py at a constant rate 16.7 and 16.7 of 20 from two seeds, 14.8 and 15.4 by 64, 16.8 "
         "by 256; annealed 14.9",
     ),
     Line(
         "names of states as observations, and choices as actions",
-        lambda facts: not facts.is_full_vector and not facts.acts_by_numbers and facts.sees_names,
+        lambda facts: not facts.acts_by_numbers and facts.sees_names,
         {"train.ent_coef": 0.05},
         "at a constant rate Taxi-v4 5.0 and 5.4 after 500 k steps from two seeds, by the likeliest actions -38 and 8; "
         "5.7 and -38 if 0.03; -56 and -55 if 0.01. Annealed, 7.7 and 7.8 by the likeliest actions from six seeds",
     ),
     Line(
         "numbers as actions",
-        lambda facts: not facts.is_full_vector and facts.acts_by_numbers,
+        lambda facts: facts.acts_by_numbers,
         {
             "train.learning_rate": 3e-4,
             "train.update_epochs": 10.0,
@@ -233,7 +224,7 @@ LINES = (
     ),
     Line(
         "numbers as actions, and no pictures",
-        lambda facts: not facts.is_full_vector and facts.acts_by_numbers and not facts.sees_images,
+        lambda facts: facts.acts_by_numbers and not facts.sees_images,
         {"base.policy_name": "Continuous", "policy.log_std": -0.5},
         "by drawn actions after 1 M, annealed, from a deviation of 0.6 half ranges: HalfCheetah-v5 3,560, 4,600 and "
         "3,710; Walker2d-v5 2,040, 2,890 and 5,950; Hopper-v5 2,780, 2,660 and 2,770. At a constant rate 0.6: "
@@ -242,7 +233,7 @@ LINES = (
     ),
     Line(
         "pictures as observations",
-        lambda facts: not facts.is_full_vector and facts.sees_images,
+        lambda facts: facts.sees_images,
         {
             "train.learning_rate": 2.5e-4,
             "train.update_epochs": 4.0,
@@ -257,7 +248,7 @@ LINES = (
     ),
     Line(
         "pictures of less than 36 pixels along an edge",
-        lambda facts: not facts.is_full_vector and facts.sees_small_images,
+        lambda facts: facts.sees_images and facts.image_edge < _PIXELS_OF_MNIH,
         {"policy.hidden_size": 128, "policy.filters": [16, 32], "policy.sizes": [4, 3], "policy.strides": [2, 2]},
         "the pictures of odd_envs.py 1.00 and 0.92 after 100 k steps from two seeds, 0.88 by two layers of 64 as for "
         "no pictures; in 30 x 30 pixels 0.96 after 60 k, 0.84 by those layers, 0.16 by filters of 4 and 4 in strides "
@@ -265,21 +256,21 @@ LINES = (
     ),
     Line(
         "pictures of less than 36 pixels along an edge, and choices as actions",
-        lambda facts: not facts.is_full_vector and facts.sees_small_images and not facts.acts_by_numbers,
+        lambda facts: facts.sees_images and facts.image_edge < _PIXELS_OF_MNIH and not facts.acts_by_numbers,
         {"train.learning_rate": 1e-3},
         "in the same runs",
     ),
     Line(
         "pictures of more than 100 pixels along an edge",
         # In strides of 4 a core trains on 30 steps a second of 160 x 160 pixels.
-        lambda facts: not facts.is_full_vector and facts.image_edge > 100,
+        lambda facts: facts.image_edge > 100,
         {"policy.strides": [8, 2, 2]},
         "those of odd_envs.py in 160 x 160 pixels 1.00 after 30 k steps, in half the time that 10 k take by strides "
         "of 4, 2 and 1, which return -0.2; -0.76 by observations that are not normalised",
     ),
     Line(
         "pictures whose channels are their last dimension",
-        lambda facts: not facts.is_full_vector and facts.sees_images and has_channels_last(facts.observation_space),
+        lambda facts: facts.sees_images and has_channels_last(facts.observation_space),
         {"policy.channels_last": True},
         "in the same runs",
     ),
@@ -290,22 +281,24 @@ LINES = (
         ),
         {"policy.one_hot": True},
         "puffer_squared 0.39 after 1 M steps, 0.20 as amounts",
+        of_full_vectors=None,
     ),
+    # The statistics would be lost to a policy that its user takes into another program.
     Line(
         "observations of amounts and numbers as actions",
-        lambda facts: _may_normalize(facts) and facts.sees_amounts and facts.acts_by_numbers,
+        lambda facts: not facts.is_own_policy and facts.sees_amounts and facts.acts_by_numbers,
         {"train.normalize_observations": True},
         "in the same runs",
     ),
     Line(
         "observations that may be above 100",
-        lambda facts: _may_normalize(facts) and facts.sees_large_amounts,
+        lambda facts: not facts.is_own_policy and facts.sees_large_amounts,
         {"train.normalize_observations": True},
         "CartPole-v1 500 with and without; LunarLander-v3, whose bounds are small, 218 with and 260 without",
     ),
     Line(
         "a policy that remembers",
-        lambda facts: not facts.is_full_vector and facts.is_recurrent,
+        lambda facts: facts.is_recurrent,
         {"train.shuffle": "segments"},
         "single steps have no order",
     ),
@@ -333,4 +326,5 @@ class Choice:
 
 def choose(facts: Facts) -> Choice:
     """Looks up the lines of the table for a training."""
-    return Choice(facts, tuple(line for line in LINES if line.fits(facts)))
+    lines = [line for line in LINES if line.of_full_vectors in (None, facts.is_full_vector)]
+    return Choice(facts, tuple(line for line in lines if line.fits(facts)))
