@@ -21,16 +21,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from pufferlib import errors
 from pufferlib.dashboard.output import Output, flush_stdout, is_stdout_gone, printable, printable_lines, say
-from pufferlib.errors import (
-    APIUsageError,
-    ConfigError,
-    PufferError,
-    PufferWarning,
-    StorageError,
-    describe_lack,
-    nearest,
-)
 
 if TYPE_CHECKING:
     from pufferlib.config.flags import Found
@@ -47,7 +39,7 @@ def _settings_of_run(args: dict[str, Any], options: Section, flags: Found) -> di
     if args["resume"] is not None:
         if args["load_model_path"] is not None:
             both = f"--resume {args['resume']} and --load-model-path {args['load_model_path']}"
-            raise APIUsageError(f"a resumed run goes on from its own weights, got {both}; pass one of them")
+            raise errors.APIUsageError(f"a resumed run goes on from its own weights, got {both}; pass one of them")
         args = flags_over(run_settings(env_name, args, _is_policy_named(flags)), flags, but="resume")
     check_config(args)
     return args
@@ -60,11 +52,11 @@ def _settings_of_model(args: dict[str, Any], options: Section, flags: Found) -> 
     env_name = args["env_name"]
     if args["resume"] is not None:
         remedy = "--load-model-path latest takes the weights of the newest run"
-        raise APIUsageError(f"--resume is of puffer train alone, got --resume {args['resume']}; {remedy}")
+        raise errors.APIUsageError(f"--resume is of puffer train alone, got --resume {args['resume']}; {remedy}")
     if getattr(options, "pretrained", False):
         other = args["load_model_path"]
         if other is not None:
-            raise APIUsageError(f"--pretrained plays another policy than {other}; pass one of them")
+            raise errors.APIUsageError(f"--pretrained plays another policy than {other}; pass one of them")
         args["load_model_path"] = str(pretrained_path(env_name))
     if args["load_model_path"] is not None:
         args = flags_over(model_settings(env_name, args, _is_policy_named(flags)), flags, but="load_model_path")
@@ -112,7 +104,7 @@ class Verb:
         if not least <= len(words) <= most:
             taken = {(0, 0): "no words", (0, 1): f"one {word} at most", (1, 1): f"one {word}"}
             expected = taken.get((least, most), f"one {word} or more")
-            raise APIUsageError(f"puffer {name} takes {expected}, got {' '.join(words)!r}")
+            raise errors.APIUsageError(f"puffer {name} takes {expected}, got {' '.join(words)!r}")
 
 
 VERBS = {
@@ -190,15 +182,15 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _sentence(error: Exception) -> str | None:
-    if isinstance(error, PufferError):
+    if isinstance(error, errors.PufferError):
         return str(error)
-    lack = describe_lack(error)
+    lack = errors.describe_lack(error)
     if lack is not None:
         return lack
     if isinstance(error, OSError):
         try:
             flush_stdout("\n")  # if that is what failed, it fails again
-        except StorageError as failed:
+        except errors.StorageError as failed:
             return str(failed)
     if _is_of_environment(error):
         return f"an environment raised, so the run ended:\n{''.join(traceback.format_exception(error)).rstrip()}"
@@ -229,10 +221,10 @@ def run(tokens: list[str]) -> None:
             if word == printable(word):  # one word a line, so a name with line ends or control codes is left out
                 print(f"{word}\t{printable(meaning)}" if meaning else word)
     elif name not in VERBS:
-        remedy = nearest(name, VERBS) or "; puffer --help lists them all"
+        remedy = errors.nearest(name, VERBS) or "; puffer --help lists them all"
         if name.startswith(("puffer_", "puffer-")):
             remedy = f"; try `puffer train {name}`"
-        raise APIUsageError(f"there is no command {name!r}{remedy}")
+        raise errors.APIUsageError(f"there is no command {name!r}{remedy}")
     elif "--help" in rest or "-h" in rest:
         print(printable_lines(_verb_help(name, [token for token in rest if token not in ("--help", "-h")])))
     elif VERBS[name].argument is not None:
@@ -261,8 +253,8 @@ def _run_for_environment(name: str, rest: list[str]) -> None:
     table = FlagTable(env_name, name)
     try:
         given = table.parse(shlex.split(os.environ.get("PUFFER_FLAGS", "")))
-    except (ConfigError, ValueError) as error:
-        raise ConfigError(f"in PUFFER_FLAGS, {error}") from error
+    except (errors.ConfigError, ValueError) as error:
+        raise errors.ConfigError(f"in PUFFER_FLAGS, {error}") from error
     given += table.parse(flags)
     found = with_files(env_name, given)
     apply_flags(found, args)
@@ -270,7 +262,7 @@ def _run_for_environment(name: str, rest: list[str]) -> None:
     args = verb.settings(args, options, found)
     unused = next((setting.flag for setting, _ in given if setting.section == "rnn"), None)
     if unused is not None and args["rnn_name"] is None:
-        raise ConfigError(f"{unused} needs a recurrent layer, found --rnn-name None; add --rnn-name MinGRU")
+        raise errors.ConfigError(f"{unused} needs a recurrent layer, found --rnn-name None; add --rnn-name MinGRU")
     verb.call(env_name, args, options=options)
 
 
@@ -279,17 +271,17 @@ def _split_environment(name: str, rest: list[str]) -> tuple[str, list[str]]:
         if os.path.exists(os.path.join(rest[0], "config.json")):
             flag = "--resume" if name == "train" else "--load-model-path"
             remedy = f"`puffer {name} ENV {flag} {rest[0]}`"
-            raise APIUsageError(f"the environment comes first, got the folder {rest[0]!r} of a run; {remedy}")
+            raise errors.APIUsageError(f"the environment comes first, got the folder {rest[0]!r} of a run; {remedy}")
         if rest[0].endswith((".ini", ".json")):
             remedy = f"`puffer {name} --config {rest[0]}`"
-            raise APIUsageError(f"a file of settings comes after --config, got {rest[0]!r} alone; {remedy}")
+            raise errors.APIUsageError(f"a file of settings comes after --config, got {rest[0]!r} alone; {remedy}")
         return rest[0], rest[1:]
     from pufferlib.config.configuration import environment_in_files
 
     named = environment_in_files(rest)
     if named is None:
         found = f"found {rest[0]}" if rest else "found nothing"
-        raise APIUsageError(
+        raise errors.APIUsageError(
             f"puffer {name} needs an environment right after {name!r}, or the file of a --config that names one under "
             f"[base] env_name, {found}; try `puffer {name} puffer_squared`, and `puffer envs` lists them all"
         )
@@ -329,7 +321,7 @@ def _short_warnings() -> Iterator[None]:
     formatted = warnings.formatwarning
 
     def one_line(message: Warning | str, category: type[Warning], *place: object) -> str:
-        if issubclass(category, PufferWarning):
+        if issubclass(category, errors.PufferWarning):
             return f"puffer{_rank_text()}: warning: {printable_lines(str(message))}\n"
         return formatted(message, category, *place)
 
@@ -348,7 +340,7 @@ def _require_install() -> None:
     # The checkout's folders are packages only once installed: without that, imports fail one by one.
     needed = ("pufferlib.ocean", "numpy", "gymnasium")  # an install for another Python leaves the first here
     if any(importlib.util.find_spec(name) is None for name in needed):
-        raise APIUsageError("pufferlib is not installed for this Python; run `pip install -e .` in the checkout")
+        raise errors.APIUsageError("pufferlib is not installed for this Python; run `pip install -e .` in the checkout")
 
 
 def _find_modules_here() -> None:

@@ -231,9 +231,7 @@ def errors_swallowed() -> None:
 
 def errors_raw() -> None:
     """Mistakes and what is lacking are told by a traceback."""
-    _instead("pufferlib.cli.PufferError", ZeroDivisionError)
-    _instead("pufferlib.cli.describe_lack", _nothing)
-    _instead("pufferlib.cli._is_of_environment", _nothing)
+    _instead("pufferlib.cli._sentence", _nothing)
 
 
 def loggers_trusted() -> None:
@@ -249,7 +247,8 @@ def loggers_trusted() -> None:
 def remedy_forgotten() -> None:
     """What to do about it is left to the user."""
     replace(
-        "pufferlib.cli.describe_lack", lambda original: lambda error: (original(error) or "").partition(";")[0] or None
+        "pufferlib.errors.describe_lack",
+        lambda original: lambda error: (original(error) or "").partition(";")[0] or None,
     )
 
 
