@@ -27,27 +27,9 @@ from pufferlib.machine import usable_memory_bytes
 from pufferlib.runs.checkpoint import resolve_model
 from pufferlib.runs.stopping import StopRequest
 from pufferlib.seeding import mix_seed
+from pufferlib.sweep import results
 from pufferlib.sweep.proposal import make_sampler
-from pufferlib.sweep.results import (
-    CONFIG,
-    COST,
-    CURVE,
-    EPISODE_STEPS,
-    ERROR,
-    HOST,
-    METRIC,
-    RETRY_OF,
-    STOPPED,
-    TENTHS,
-    UNCOUNTED,
-    Confirmation,
-    FoundTrial,
-    SweepState,
-    known_confirmations,
-    outstanding,
-    remember,
-    uncounted_numbers,
-)
+from pufferlib.sweep.results import Confirmation, FoundTrial, SweepState
 from pufferlib.sweep.space import Dimension, SearchSpace, space_of, trial_args, trial_settings
 from pufferlib.sweep.study import (
     GRACE_SECONDS,
@@ -101,8 +83,8 @@ class Sweep:
         self._study = study = open_study(place, config.goal)
         self.state = SweepState(env_name, args, self._wanted_metric, study, place.folder)
         with naming_database(place):
-            if METRIC in study.user_attrs:
-                claim(study, METRIC, "metric", self._wanted_metric)
+            if results.METRIC in study.user_attrs:
+                claim(study, results.METRIC, "metric", self._wanted_metric)
             self._driver = claim_study(study, env_name, self.space, args)
             self._read()
         seed = mix_seed(config.seed, self._driver) % 2**32  # drivers of one study do not propose the same
@@ -131,8 +113,6 @@ class Sweep:
                 self._read()
         if self._stop.requested:
             raise KeyboardInterrupt
-
-    # -------------------------------------------------------------------------------------------------------- the loop
 
     def _reason_to_end(self) -> str | None:
         if self._stop.requested:
@@ -188,7 +168,7 @@ class Sweep:
         fail_stale_trials(self._study)
         for trial in self._study.get_trials(deepcopy=False, states=[TrialState.RUNNING]):
             age = time.time() - trial.datetime_start.timestamp()
-            if HOST not in trial.user_attrs and age > GRACE_SECONDS:
+            if results.HOST not in trial.user_attrs and age > GRACE_SECONDS:
                 self._discard(trial, "its driver was killed before it began")  # and before its first heartbeat
         self._read()
 
@@ -204,15 +184,13 @@ class Sweep:
         self._on_change(self.state)
 
     def _counted(self) -> list[FrozenTrial]:
-        uncounted = uncounted_numbers(self.state.trials)
+        uncounted = results.uncounted_numbers(self.state.trials)
         return [trial for trial in self.state.trials if trial.number not in uncounted]
-
-    # ------------------------------------------------------------------------------------------------- a trial's begin
 
     def _begin(self) -> None:
         trial = self._study.ask(self.space.distributions)
         self._beat(trial)
-        trial.set_user_attr(HOST, socket.gethostname())
+        trial.set_user_attr(results.HOST, socket.gethostname())
         self._read()
         if sum(each.number < trial.number for each in self._counted()) >= self.config.num_trials:
             self._discard(trial, "another driver was first to begin it")
@@ -221,7 +199,7 @@ class Sweep:
             try:
                 self._start(trial.number, self._long_enough(self.space.settled(trial.params)))
             except ConfigError as error:
-                self._fail(trial.number, {COST: 0.0}, str(error))
+                self._fail(trial.number, {results.COST: 0.0}, str(error))
         self._read()
 
     def _start(self, number: int, values: Mapping[str, Any], seed: int | None = None) -> None:
@@ -237,7 +215,7 @@ class Sweep:
             metric=self._wanted_metric,
             memory_bytes=self._memory_bytes,
             log_path=self.state.folder / log_name,
-            is_metric_known=METRIC in self._study.user_attrs,
+            is_metric_known=results.METRIC in self._study.user_attrs,
             slot=min({*range(self.config.workers)} - self._running.keys()),
             values=values,
             seed=seed,
@@ -247,14 +225,12 @@ class Sweep:
     def _long_enough(self, values: dict[str, Any]) -> dict[str, Any]:
         # The values of a trial, in which an episode of every agent fits into its steps. These are never raised beyond
         # those that the search starts with.
-        known = [trial.user_attrs[EPISODE_STEPS] for trial in self.state.trials if trial.user_attrs.get(EPISODE_STEPS)]
+        known = [steps for each in self.state.trials if (steps := each.user_attrs.get(results.EPISODE_STEPS))]
         dimension = next((each for each in self.space.dimensions if each.name == STEPS), None)
         if not known or not isinstance(dimension, Dimension):
             return values
         least = math.ceil(min(*known, dimension.value(dimension.centre)))
         return {**values, STEPS: max(values[STEPS], least)}
-
-    # --------------------------------------------------------------------------------------------------- while it runs
 
     def _follow(self, process: TrialProcess) -> None:
         # Reports the tenths of a run that are done, and stops a run that promises nothing.
@@ -264,23 +240,21 @@ class Sweep:
             return
         metric, curve = process.run.metric, process.run.curve
         if metric is not None and self.state.metric != metric:
-            claim(self._study, METRIC, "metric", self._wanted_metric)
+            claim(self._study, results.METRIC, "metric", self._wanted_metric)
             self.state.metric = metric
         new, self._reported[number] = curve[self._reported[number] :], len(curve)
         try:
             for progress, _, score in new:
-                self._trials[number].report(score, round(TENTHS * progress))
+                self._trials[number].report(score, round(results.TENTHS * progress))
         except UpdateFinishedTrialError:  # the next look stops it
             del self._trials[number]
             return
         if new and self.config.early_stopping:
             complete = [trial for trial in self.state.trials if trial.state is TrialState.COMPLETE]
-            curves = [trial.user_attrs.get(CURVE, []) for trial in complete]
+            curves = [trial.user_attrs.get(results.CURVE, []) for trial in complete]
             reason = hopeless_reason(curve, curves, self.config.goal)
             if reason is not None:
                 process.stop(reason)
-
-    # --------------------------------------------------------------------------------------------------- a trial's end
 
     def _end(self, process: TrialProcess) -> None:
         run, number, args = process.run, process.task.number, process.task.args
@@ -289,7 +263,7 @@ class Sweep:
             raise ConfigError(run.error)
         self._follow(process)
         ran_with = {**args, "train": {**args["train"], **run.fitted}}
-        found = {**run.attributes(), CONFIG: trial_settings(self.state.args, ran_with, self.space.names)}
+        found = {**run.attributes(), results.CONFIG: trial_settings(self.state.args, ran_with, self.space.names)}
         if run.error is not None:
             self._fail(number, found, run.error)
         elif run.stopped is None:
@@ -297,13 +271,13 @@ class Sweep:
         elif self._stop.requested:
             self._requeue(number, run.stopped)
         elif run.curve:
-            self._tell(number, TrialState.PRUNED, {**found, STOPPED: run.stopped})
+            self._tell(number, TrialState.PRUNED, {**found, results.STOPPED: run.stopped})
         elif number in self._trials:
             self._discard(self._trials.pop(number), run.stopped)
         self._read()
 
     def _fail(self, number: int, attributes: Mapping[str, Any], error: str) -> None:
-        self._tell(number, TrialState.FAIL, {**attributes, ERROR: error})
+        self._tell(number, TrialState.FAIL, {**attributes, results.ERROR: error})
         self._errors.append(error)
         has_any = any(trial.state in (TrialState.COMPLETE, TrialState.PRUNED) for trial in self.state.trials)
         kinds = {re.sub(r"\d[\d.,e+-]*", "#", each) for each in self._errors[-MAX_SAME_FAILURES:]}  # without numbers
@@ -321,7 +295,7 @@ class Sweep:
     def _discard(self, trial: optuna.Trial | FrozenTrial, reason: str) -> bool:
         # Ends a trial that does not count; returns whether it was still running.
         try:
-            for key, value in ((ERROR, reason), (UNCOUNTED, True)):
+            for key, value in ((results.ERROR, reason), (results.UNCOUNTED, True)):
                 self._study._storage.set_trial_user_attr(trial._trial_id, key, value)  # it may be another driver's
             self._study.tell(trial.number, state=TrialState.FAIL)
         except (ValueError, UpdateFinishedTrialError):
@@ -331,17 +305,15 @@ class Sweep:
     def _requeue(self, number: int, reason: str) -> None:
         trial = self._trials.pop(number, None)
         if trial is not None and self._discard(trial, reason):
-            self._study.enqueue_trial(trial.params, user_attrs={RETRY_OF: number})
-
-    # --------------------------------------------------------------------------------------------------- confirmations
+            self._study.enqueue_trial(trial.params, user_attrs={results.RETRY_OF: number})
 
     def _confirm(self) -> None:
         # Drivers reserve no confirmation: the first takes them in their order, others at random. What two of them run
         # has one result, and what is still running when all have one is given up.
         state = self.state
         while not self._stop.requested:
-            state.confirmations = known_confirmations(self._study)
-            todo = outstanding(state.results(), state.args, state.threshold)
+            state.confirmations = results.known_confirmations(self._study)
+            todo = results.outstanding(state.results(), state.args, state.threshold)
             state.to_confirm = len(todo)
             if not todo:
                 break
@@ -354,7 +326,7 @@ class Sweep:
                 task, run = process.task, process.run
                 score = run.score if run.error is None else None
                 found = Confirmation(task.number, task.seed, score, run.cost, run.run_folder, run.error or "")
-                remember(self._study, found)
+                results.remember(self._study, found)
         self._show()
 
     def _start_confirmation(self, trial: FoundTrial, seed: int) -> None:
@@ -364,7 +336,7 @@ class Sweep:
         try:
             self._start(trial.number, values, seed=seed)
         except ConfigError as error:  # such as of a machine with less memory than that of the trial
-            remember(self._study, Confirmation(trial.number, seed, None, error=str(error)))
+            results.remember(self._study, Confirmation(trial.number, seed, None, error=str(error)))
 
 
 def hopeless_reason(curve: CurveRows, finished: Sequence[CurveRows], goal: str) -> str | None:

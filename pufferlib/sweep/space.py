@@ -12,18 +12,9 @@ from typing import Any, Literal
 import numpy as np
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
 
-from pufferlib.config import BaseConfig, TrainConfig, VecConfig, resolve_env_count
+from pufferlib.config import BaseConfig, TrainConfig, VecConfig, resolve_env_count, sections
 from pufferlib.config.configuration import policy_classes
 from pufferlib.config.schema import require_known
-from pufferlib.config.sections import (
-    PREFIX,
-    SWEPT,
-    check_section,
-    dimensions_of,
-    multiple,
-    section_settings,
-    split_name,
-)
 from pufferlib.errors import ConfigError, nearest
 from pufferlib.families.catalog import find
 from pufferlib.setting import Setting, class_settings, fits
@@ -218,7 +209,7 @@ def space_of(args: Mapping[str, Any], search_space: Mapping[str, Any] | None = N
     ConfigError if a setting does not exist, is named twice, a value does not fit it, or there is nothing to vary.
     """
     found: dict[str, Dimension | Categorical] = {}
-    for given_name, given in (dimensions_of(args["sweep"]) if search_space is None else search_space).items():
+    for given_name, given in (sections.dimensions_of(args["sweep"]) if search_space is None else search_space).items():
         name = resolved_name(args, given_name)
         if name in found:
             raise ConfigError(f"{given_name!r} is {name}, which the search space names twice; name it once")
@@ -241,19 +232,19 @@ def resolved_name(args: Mapping[str, Any], name: str) -> str:
     """
     if "." in name:
         return name
-    sections = {key: section for section in reversed(_SEARCH_ORDER) for key in _settings(args, section)}
-    if name in sections:
-        return f"{sections[name]}.{name}"
+    found = {key: section for section in reversed(_SEARCH_ORDER) for key in _settings(args, section)}
+    if name in found:
+        return f"{found[name]}.{name}"
     from pufferlib.runs.calls import ALIASES  # not before: it imports torch
 
     if name in ALIASES:
         return f"train.{ALIASES[name]}"
-    remedy = nearest(name, sections) or "; `puffer train --help` lists all"
+    remedy = nearest(name, found) or "; `puffer train --help` lists all"
     raise ConfigError(f"there is no setting {name!r} that a sweep could vary{remedy}")
 
 
 def _range(args: Mapping[str, Any], name: str, given: Mapping[str, Any]) -> Dimension:
-    setting, checked = _setting(args, name), check_section(f"{PREFIX}{name}", given, args["env_name"])
+    setting, checked = _setting(args, name), sections.check_section(f"{sections.PREFIX}{name}", given, args["env_name"])
     missing = [key for key in ("distribution", "min", "max") if checked.get(key) is None]
     if missing:
         raise ConfigError(f"[sweep.{name}] needs {', '.join(missing)}; a range has distribution, min and max")
@@ -269,7 +260,7 @@ def _range(args: Mapping[str, Any], name: str, given: Mapping[str, Any]) -> Dime
                 f"[sweep.{name}] {key} is {checked[key]} of the configured value, which is {configured!r}; write a "
                 "number"
             )
-        value = configured * multiple(checked[key])
+        value = configured * sections.multiple(checked[key])
         is_power = distribution == "uniform_pow2" and value > 0
         return 2.0 ** round(math.log2(value)) if is_power else float(f"{value:.12g}")
 
@@ -290,7 +281,7 @@ def _range(args: Mapping[str, Any], name: str, given: Mapping[str, Any]) -> Dime
 
 
 def _setting(args: Mapping[str, Any], name: str) -> Setting:
-    section, key = split_name(name)
+    section, key = sections.split_name(name)
     known = _settings(args, section)
     if key not in known and section == "env" and find(args["env_name"]).takes_any_setting:
         return Setting(section, key, Any, None)
@@ -299,7 +290,7 @@ def _setting(args: Mapping[str, Any], name: str) -> Setting:
 
 
 def _settings(args: Mapping[str, Any], section: str) -> Mapping[str, Setting]:
-    found = section_settings(section, find(args["env_name"]))
+    found = sections.section_settings(section, find(args["env_name"]))
     if found is not None:
         return found
     kind = policy_classes(args)[section == "rnn"]
@@ -320,7 +311,7 @@ def trial_args(args: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, 
         raise ConfigError(f"the trials of a sweep are new runs, got --resume {args['resume']}; leave it out")
     trial = copy.deepcopy({name: value for name, value in args.items() if name != "sweep"})
     for name, value in values.items():
-        section, key = split_name(name)
+        section, key = sections.split_name(name)
         _section(trial, section)[key] = value
     train = trial["train"]
     if "train.total_timesteps" in values:
@@ -337,7 +328,7 @@ def trial_args(args: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, 
     BaseConfig.from_dict({name: value for name, value in trial.items() if not isinstance(value, Mapping)})
     TrainConfig.from_dict(train)
     VecConfig.from_dict(trial["vec"])
-    check_section("env", trial["env"], trial["env_name"])
+    sections.check_section("env", trial["env"], trial["env_name"])
     if train["batch_size"] != "auto" and trial["env"].get("num_envs") == "auto":
         trial["env"]["num_envs"] = _env_count(trial)
     return trial
@@ -357,9 +348,9 @@ def _env_count(args: Mapping[str, Any]) -> int | Literal["auto"]:
 
 def trial_settings(args: Mapping[str, Any], trial: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
     """Returns the settings of a trial that are not those of `args`, and those of certain names, by section."""
-    chosen = {split_name(name) for name in names}
+    chosen = {sections.split_name(name) for name in names}
     found: dict[str, dict[str, Any]] = {}
-    for section in (*SWEPT, "selfplay"):
+    for section in (*sections.SWEPT, "selfplay"):
         before, now = _section(args, section), _section(trial, section)
         for key in ("policy_name", "rnn_name", "load_model_path") if section == "base" else now:
             is_changed = key != "data_dir" and (key not in before or before[key] != now[key])
