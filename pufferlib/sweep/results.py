@@ -272,9 +272,12 @@ def uncounted_numbers(trials: Sequence[FrozenTrial]) -> set[int]:
 
 def settings_of(trial: FrozenTrial) -> dict[str, Any]:
     """Returns the settings of a trial by name: those that it ran with where they are known, else the proposed ones."""
-    ran = trial.user_attrs.get(CONFIG, {})
-    found = {f"{section}.{key}": value for section, keys in ran.items() for key, value in keys.items()}
-    return {**trial.params, **found}
+    return {**trial.params, **by_name(trial.user_attrs.get(CONFIG, {}))}
+
+
+def by_name(sections: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """Returns the settings of sections by their whole names, such as `train.learning_rate`."""
+    return {f"{section}.{key}": value for section, keys in sections.items() for key, value in keys.items()}
 
 
 def pareto_front(costs: np.ndarray, scores: np.ndarray) -> np.ndarray:

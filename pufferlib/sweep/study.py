@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import json
 import re
 import shlex
 import socket
@@ -25,8 +24,9 @@ from sqlalchemy.exc import SQLAlchemyError
 from pufferlib.config import SweepConfig, load_config
 from pufferlib.errors import ConfigError, StorageError
 from pufferlib.families.catalog import slug
+from pufferlib.loggers.logger import plain_settings
 from pufferlib.reading import open_regular
-from pufferlib.sweep.results import DRIVERS, ENV_NAME, FIXED, SPACE
+from pufferlib.sweep.results import DRIVERS, ENV_NAME, FIXED, SPACE, by_name
 from pufferlib.sweep.space import Categorical, SearchSpace, trial_settings
 
 HEARTBEAT_SECONDS = 10  # between two heartbeats of a trial that runs
@@ -184,18 +184,13 @@ def _space_facts(space: SearchSpace) -> dict[str, Any]:
         else (each.distribution, each.min, each.max, each.is_integer)
         for each in space.dimensions
     }
-    return json.loads(json.dumps(found, default=str))
+    return plain_settings(found)
 
 
 def _fixed_settings(env_name: str, space: SearchSpace, args: Mapping[str, Any]) -> dict[str, Any]:
-    changed = trial_settings(load_config(env_name), args, ())
-    found = {
-        f"{section}.{key}": value
-        for section, keys in changed.items()
-        for key, value in keys.items()
-        if key not in _FREE and f"{section}.{key}" not in space.names
-    }
-    return json.loads(json.dumps(found, default=str))
+    changed = by_name(trial_settings(load_config(env_name), args, ()))
+    is_free = {name: name in space.names or name.rpartition(".")[2] in _FREE for name in changed}
+    return plain_settings({name: value for name, value in changed.items() if not is_free[name]})
 
 
 def _difference(name: str, what: str, before: object, now: object) -> ConfigError:
