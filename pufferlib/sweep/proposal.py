@@ -38,9 +38,9 @@ class History:
     progress: np.ndarray  # how much of its run the trial had done, in (0, 1], float64 of shape `[n]`
     costs: np.ndarray  # what it had cost until then, above 0, float64 of shape `[n]`
     scores: np.ndarray  # what it had reached, float64 of shape `[n]`; NaN where it failed
-    pending: np.ndarray  # coordinates of the trials that run, float64 of shape `[m, dimensions]`
-    # coordinates of those that were stopped early, or were too short to be scored, float64 of shape `[k, dimensions]`
-    stopped: np.ndarray
+    # coordinates of trials that were stopped early or were too short to be scored, then of those that run, float64 of
+    # shape `[m, dimensions]`
+    open_ends: np.ndarray
     begun: int  # how many trials there are in all
 
     @property
@@ -76,8 +76,7 @@ def read_history(trials: Sequence[FrozenTrial], direction: StudyDirection, space
         progress=progress[kept],
         costs=costs[kept],
         scores=scores[kept],
-        pending=np.array(pending).reshape(-1, len(space.dimensions)),
-        stopped=np.array(stopped).reshape(-1, len(space.dimensions)),
+        open_ends=np.array([*stopped, *pending]).reshape(-1, len(space.dimensions)),
         begun=len(known),
     )
 
@@ -317,14 +316,13 @@ class Proposal:
         seed = int(generator.integers(2**31))
         worst = np.nanmin(history.scores)
         scores = Surrogate(features, np.where(np.isnan(history.scores), worst, history.scores), seed)
-        open_ends = np.concatenate([history.stopped, history.pending])  # else they would promise as much as before
-        self._scores = scores.believing(self._features(open_ends))
+        self._scores = scores.believing(self._features(history.open_ends))  # else these would promise what they did
         ran = ~np.isnan(history.scores)  # what a failure took says nothing of what a whole run takes
         self._costs = Surrogate(features[ran], np.log(history.costs[ran]), seed)
         self._limit = self._costs.warp(np.log([max_cost]))[0] if np.isfinite(max_cost) else np.inf
 
         # The front is that of the models, because what was seen is partly luck.
-        tried = np.concatenate([history.points[history.is_final], open_ends])
+        tried = np.concatenate([history.points[history.is_final], history.open_ends])
         features = self._features(tried)
         expected, costs = self._scores.predict(features)[0], self._costs.predict(features)[0]
         front = pareto_front(costs, expected)

@@ -171,9 +171,9 @@ def test_a_trial_that_is_too_short_to_be_scored_is_not_a_bad_one(tmp_path, scrip
     state = run_sweep(ENV, sweep_args(tmp_path, num_trials=2), SPACE)
     assert states(state.study) == [TrialState.FAIL] * 2
     history = read_history(state.trials, state.study.direction, SPACE)
-    assert len(history.scores) == 1 and len(history.stopped) == 1  # the first is not tried again, but no worse for it
+    assert len(history.scores) == 1 and len(history.open_ends) == 1  # the first is not tried again, but no worse for it
     assert history.points[0] == SPACE.point(state.trials[1].params)
-    assert history.stopped[0] == SPACE.point(state.trials[0].params)
+    assert history.open_ends[0] == SPACE.point(state.trials[0].params)
 
 
 def test_five_failures_alike_at_the_start_are_enough(tmp_path, scripted):

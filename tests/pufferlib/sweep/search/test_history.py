@@ -42,7 +42,7 @@ def curve_of(*rows):
 
 def test_a_study_that_has_not_begun():
     found = read()
-    assert found.points.shape == found.pending.shape == found.stopped.shape == (0, 2)
+    assert found.points.shape == found.open_ends.shape == (0, 2)
     assert found.progress.shape == found.costs.shape == found.scores.shape == found.is_final.shape == (0,)
     assert found.begun == 0
 
@@ -61,7 +61,7 @@ def test_of_a_stopped_trial_only_its_curve_is_known():
     curve = curve_of((0.3, 10.0, 0.1), (0.4, 13.0, math.nan))
     found = read(trial(TrialState.PRUNED, **{COST: 13.0, CURVE: curve}), trial(TrialState.PRUNED, seconds=3))
     np.testing.assert_array_equal(found.scores, [0.1])
-    np.testing.assert_array_equal(found.stopped, [[0.5, 1.0]] * 2)
+    np.testing.assert_array_equal(found.open_ends, [[0.5, 1.0]] * 2)
     assert not found.is_final.any()
     assert found.begun == 2
 
@@ -69,7 +69,7 @@ def test_of_a_stopped_trial_only_its_curve_is_known():
 def test_a_trial_that_was_stopped_at_its_very_end_has_come_to_it():
     found = read(trial(TrialState.PRUNED, **{COST: 13.0, CURVE: curve_of((0.5, 6.0, 0.1), (1.0, 13.0, 0.2))}))
     assert found.is_final.tolist() == [False, True]
-    assert len(found.stopped) == 0
+    assert len(found.open_ends) == 0
 
 
 def test_a_failed_trial_has_no_score_whatever_it_had_reached():
@@ -94,8 +94,8 @@ def test_a_trial_that_was_given_up_for_another_to_run_is_not_held_against_its_va
 def test_trials_that_run_are_pending():
     running = trial(TrialState.RUNNING, x=0.4, **{CURVE: curve_of((0.1, 1.0, 0.5))})
     found = read(trial(score=1.0), running)
-    np.testing.assert_array_equal(found.pending, [[0.2, 1.0]])
-    assert (len(found.scores), len(found.stopped), found.begun) == (1, 0, 2)
+    np.testing.assert_array_equal(found.open_ends, [[0.2, 1.0]])
+    assert (len(found.scores), found.begun) == (1, 2)
 
 
 def test_without_attributes_the_cost_is_the_time_that_it_took():

@@ -30,7 +30,9 @@ def seen(count=20, score=score_of, cost=cost_of, low=0.0, high=1.0):
 def history(points, scores, costs, progress=None, pending=(), stopped=()):
     progress = np.ones(len(points)) if progress is None else progress
     pending, stopped = (np.array(each, dtype=float).reshape(-1, points.shape[1]) for each in (pending, stopped))
-    return History(points, progress, costs, scores, pending, stopped, len(points) + len(pending) + len(stopped))
+    return History(
+        points, progress, costs, scores, np.concatenate([stopped, pending]), len(points) + len(pending) + len(stopped)
+    )
 
 
 def proposals(past, max_cost=np.inf, space=PLANE, seeds=SEEDS):

@@ -64,7 +64,7 @@ def test_it_is_no_bad_setting(tmp_path):
     retry_stale(study)
     history = read_history(study.trials, study.direction, SPACE)
     assert [each.state for each in study.trials] == [TrialState.FAIL, TrialState.WAITING]
-    assert len(history.scores) == 0 and len(history.pending) == 1
+    assert len(history.scores) == 0 and len(history.open_ends) == 1
 
 
 def test_trials_of_drivers_that_live_are_left_alone(tmp_path, monkeypatch):
