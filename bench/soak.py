@@ -26,7 +26,7 @@ from calibrate import calibration
 from record import keep
 
 from pufferlib import pufferl
-from pufferlib.loggers import JsonLogger
+from pufferlib.loggers.logger import JsonLogger
 
 ROUNDS_TO_FILL_CACHES = 5
 MEMORY_TOLERANCE = 0.03  # of what is resident: allocators keep some of what they were given back

@@ -20,11 +20,9 @@ if TYPE_CHECKING:  # the same names as in the table, for type checkers and edito
         make_gymnasium_vec as make_gymnasium_vec,
         make_pettingzoo as make_pettingzoo,
     )
-    from pufferlib.loggers import (
-        JsonLogger as JsonLogger,
-        Loggers as Loggers,
+    from pufferlib.loggers.logger import JsonLogger as JsonLogger, Loggers as Loggers, NoLogger as NoLogger
+    from pufferlib.loggers.services import (
         NeptuneLogger as NeptuneLogger,
-        NoLogger as NoLogger,
         TensorBoardLogger as TensorBoardLogger,
         WandbLogger as WandbLogger,
     )
@@ -43,7 +41,8 @@ _NAMES = {  # by the module that they come from
     "pufferlib.environment": "Buffers Keys PufferEnv",
     "pufferlib.errors": "APIUsageError PufferError",
     "pufferlib.interop.gymnasium_interop": "make_gymnasium make_gymnasium_vec make_pettingzoo",
-    "pufferlib.loggers": "JsonLogger Loggers NeptuneLogger NoLogger TensorBoardLogger WandbLogger",
+    "pufferlib.loggers.logger": "JsonLogger Loggers NoLogger",
+    "pufferlib.loggers.services": "NeptuneLogger TensorBoardLogger WandbLogger",
     "pufferlib.dashboard.score": "Score",
     "pufferlib.play.scores": "evaluate",
     "pufferlib.pufferl": "PuffeRL",

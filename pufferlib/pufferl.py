@@ -37,7 +37,8 @@ from pufferlib.distributed import ROUNDING, Total
 from pufferlib.extensions import compute_puff_advantage
 from pufferlib.fast.choose import choose_backend
 from pufferlib.fast.device_collector import DeviceCollector
-from pufferlib.loggers import Logger, NeptuneLogger, WandbLogger
+from pufferlib.loggers.logger import Logger
+from pufferlib.loggers.services import NeptuneLogger, WandbLogger
 from pufferlib.metrics.finite import describe_update, explaining
 from pufferlib.metrics.measures import prefixed
 from pufferlib.ocean import PREFIX

@@ -1,4 +1,4 @@
-"""Loggers of TensorBoard, Weights & Biases and Neptune."""
+"""Loggers of TensorBoard, Weights & Biases and Neptune, whose packages are not imported before something is logged."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from pufferlib.dashboard.output import plain_table, printable, printable_lines
 from pufferlib.dashboard.panel import count_text, group, percent_text
 from pufferlib.errors import StorageError
 from pufferlib.families.catalog import slug
-from pufferlib.loggers import NoLogger
+from pufferlib.loggers.logger import NoLogger
 from pufferlib.machine import usable_cores
 from pufferlib.pufferl import PuffeRL
 from pufferlib.runs.folder import storing

@@ -27,7 +27,7 @@ from pufferlib.dashboard.panel import cost_text, count_text, number_text, settin
 from pufferlib.dashboard.score import FINAL, count_name, find_metric
 from pufferlib.errors import CheckpointError, ConfigError, nearest
 from pufferlib.families.catalog import slug
-from pufferlib.loggers import METRICS_FILE
+from pufferlib.loggers.logger import METRICS_FILE
 from pufferlib.reading import UnreadableFile, lines, open_regular, parse_json, read_json
 from pufferlib.runs.folder import CONFIG_FILE, TRAINER_STATE, find_folder, read_facts, writing_process
 

@@ -24,7 +24,7 @@ from pufferlib.environment import Origin, PufferEnv
 from pufferlib.errors import APIUsageError, ConfigError, kind_of
 from pufferlib.families import catalog
 from pufferlib.fast.device_collector import suits
-from pufferlib.loggers import Logger
+from pufferlib.loggers.logger import Logger
 from pufferlib.models import Default
 from pufferlib.policy import init_args, initial_state, make_module, normalized
 from pufferlib.ppo.learner import Loss

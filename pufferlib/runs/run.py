@@ -11,7 +11,7 @@ from typing import Any
 
 from pufferlib.errors import ConfigError, DivergedError, PufferWarning, StorageError
 from pufferlib.families.catalog import slug
-from pufferlib.loggers import METRICS_FILE, JsonLogger, Loggers, NoLogger
+from pufferlib.loggers.logger import METRICS_FILE, JsonLogger, Loggers, NoLogger
 from pufferlib.runs import checkpoint
 from pufferlib.runs.calls import ResolvedCall
 from pufferlib.runs.description import describe_run, settings_of

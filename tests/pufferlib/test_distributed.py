@@ -24,7 +24,7 @@ from pufferlib import distributed, vector
 from pufferlib.distributed import Ranks
 from pufferlib.environment import PufferEnv
 from pufferlib.errors import ConfigError, RankError
-from pufferlib.loggers import NoLogger
+from pufferlib.loggers.logger import NoLogger
 from pufferlib.models import Continuous, Default, LSTMWrapper
 from pufferlib.pufferl import PuffeRL
 from pufferlib.runs import checkpoint

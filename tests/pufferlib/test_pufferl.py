@@ -21,7 +21,7 @@ from pufferlib.environment import PufferEnv
 from pufferlib.errors import APIUsageError, ConfigError, DivergedError
 from pufferlib.extensions.optimizers import Adam, Muon, Sgd
 from pufferlib.fast.cpu import NetworkGradients, ThreadedGradients
-from pufferlib.loggers import NoLogger
+from pufferlib.loggers.logger import NoLogger
 from pufferlib.models import Default, LSTMWrapper, MinGRUWrapper
 from pufferlib.ocean import env_class
 from pufferlib.ppo import losses

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from pufferlib.errors import APIUsageError
-from pufferlib.loggers import JsonLogger, NoLogger, logger as json_logger, make_run_id
+from pufferlib.loggers import logger as json_logger
+from pufferlib.loggers.logger import JsonLogger, NoLogger, make_run_id
 
 
 def lines_of(path):

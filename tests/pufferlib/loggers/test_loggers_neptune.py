@@ -7,7 +7,7 @@ import pytest
 
 from pufferlib import NeptuneLogger
 from pufferlib.errors import APIUsageError, MissingExtraError
-from pufferlib.loggers import Loggers
+from pufferlib.loggers.logger import Loggers
 
 neptune_scale = pytest.importorskip("neptune_scale", reason="needs neptune-scale; pip install -e '.[test]'")
 

@@ -13,7 +13,7 @@ from pufferlib import pufferl, vector
 from pufferlib.config import TrainConfig, load_config, resolve_sizes
 from pufferlib.environment import PufferEnv
 from pufferlib.errors import APIUsageError
-from pufferlib.loggers import NoLogger
+from pufferlib.loggers.logger import NoLogger
 from pufferlib.metrics.measures import Phases
 from pufferlib.models import Default, LSTMWrapper
 from pufferlib.ocean import env_class

@@ -15,7 +15,7 @@ from pufferlib import PuffeRL, pufferl, vector
 from pufferlib.config import TrainConfig, resolve_sizes
 from pufferlib.config.automatic import Facts, choose
 from pufferlib.errors import APIUsageError, ConfigError, UnknownEnvironmentError
-from pufferlib.loggers import NoLogger
+from pufferlib.loggers.logger import NoLogger
 from pufferlib.models import Default
 from pufferlib.ocean import env_class
 from pufferlib.runs import calls
