@@ -105,8 +105,7 @@ class RecordedRun:
     @property
     def score_metric(self) -> str:
         """The metric of its score: the one that its environment is solved by, else the mean return."""
-        solve = self.settings.get("solve")
-        name = solve.get("metric") if isinstance(solve, dict) else None
+        name = (self.settings.get("solve") or {}).get("metric")  # `read_run` requires that a section is one
         return find_metric(str(name), self.newest) or RETURN
 
     @property
