@@ -75,7 +75,9 @@ def _words_at(before: Sequence[str], typed: str, verbs: Mapping[str, tuple[str, 
     elif before[-1].startswith("--") and not typed.startswith("--"):
         yield from ((value, "") for value in _values(known.get(before[-1].replace("_", "-")), env_name))
     elif typed.startswith("-"):  # the flags of a section only where its name is typed
-        yield from ((flag, _beginning(one.meaning)) for flag, one in known.items() if ("." in flag) == ("." in typed))
+        for flag, one in known.items():
+            if ("." in flag) == ("." in typed):
+                yield flag, re.split(r"[.:] ", one.meaning)[0].rstrip(".")  # the beginning of what it means
         if "." not in typed:
             sections = dict.fromkeys(flag[2:].split(".")[0] for flag in known if "." in flag)
             yield from ((f"--{name}.", f"settings of [{name}]") for name in sections)
@@ -139,7 +141,3 @@ def _arguments(argument: str, given: Sequence[str]) -> list[str]:
 def _runs() -> list[str]:
     folders = [folder.name for folder in run_folders(Path(TrainConfig.data_dir)) if is_run(folder)]
     return [LATEST, *folders] if folders else []
-
-
-def _beginning(text: str) -> str:
-    return re.split(r"[.:] ", text)[0].rstrip(".")

@@ -150,20 +150,17 @@ class WandbLogger(LazyLogger):
 
     @override
     def _close(self, model_path: str | None) -> None:
+        import wandb
+
         has_failed = sys.exc_info()[0] is not None  # closed while an error passes through the trainer
         try:
             if model_path is not None:
-                self._log_model(model_path)
+                artifact = wandb.Artifact(_clean(f"model-{self.run_id}"), type="model")
+                # A model file is never changed: it is read where it is, not copied to W&B's folders in the home.
+                artifact.add_file(os.path.abspath(model_path), policy="immutable", skip_cache=True)
+                self.run.log_artifact(artifact)
         finally:
             self.run.finish(exit_code=1 if has_failed else 0)
-
-    def _log_model(self, model_path: str) -> None:
-        import wandb
-
-        artifact = wandb.Artifact(_clean(f"model-{self.run_id}"), type="model")
-        # A model file is never changed, so it is read where it is, not copied to W&B's folders in the home directory.
-        artifact.add_file(os.path.abspath(model_path), policy="immutable", skip_cache=True)
-        self.run.log_artifact(artifact)
 
 
 def _clean(name: str) -> str:
