@@ -55,8 +55,7 @@ def read_history(trials: Sequence[FrozenTrial], direction: StudyDirection, space
     A trial without a curve and a cost in its attributes has its value and the time that it took.
     """
     sign = -1.0 if direction == StudyDirection.MINIMIZE else 1.0
-    rows: list[tuple[np.ndarray, float, float, float]] = []
-    pending, stopped = [], []
+    rows, pending, stopped = [], [], []
     uncounted = uncounted_numbers(trials)
     known = [trial for trial in trials if trial.number not in uncounted and set(space.names) <= set(trial.params)]
     for trial in known:
@@ -65,20 +64,14 @@ def read_history(trials: Sequence[FrozenTrial], direction: StudyDirection, space
             pending.append(point)
             continue
         curve = _curve(trial)
-        rows += [(point, progress, max(cost, _LEAST_COST), sign * score) for progress, cost, score in curve]
+        rows += [(*point, progress, max(cost, _LEAST_COST), sign * score) for progress, cost, score in curve]
         if not any(progress >= 1.0 for progress, _, _ in curve):
             stopped.append(point)
-    points = np.array([row[0] for row in rows]).reshape(-1, len(space.dimensions))
-    progress, costs, scores = np.array([row[1:] for row in rows], dtype=float).reshape(-1, 3).T
-    kept = _worth_keeping(progress, scores)
-    return History(
-        points=points[kept],
-        progress=progress[kept],
-        costs=costs[kept],
-        scores=scores[kept],
-        open_ends=np.array([*stopped, *pending]).reshape(-1, len(space.dimensions)),
-        begun=len(known),
-    )
+    table = np.array(rows, dtype=float).reshape(-1, len(space.dimensions) + 3)
+    table = table[_worth_keeping(progress=table[:, -3], scores=table[:, -1])]
+    points, (progress, costs, scores) = table[:, :-3], table[:, -3:].T
+    open_ends = np.array([*stopped, *pending]).reshape(-1, len(space.dimensions))
+    return History(points, progress, costs, scores, open_ends, begun=len(known))
 
 
 def _worth_keeping(progress: np.ndarray, scores: np.ndarray) -> np.ndarray:
