@@ -27,20 +27,10 @@ from pufferlib.machine import usable_memory_bytes
 from pufferlib.runs.checkpoint import resolve_model
 from pufferlib.runs.stopping import StopRequest
 from pufferlib.seeding import mix_seed
-from pufferlib.sweep import results
+from pufferlib.sweep import results, study
 from pufferlib.sweep.proposal import make_sampler
 from pufferlib.sweep.results import Confirmation, FoundTrial, SweepState
 from pufferlib.sweep.space import Dimension, SearchSpace, space_of, trial_args, trial_settings
-from pufferlib.sweep.study import (
-    GRACE_SECONDS,
-    HEARTBEAT_SECONDS,
-    claim,
-    claim_study,
-    naming_database,
-    open_study,
-    quiet_optuna,
-    study_place,
-)
 from pufferlib.sweep.trial_process import TrialProcess, TrialTask
 
 TICK_SECONDS = 0.25  # between two looks at what runs
@@ -69,7 +59,7 @@ class Sweep:
         self.config = config = SweepConfig.from_dict(args["sweep"])
         self.space = space_of(args) if space is None else space
         self._wanted_metric = config.metric or args.get("solve", {}).get("metric") or "episode/return_mean"
-        self.place = place = study_place(env_name, args)
+        self.place = place = study.study_place(env_name, args)
         if (model := args["load_model_path"]) is not None:  # `latest` will be other weights
             args = {**args, "load_model_path": str(resolve_model(args["train"]["data_dir"], env_name, model))}
         args = {**args, "train": {**args["train"], "data_dir": str(place.folder)}}
@@ -80,15 +70,15 @@ class Sweep:
         self._reported: dict[int, int] = {}  # how many rows of their curves the study knows
         self._errors: list[str] = []  # of the trials of this driver so far
         self._heartbeat_time = -math.inf
-        self._study = study = open_study(place, config.goal)
-        self.state = SweepState(env_name, args, self._wanted_metric, study, place.folder)
-        with naming_database(place):
-            if results.METRIC in study.user_attrs:
-                claim(study, results.METRIC, "metric", self._wanted_metric)
-            self._driver = claim_study(study, env_name, self.space, args)
+        self._study = study.open_study(place, config.goal)
+        self.state = SweepState(env_name, args, self._wanted_metric, self._study, place.folder)
+        with study.naming_database(place):
+            if results.METRIC in self._study.user_attrs:
+                study.claim(self._study, results.METRIC, "metric", self._wanted_metric)
+            self._driver = study.claim_study(self._study, env_name, self.space, args)
             self._read()
         seed = mix_seed(config.seed, self._driver) % 2**32  # drivers of one study do not propose the same
-        study.sampler = make_sampler(config.method, self.space, seed, config.max_suggestion_cost)
+        self._study.sampler = make_sampler(config.method, self.space, seed, config.max_suggestion_cost)
 
     def run(self, on_change: Callable[[SweepState], None] = lambda state: None) -> None:
         """Searches until the trials or the minutes are used up, and runs the best again on fresh seeds; only once.
@@ -100,7 +90,7 @@ class Sweep:
         minutes = math.inf if self.config.max_minutes is None else self.config.max_minutes
         self.state.deadline = time.monotonic() + 60 * minutes
         self._on_change = on_change
-        with quiet_optuna(), StopRequest() as self._stop, naming_database(self.place):
+        with study.quiet_optuna(), StopRequest() as self._stop, study.naming_database(self.place):
             try:
                 while not self._is_done():
                     self._advance()
@@ -160,7 +150,7 @@ class Sweep:
 
     def _keep_alive(self) -> None:
         # Records the heartbeats of this driver's trials, and has Optuna retry those whose heartbeats have ended.
-        if time.monotonic() - self._heartbeat_time < HEARTBEAT_SECONDS:
+        if time.monotonic() - self._heartbeat_time < study.HEARTBEAT_SECONDS:
             return
         self._heartbeat_time = time.monotonic()
         for trial in self._trials.values():
@@ -168,7 +158,7 @@ class Sweep:
         fail_stale_trials(self._study)
         for trial in self._study.get_trials(deepcopy=False, states=[TrialState.RUNNING]):
             age = time.time() - trial.datetime_start.timestamp()
-            if results.HOST not in trial.user_attrs and age > GRACE_SECONDS:
+            if results.HOST not in trial.user_attrs and age > study.GRACE_SECONDS:
                 self._discard(trial, "its driver was killed before it began")  # and before its first heartbeat
         self._read()
 
@@ -240,7 +230,7 @@ class Sweep:
             return
         metric, curve = process.run.metric, process.run.curve
         if metric is not None and self.state.metric != metric:
-            claim(self._study, results.METRIC, "metric", self._wanted_metric)
+            study.claim(self._study, results.METRIC, "metric", self._wanted_metric)
             self.state.metric = metric
         new, self._reported[number] = curve[self._reported[number] :], len(curve)
         try:

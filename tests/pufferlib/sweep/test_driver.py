@@ -321,7 +321,7 @@ def test_a_trial_that_another_driver_took_is_stopped_and_not_told(tmp_path, scri
 
 @pytest.mark.slow
 def test_a_driver_that_waits_for_another_takes_over_what_that_leaves(tmp_path, scripted, monkeypatch):
-    monkeypatch.setattr("pufferlib.sweep.driver.HEARTBEAT_SECONDS", 0.05)
+    monkeypatch.setattr("pufferlib.sweep.study.HEARTBEAT_SECONDS", 0.05)
     args, left = sweep_args(tmp_path, num_trials=2), []
     study = Sweep(ENV, args, SPACE).state.study
     with quiet_optuna():
