@@ -27,7 +27,7 @@ from pufferlib.vector.arrays import EnvInfo, SharedMemory, buffer_bytes, buffers
 from pufferlib.vector.batch import split
 from pufferlib.vector.recipe import EnvRecipe, Options, check_workers, count_workers, warn_above_cores
 from pufferlib.vector.remote import RemoteVector, pickled_tasks
-from pufferlib.vector.worker import WAKING, CommandArgument, WorkerCommand, WorkerReply, serve
+from pufferlib.vector.worker import WAKING, WorkerReply, serve
 
 CONTEXTS = (None, "fork", "forkserver", "spawn")
 CLOSE_SECONDS = 3.0  # for a worker to finish its step and close its environments
@@ -212,12 +212,12 @@ class Multiprocessing(RemoteVector):
             self._raise_end(worker)
 
     @override
-    def _command(self, worker: WorkerHandle, command: WorkerCommand, argument: CommandArgument = None) -> None:
+    def _command(self, worker: WorkerHandle, command: str, *arguments: Any) -> None:
         if self._timeout is not None:
             self._asked[worker] = time.monotonic()
-        by_message = command is not WorkerCommand.STEP
+        by_message = command != "step"
         if by_message:
-            self._send_bytes(worker, pickle.dumps((command, argument)))
+            self._send_bytes(worker, pickle.dumps((command, arguments)))
         self._num_awaited += 1
         if self._bells.ask(worker.index, by_message):
             self._send_bytes(worker, WAKING)

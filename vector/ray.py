@@ -25,7 +25,7 @@ from pufferlib.vector.group import Group
 from pufferlib.vector.processes import CLOSE_SECONDS
 from pufferlib.vector.recipe import AUTO, EnvRecipe, Options, count_workers, warn_above_cores
 from pufferlib.vector.remote import RemoteVector, pickled_tasks
-from pufferlib.vector.worker import CommandArgument, WorkerCommand, WorkerReply, actions_of
+from pufferlib.vector.worker import WorkerReply
 
 MEMORY_BYTES = 256 << 20  # for objects of a local cluster, beside what the steps of its vector need
 
@@ -93,20 +93,19 @@ class RayWorker:
         """Makes the environments that a pickled WorkerTask describes."""
         return self._answer(self._make, task)
 
-    def obey(self, command: WorkerCommand, argument: CommandArgument | np.ndarray) -> tuple[WorkerReply, Any]:
-        """Runs a WorkerCommand; STEP takes the actions and, like RESET, returns `(arrays, pickled infos)`."""
-        if command in (WorkerCommand.STEP, WorkerCommand.RESET):
-            return self._answer(self._step if command is WorkerCommand.STEP else self._reset, argument)
-        return self._answer(actions_of(self._group)[command], argument)
+    def obey(self, command: str, *arguments: Any) -> tuple[WorkerReply, Any]:
+        """Calls a method of the Group; `step` takes the actions and, like `reset`, gives `(arrays, pickled infos)`."""
+        own = {"step": self._step, "reset": self._reset}.get(command)
+        return self._answer(own or getattr(self._group, command), *arguments)
 
     def close(self) -> None:
         """Closes the environments."""
         if self._group is not None:
             self._group.close()
 
-    def _answer(self, call: Callable[[Any], Any], argument: object) -> tuple[WorkerReply, Any]:
+    def _answer(self, call: Callable, *arguments: Any) -> tuple[WorkerReply, Any]:
         try:
-            return WorkerReply.DONE, call(argument)
+            return WorkerReply.DONE, call(*arguments)
         except BaseException:  # SystemExit included: it says more than the end of the process would
             return WorkerReply.ERROR, traceback.format_exc()
 
@@ -187,12 +186,10 @@ class Ray(RemoteVector):
         self._num_awaited += 1
 
     @override
-    def _command(
-        self, worker: RayHandle, command: WorkerCommand, argument: CommandArgument | np.ndarray = None
-    ) -> None:
-        if command is WorkerCommand.STEP:
-            argument = self._rows(worker).actions
-        self._await(worker, worker.actor.obey.remote(command, argument))
+    def _command(self, worker: RayHandle, command: str, *arguments: Any) -> None:
+        if command == "step":
+            arguments = (self._rows(worker).actions,)
+        self._await(worker, worker.actor.obey.remote(command, *arguments))
 
     @override
     def _wait(self, least: int) -> list[tuple[RayHandle, Any]]:

@@ -18,7 +18,7 @@ from pufferlib.vector.arrays import EnvInfo
 from pufferlib.vector.base import Vector
 from pufferlib.vector.batch import Batch, FixedBatches, MixedBatches, split
 from pufferlib.vector.recipe import EnvRecipe, Options, count_batch
-from pufferlib.vector.worker import CommandArgument, WorkerCommand, WorkerTask
+from pufferlib.vector.worker import WorkerTask
 
 
 class Handle(Protocol):
@@ -48,8 +48,8 @@ class RemoteVector(Vector):
     # ------------------------------------------------------------------------------------------------- for subclasses
 
     @abc.abstractmethod
-    def _command(self, worker: Handle, command: WorkerCommand, argument: CommandArgument = None) -> None:
-        """Sends a worker a command; one reply more is awaited."""
+    def _command(self, worker: Handle, command: str, *arguments: Any) -> None:
+        """Has a worker call a method of its `Group`; one reply more is awaited."""
 
     @abc.abstractmethod
     def _wait(self, least: int) -> list[tuple[Handle, Any]]:
@@ -72,10 +72,14 @@ class RemoteVector(Vector):
         self.close()
         raise WorkerError(f"{worker} raised, so the vector is closed:\n{report}")
 
-    def _ask_all(self, command: WorkerCommand, by_env: list[bytes] | None = None) -> list[Any]:
+    def _command_all(self, command: str, *by_env: list) -> None:
         with self._undivided():
             for worker in self._workers:
-                self._command(worker, command, None if by_env is None else by_env[worker.envs.start : worker.envs.stop])
+                self._command(worker, command, *(each[worker.envs.start : worker.envs.stop] for each in by_env))
+
+    def _ask_all(self, command: str, *by_env: list) -> list[Any]:
+        with self._undivided():
+            self._command_all(command, *by_env)
             return self._gather_replies()
 
     def _gather_replies(self) -> list[Any]:
@@ -94,16 +98,14 @@ class RemoteVector(Vector):
 
     @override
     def _start_reset(self, seeds: list[int | None]) -> None:
-        with self._undivided():
-            for worker in self._workers:
-                self._command(worker, WorkerCommand.RESET, seeds[worker.envs.start : worker.envs.stop])
+        self._command_all("reset", seeds)
 
     @override
     def _start(self, batch: Batch) -> None:
         self._batches.release(batch)
         with self._undivided():
             for worker in self._workers_of(batch):
-                self._command(worker, WorkerCommand.STEP)
+                self._command(worker, "step")
 
     @override
     def _finish(self) -> tuple[Batch, list[dict]]:
@@ -115,15 +117,15 @@ class RemoteVector(Vector):
 
     @override
     def _snapshot_envs(self) -> list[bytes | None]:
-        return [snapshot for snapshots in self._ask_all(WorkerCommand.SNAPSHOT) for snapshot in snapshots]
+        return [snapshot for snapshots in self._ask_all("snapshot") for snapshot in snapshots]
 
     @override
     def _restore_envs(self, snapshots: list[bytes]) -> None:
-        self._ask_all(WorkerCommand.RESTORE, snapshots)
+        self._ask_all("restore", snapshots)
 
     @override
     def _tell_final_observations(self) -> None:
-        self._ask_all(WorkerCommand.TELL_FINAL_OBSERVATIONS)
+        self._ask_all("tell_final_observations")
 
     @override
     def _batch_of(self, envs: tuple[int, ...]) -> Batch | None:

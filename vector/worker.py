@@ -8,10 +8,9 @@ import select
 import signal
 import traceback
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
-from typing import Any
 
 import gymnasium
 
@@ -24,30 +23,6 @@ from pufferlib.vector.recipe import EnvRecipe
 ORPHAN_SECONDS = 5  # for a worker whose parent is gone to finish its step and close its environments
 ALERT_SECONDS = 500e-6  # for which a worker that is done polls for its next command; why so long: bench/NOTES.md
 WAKING = b""  # an empty message, which wakes a sleeper
-
-
-class WorkerCommand(enum.IntEnum):
-    """The parent's commands; a message is a pair of a command and its argument."""
-
-    STEP = 0  # None -> infos; needs no message
-    RESET = 1  # seeds -> infos
-    SNAPSHOT = 2  # None -> snapshots
-    RESTORE = 3  # snapshots -> None
-    TELL_FINAL_OBSERVATIONS = 4  # None -> None
-
-
-CommandArgument = Sequence[int | None] | Sequence[bytes] | None  # seeds, snapshots, or nothing
-
-
-def actions_of(group: Group) -> dict[WorkerCommand, Callable[[Any], Any]]:
-    """What each command does with the environments, called with its argument."""
-    return {
-        WorkerCommand.STEP: lambda _: group.step(),
-        WorkerCommand.RESET: group.reset,
-        WorkerCommand.SNAPSHOT: lambda _: group.snapshot(),
-        WorkerCommand.RESTORE: group.restore,
-        WorkerCommand.TELL_FINAL_OBSERVATIONS: lambda _: group.tell_final_observations(),
-    }
 
 
 class WorkerReply(enum.IntEnum):
@@ -129,11 +104,10 @@ def _obey(connection: Connection, shared: SharedMemory) -> None:
         task = pickle.loads(message)  # noqa: S301 - our own parent's
         channel = WorkerChannel(connection, task.bells(shared))
         group = task.make(shared)
-        actions = actions_of(group)
         channel.answer([])
         while (asked := channel.receive()) is not None:
-            command, argument = asked
-            channel.answer(actions[command](argument))
+            command, arguments = asked
+            channel.answer(getattr(group, command)(*arguments))
     except (BrokenPipeError, ConnectionResetError):
         raise
     except BaseException:
@@ -155,8 +129,8 @@ class WorkerChannel:
         self._bells = bells
         self._early: bytes | None = None  # a message that arrived before its bell rang
 
-    def receive(self) -> tuple[WorkerCommand, Any] | None:
-        """The next command and its argument, None when the parent has closed its end."""
+    def receive(self) -> tuple[str, tuple] | None:
+        """The next command, a method of Group, and its arguments; None when the parent has closed its end."""
         while not self._bells.watch(ALERT_SECONDS):
             message = _received(self._connection)
             if message is None:
@@ -164,7 +138,7 @@ class WorkerChannel:
             self._early = message or self._early
         if not self._bells.is_message():
             self._bells.spread()
-            return WorkerCommand.STEP, None
+            return "step", ()
         message, self._early = self._early, None
         while not message:
             message = _received(self._connection)
