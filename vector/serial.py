@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import abc
 from collections import deque
 
 from typing_extensions import override
@@ -18,7 +17,7 @@ from pufferlib.vector.recipe import AUTO, EnvSource, Options, count_batch
 
 
 class LocalVector(Vector):
-    """A vector with one `Group` of environments per batch; a subclass steps a group."""
+    """A vector with one `Group` of environments per batch."""
 
     def __init__(self, source: EnvSource, driver: PufferEnv, num_workers: int, batch_size: int):
         super().__init__(source, driver, num_workers, batch_size)
@@ -80,9 +79,8 @@ class LocalVector(Vector):
         self._running.popleft()
         return batch, infos
 
-    @abc.abstractmethod
     def _step_group(self, index: int) -> list[dict]:
-        """Finishes a step of a batch; returns its infos."""
+        return self._groups[index].step()
 
     def _group_index(self, batch: Batch) -> int:
         return batch.envs[0] // self.batch_size
@@ -117,10 +115,6 @@ class Serial(LocalVector):
                 "use 'auto', or the Multiprocessing backend"
             )
         super().__init__(source, driver, 1, count_batch(options, source.num_envs, source.num_envs))
-
-    @override
-    def _step_group(self, index: int) -> list[dict]:
-        return self._groups[index].step()
 
 
 class GymnasiumVector(Serial):
