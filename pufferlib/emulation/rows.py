@@ -60,13 +60,6 @@ class ActionLayout:
     def __reduce__(self):
         return ActionLayout, (self.space,)
 
-    def join(self, action: Any) -> np.ndarray:
-        """The row of an action that the environment takes: what `split` undoes."""
-        if isinstance(self.space, Discrete):
-            return np.array(action - self.space.start, np.int32)
-        dtype = spaces.action_dtype(self.canonical)
-        return np.concatenate([part.astype(dtype) for part in _numbers(self.space, action)])
-
 
 # ------------------------------------------------------------------------------------------------------- the canonical
 
@@ -105,7 +98,7 @@ def _mixed_parts(leaf: gymnasium.Space) -> list[gymnasium.Space]:
         return [Box(leaf.low.ravel().astype(np.float32), leaf.high.ravel().astype(np.float32))]
 
 
-# ------------------------------------------------------------------------------------------------ rows to actions, back
+# ----------------------------------------------------------------------------------------------------- rows to actions
 
 
 def _compile(
@@ -194,15 +187,6 @@ def _box_bounds(space: Box) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     else:
         low, high = low.astype(np.float64), high.astype(np.float64)
     return low, high, np.zeros_like(low)
-
-
-def _numbers(space: gymnasium.Space, action: Any) -> Iterator[np.ndarray]:
-    if isinstance(space, (Dict, Tuple)):
-        for key, child in spaces.children(space):
-            yield from _numbers(child, action[key])
-    else:
-        start = space.start if isinstance(space, (Discrete, MultiDiscrete)) else 0
-        yield np.ravel(np.asarray(action) - start)
 
 
 _INT64 = np.dtype(np.int64)

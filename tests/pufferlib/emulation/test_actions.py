@@ -111,20 +111,6 @@ def leaves_of(structure):
         yield structure
 
 
-@given(space=SPACES, seed=st.integers(0, 2**20))
-@settings(deadline=None, max_examples=200)
-def test_the_row_of_an_action_gives_that_action_again(space, seed):
-    layout = layout_of(space)
-    if layout is None:
-        return
-    action = layout.split(seeded_rows(layout, seed)[0])
-    row = layout.join(action)
-    assert row.shape == spaces.action_shape(layout.canonical)
-    assert row.dtype == spaces.action_dtype(layout.canonical)
-    again = layout.split(row)
-    assert str(again) == str(action) and space.contains(again)
-
-
 @given(space=SPACES)
 @settings(deadline=None, max_examples=50)
 def test_a_layout_survives_pickling(space):
