@@ -9,7 +9,7 @@ import sys
 import threading
 import traceback
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from types import ModuleType
 from typing import Any
 
@@ -83,31 +83,27 @@ def _start(ray: ModuleType, num_workers: int, step_bytes: int) -> None:
 
 
 class RayWorker:
-    """Makes its environments with the first call and steps them with the others; answers as a worker process does."""
+    """Makes its environments when it is told `make` and steps them later; answers as a worker process does."""
 
     def __init__(self, path: Sequence[str]):
         sys.path += [folder for folder in path if folder not in sys.path]
         self._group: Group | None = None
 
-    def make(self, task: bytes) -> tuple[WorkerReply, Any]:
-        """Makes the environments that a pickled WorkerTask describes."""
-        return self._answer(self._make, task)
-
     def obey(self, command: str, *arguments: Any) -> tuple[WorkerReply, Any]:
-        """Calls a method of the Group; `step` takes the actions and, like `reset`, gives `(arrays, pickled infos)`."""
-        own = {"step": self._step, "reset": self._reset}.get(command)
-        return self._answer(own or getattr(self._group, command), *arguments)
+        """Calls a method of the Group, which `make` makes by a pickled WorkerTask.
+
+        `step` takes the actions and, like `reset`, gives `(arrays, pickled infos)`.
+        """
+        own = {"make": self._make, "step": self._step, "reset": self._reset}.get(command)
+        try:
+            return WorkerReply.DONE, (own or getattr(self._group, command))(*arguments)
+        except BaseException:  # SystemExit included: it says more than the end of the process would
+            return WorkerReply.ERROR, traceback.format_exc()
 
     def close(self) -> None:
         """Closes the environments."""
         if self._group is not None:
             self._group.close()
-
-    def _answer(self, call: Callable, *arguments: Any) -> tuple[WorkerReply, Any]:
-        try:
-            return WorkerReply.DONE, call(*arguments)
-        except BaseException:  # SystemExit included: it says more than the end of the process would
-            return WorkerReply.ERROR, traceback.format_exc()
 
     def _make(self, content: bytes) -> None:
         task = pickle.loads(content)  # noqa: S301 - our own parent's
@@ -176,20 +172,17 @@ class Ray(RemoteVector):
         envs = split(self.num_envs, self.num_workers)
         self._workers += [RayHandle(index, each, actor_class.remote(path)) for index, each in enumerate(envs)]
         for worker, task in zip(self._workers, tasks, strict=True):
-            self._await(worker, worker.actor.make.remote(task))
+            self._command(worker, "make", task)
         self._gather_replies()
 
     # --------------------------------------------------------------------------------------------------- messages
-
-    def _await(self, worker: RayHandle, reply: Any) -> None:
-        self._running[reply] = worker
-        self._num_awaited += 1
 
     @override
     def _command(self, worker: RayHandle, command: str, *arguments: Any) -> None:
         if command == "step":
             arguments = (self._rows(worker).actions,)
-        self._await(worker, worker.actor.obey.remote(command, *arguments))
+        self._running[worker.actor.obey.remote(command, *arguments)] = worker
+        self._num_awaited += 1
 
     @override
     def _wait(self, least: int) -> list[tuple[RayHandle, Any]]:
