@@ -38,15 +38,8 @@ __all__ = [
     "make",
 ]
 
-BACKENDS: dict[str, type[Vector]] = {
-    "Serial": Serial,
-    "Native": Native,
-    "Device": Device,
-    "Multiprocessing": Multiprocessing,
-    "GymnasiumVector": GymnasiumVector,
-    "EnvPool": EnvPool,
-    "Ray": Ray,
-}
+_BACKENDS = (Serial, Native, Device, Multiprocessing, GymnasiumVector, EnvPool, Ray)
+BACKENDS: dict[str, type[Vector]] = {backend.__name__: backend for backend in _BACKENDS}
 
 
 def make(
