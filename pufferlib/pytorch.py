@@ -15,13 +15,11 @@ from torch import Tensor, nn
 
 from pufferlib.emulation import nativize
 from pufferlib.ppo.sampling import sample_logits
-from pufferlib.spaces import Layout
+from pufferlib.spaces import DTYPES, Layout
 
 __all__ = ["layer_init", "nativize_dtype", "nativize_tensor", "numpy_to_torch_dtype_dict", "sample_logits"]
 
-_DTYPES = ("float64", "float32", "float16", "int64", "int32", "int16", "int8", "uint64", "uint32", "uint16", "uint8")
-
-numpy_to_torch_dtype_dict = {np.dtype(name): getattr(torch, name) for name in _DTYPES}
+numpy_to_torch_dtype_dict = {np.dtype(name): getattr(torch, name) for name in DTYPES}
 
 
 def layer_init(layer: nn.Module, std: float = math.sqrt(2), bias_const: float = 0.0) -> nn.Module:

@@ -21,7 +21,7 @@ _NUMBERS = (Box, Discrete, MultiDiscrete, MultiBinary)
 
 LeafPath = tuple[str | int, ...]
 
-_DTYPES = (
+DTYPES = (
     *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
     *("float16", "float32", "float64"),
 )  # those that NumPy and torch share
@@ -222,8 +222,8 @@ def _place(space: gymnasium.Space, path: LeafPath, leaves: list[Leaf]) -> Struct
         parts = {key: _place(child, (*path, key), leaves) for key, child in children(space)}
         return parts if isinstance(space, Dict) else tuple(parts.values())
     dtype = np.dtype(np.int64 if isinstance(space, Discrete) else space.dtype)
-    if dtype.name not in _DTYPES:
-        raise APIUsageError(f"the space of {path_name(path)} must have a dtype of {', '.join(_DTYPES)}, got {dtype}")
+    if dtype.name not in DTYPES:
+        raise APIUsageError(f"the space of {path_name(path)} must have a dtype of {', '.join(DTYPES)}, got {dtype}")
     offset = _round_up(leaves[-1].stop if leaves else 0, dtype.itemsize)
     leaves.append(Leaf(path, space, space.shape, dtype, offset))
     return leaves[-1]
