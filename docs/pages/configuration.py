@@ -17,7 +17,7 @@ from pufferlib.config.flags import FIXED
 from pufferlib.config.schema import BaseConfig, SolveConfig, TrainConfig
 from pufferlib.config.sections import DEFAULT_DIMENSIONS, SECTIONS, dimension_keys
 from pufferlib.families.atari import build_atari
-from pufferlib.families.gymnasium_families import build, build_minigrid
+from pufferlib.families.gymnasium_families import build
 from pufferlib.runs.calls import ALIASES, DEFAULTS
 from pufferlib.runs.description import CHANGEABLE
 from pufferlib.setting import Setting, class_settings, format_value, signature_settings
@@ -28,8 +28,7 @@ PAGE = Path("reference/configuration.md")
 _MEANT = re.compile(r"\[(?P<section>\w+)\] (?P<name>\w+)|(?<![\w./-])(?P<alone>[a-z]+(?:_[a-z0-9]+)+)(?![\w./])")
 _FAMILIES = {  # what makes their environments, beside the keywords of each environment's own class
     "Any other environment of Gymnasium": build,
-    "Atari games": build_atari,
-    "MiniGrid and BabyAI": build_minigrid,
+    "Atari games, beside render_mode": build_atari,
 }
 
 

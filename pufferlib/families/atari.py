@@ -64,7 +64,6 @@ class AtariGame(gymnasium.Wrapper):
 
 def build_atari(
     target: str,
-    render_mode: str | None = None,
     frameskip: int = 4,
     frame_stack: int = 4,
     screen_size: int = 84,
@@ -79,7 +78,6 @@ def build_atari(
 
     Args:
         target: the id.
-        render_mode: What render() gives: human for a window, rgb_array for frames, None for nothing.
         frameskip: Frames for which an action is repeated; what is seen is the brighter of the last two.
         frame_stack: Pictures in an observation, the newest last.
         screen_size: Width and height of a picture, in pixels.
@@ -89,12 +87,11 @@ def build_atari(
             also the return.
         repeat_action_probability: How often the game repeats the last action ("sticky actions"); 0.25 is ale-py's own.
         max_num_frames_per_episode: Frames of the console after which a game is cut; 108,000 are half an hour.
-        keywords: of ale_py.env.AtariEnv.
+        keywords: of ale_py.env.AtariEnv, and of `build`.
     """
     register_games()
     env = build(
         target,
-        render_mode,
         frameskip=1,
         obs_type="rgb",
         repeat_action_probability=repeat_action_probability,
@@ -109,7 +106,7 @@ def build_atari(
 PREPROCESSING: Mapping[str, Any] = {
     name: parameter.default
     for name, parameter in inspect.signature(build_atari).parameters.items()
-    if parameter.default is not parameter.empty and name != "render_mode"
+    if parameter.default is not parameter.empty
 }
 """Settings of `build_atari` and their defaults, for every way to make a game."""
 
@@ -263,6 +260,6 @@ ATARI = GymnasiumFamily(
     register=register_games,
     recipe="atari",
     builder=build_atari,
-    fixed=frozenset({"game", "obs_type", "sound_obs"}),
+    fixed=frozenset({"game", "obs_type", "sound_obs", "max_episode_steps"}),
     entry_class=AtariEntry,
 )

@@ -119,8 +119,8 @@ class GymnasiumFamily(Family):
     extra: str = ""
     register: Callable[[], object] = lambda: None  # makes the package register its environments
     recipe: str | None = None  # the ini that the family's own one builds on; None looks at the action space
-    builder: EnvBuilder = build  # makes an environment from its id and settings; its own arguments are settings too
-    fixed: frozenset[str] = frozenset()  # arguments of the environment's class that `builder` decides
+    builder: EnvBuilder = build  # makes an environment from its id and settings, those of `build` and further ones
+    fixed: frozenset[str] = frozenset()  # arguments of `build` and the environment's class that `builder` decides
     is_closed: bool = False  # whether all settings are known, although the class takes `**kwargs`
     alias: tuple[str, str] | None = None  # another spelling of names, and theirs, as `re.sub` takes them
     entry_class: type[Entry] = GymnasiumEntry
@@ -150,10 +150,13 @@ class GymnasiumFamily(Family):
         `target` is its id, or the registration where other processes do not know the id.
         """
         own, takes_any = keyword_settings(_entry_point(name, spec), spec.kwargs)
-        common = signature_settings("env", self.builder, {"max_episode_steps": spec.max_episode_steps})
-        shown = {key: one for key, one in own.items() if key not in common and key not in self.fixed}
-        settings = {**common, **shown}, takes_any and not self.is_closed
-        return self.entry_class(name, self.name, partial(make_emulated, self.builder, target), settings, self.recipe)
+        common = signature_settings("env", build, {"max_episode_steps": spec.max_episode_steps})
+        if self.builder is not build:
+            common |= signature_settings("env", self.builder)
+        known = common | {key: one for key, one in own.items() if key not in common}
+        shown = {key: one for key, one in known.items() if key not in self.fixed}
+        made_by = partial(make_emulated, self.builder, target)
+        return self.entry_class(name, self.name, made_by, (shown, takes_any and not self.is_closed), self.recipe)
 
     @override
     def names(self) -> list[str]:
@@ -167,29 +170,21 @@ class GymnasiumFamily(Family):
 
 
 def build_dm_control(
-    target: str,
-    render_mode: str | None = None,
-    max_episode_steps: int | None = None,
-    width: int = 320,
-    height: int = 240,
-    camera_id: int = -1,
-    **keywords: object,
+    target: str, width: int = 320, height: int = 240, camera_id: int = -1, **keywords: object
 ) -> gymnasium.Env:
     """Makes an environment whose observations are one flat row: they are dicts of small arrays by themselves.
 
     Args:
         target: the id.
-        render_mode: What render() gives: human for a window, rgb_array for frames, None for nothing.
-        max_episode_steps: Steps after which an episode is truncated; None is the task's own limit, mostly 1000.
         width: Of a frame, in pixels.
         height: Of a frame, in pixels.
         camera_id: Which of the cameras of the model looks; -1 is the free one.
-        keywords: of the task.
+        keywords: of the task, and of `build`.
     """
     register_tasks()
-    if render_mode is not None:
+    if keywords.get("render_mode") is not None:
         keywords.update(width=width, height=height, camera_id=camera_id)
-    return in_single_precision(FlattenObservation(build(target, render_mode, max_episode_steps, **keywords)))
+    return in_single_precision(FlattenObservation(build(target, **keywords)))
 
 
 def register_tasks() -> None:
@@ -231,16 +226,7 @@ def most_words(space: gymnasium.Space) -> int:
     return min(len(split_words(space.mission_func(*longest))), MOST_WORDS)
 
 
-def build_minigrid(
-    target: str, render_mode: str | None = None, max_episode_steps: int | None = None, **keywords: object
-) -> gymnasium.Env:
-    """Makes a grid world whose observations are one row of categories.
-
-    Args:
-        target: the id.
-        render_mode: What render() gives: human for a window, rgb_array for frames, None for nothing.
-        max_episode_steps: Steps after which an episode is truncated; None leaves that to the task's own max_steps.
-        keywords: of the environment's class.
-    """
+def build_minigrid(target: str, **keywords: object) -> gymnasium.Env:
+    """Makes a grid world whose observations are one row of categories, with the arguments of `build`."""
     import_quietly("minigrid")
-    return GridView(build(target, render_mode, max_episode_steps, **keywords))
+    return GridView(build(target, **keywords))
