@@ -13,15 +13,8 @@ from numpy.typing import ArrayLike
 from typing_extensions import override
 
 from pufferlib import spaces
-from pufferlib.emulation.emulated_env import (
-    ACTION_MASK,
-    EmulatedEnv,
-    final_observation,
-    flat_mask,
-    library_seed,
-    plain_numbers,
-    warn_of_left_out,
-)
+from pufferlib.emulation import emulated_env
+from pufferlib.emulation.emulated_env import ACTION_MASK, EmulatedEnv
 from pufferlib.emulation.rows import ActionLayout, Split, row_writer
 from pufferlib.environment import StepResult, fitting_actions
 from pufferlib.errors import APIUsageError, kind_of, require_extra
@@ -60,7 +53,7 @@ class PettingZooPufferEnv(EmulatedEnv):
             )
         given = [_space_without_mask(self.env.observation_space(agent)) for agent in agents]
         layouts = [Layout.of(space) for space in given]
-        warn_of_left_out(self.env, dict.fromkeys(name for layout in layouts for name in layout.left_out))
+        emulated_env.warn_of_left_out(self.env, dict.fromkeys(name for layout in layouts for name in layout.left_out))
         self._spaces = [only_numbers(space)[0] for space in given]
         self._layout = layouts[0] if all(layout == layouts[0] for layout in layouts) else None
         if self._layout is not None:
@@ -112,10 +105,10 @@ class PettingZooPufferEnv(EmulatedEnv):
             remaining.pop(agent, None)
             self.terminals[row] = terminated or not truncated  # one that just vanishes has come to an end as well
             self.truncations[row] = truncated
-            self._reports.append(plain_numbers(infos.get(agent, {})))
+            self._reports.append(emulated_env.plain_numbers(infos.get(agent, {})))
             if truncated and not terminated and agent in observations:
                 self._write(row, observations[agent])
-                final_observations.append(final_observation(self.observations, row))
+                final_observations.append(emulated_env.final_observation(self.observations, row))
         if remaining:
             self._observe(remaining, observations)
             return self.observations, self.rewards, self.terminals, self.truncations, final_observations
@@ -128,7 +121,7 @@ class PettingZooPufferEnv(EmulatedEnv):
 
     @override
     def _start_episode(self, seed: int | None, options: dict[str, Any] | None) -> None:
-        observations, _ = self.env.reset(seed=library_seed(seed), options=options)
+        observations, _ = self.env.reset(seed=emulated_env.library_seed(seed), options=options)
         self._reports.clear()
         self._took_part[:] = False
         if not self.env.agents:
@@ -154,7 +147,7 @@ class PettingZooPufferEnv(EmulatedEnv):
 
     def _write_mask(self, row: int, mask: ArrayLike) -> None:
         # The rows may have more parts and more choices than the agent's own action: it may do nothing in those.
-        own, first, place = flat_mask(mask, sum(self._choices[row]), self.env), 0, 0
+        own, first, place = emulated_env.flat_mask(mask, sum(self._choices[row]), self.env), 0, 0
         target = self.action_masks[row]
         target[:] = True
         for count, part in zip(self._choices[row], spaces.action_parts(self.single_action_space), strict=False):
