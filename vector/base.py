@@ -21,7 +21,7 @@ from pufferlib.errors import APIUsageError
 from pufferlib.spaces import Layout
 from pufferlib.vector.arrays import checked_snapshot
 from pufferlib.vector.batch import Batch
-from pufferlib.vector.recipe import AUTO, EnvSource, Options
+from pufferlib.vector.recipe import AUTO, EnvRecipe, EnvSource, Options
 
 
 class ReentrancyGuard:
@@ -201,7 +201,7 @@ class Vector(abc.ABC):
     @property
     def is_repeatable(self) -> bool:
         """Whether `again` can make more environments like these."""
-        return self._source.is_repeatable
+        return isinstance(self._source, EnvRecipe)
 
     @property
     def state(self) -> State:

@@ -6,7 +6,6 @@ import abc
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 from typing_extensions import override
@@ -39,7 +38,6 @@ class EnvSource(abc.ABC):
     num_envs: int  # in all
     seed: int  # of the vector, unless a reset gives another
     fills_buf: bool = True  # whether the environments must write into the arrays `buf` that `make` was given
-    is_repeatable: bool = False  # whether `again` can be called
 
     def env_seed(self, index: int, seed: int | None = None) -> int:
         """The seed of environment `index` in a vector seeded with `seed`, or with the source's own seed."""
@@ -56,10 +54,6 @@ class EnvSource(abc.ABC):
     def note_closed(self) -> None:  # noqa: B027 - most sources need not know
         """Called after the environments were closed."""
 
-    def again(self, num_envs: int, inside: int, seed: int) -> EnvSource:
-        """A source of `num_envs` other environments like these, of which each PufferEnv here has some `inside`."""
-        raise NotImplementedError
-
 
 @dataclass(frozen=True)
 class EnvRecipe(EnvSource):
@@ -69,7 +63,6 @@ class EnvRecipe(EnvSource):
     args: tuple[tuple, ...]
     kwargs: tuple[dict, ...]
     seed: int
-    is_repeatable: ClassVar[bool] = True
 
     @classmethod
     def build(
@@ -125,9 +118,11 @@ class EnvRecipe(EnvSource):
         driver.close()
         return buffers
 
-    @override
     def again(self, num_envs: int, inside: int, seed: int) -> EnvRecipe:
-        """One PufferEnv where the creator has an argument for how many it holds; else PufferEnvs like these in turn."""
+        """A recipe of `num_envs` other environments like these, of which each PufferEnv here has some `inside`.
+
+        One PufferEnv where the creator has an argument for how many it holds; else PufferEnvs like these in turn.
+        """
         if "num_envs" in self.kwargs[0]:
             return EnvRecipe(self.creators[:1], self.args[:1], ({**self.kwargs[0], "num_envs": num_envs},), seed)
         turns = [index % self.num_envs for index in range(-(-num_envs // inside))]
