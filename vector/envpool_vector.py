@@ -19,14 +19,12 @@ from pufferlib.emulation.emulated_env import ACTION_MASK, LibraryEnv, final_obse
 from pufferlib.emulation.rows import ActionLayout, row_writer
 from pufferlib.environment import Buffers, PufferEnv, StepResult, fitting_actions
 from pufferlib.errors import APIUsageError, MissingExtraError, require_extra
-from pufferlib.seeding import mix_seed
 from pufferlib.spaces import Layout, in_single_precision, precision_lowered
 from pufferlib.vector.base import Vector
 from pufferlib.vector.batch import Batch, neighbouring_batches
 from pufferlib.vector.recipe import EnvSource, Options, count_batch, count_threads, warn_above_cores
 
 MOST_CHOICES = 1000  # of an integer of an action; others are numbers
-SEEDS = 2**31  # an int32 of at least 0 is what EnvPool takes
 _SCORED = "terminated"  # in the infos of Atari: the game is over, where an episode may be a life
 _NO_REPORT = {"env_id", "elapsed_step", "mission_id", "lives", "reward", _SCORED}  # of the infos
 
@@ -132,10 +130,6 @@ class EnvPoolEnv(LibraryEnv):
     def _start_episode(self, seed: int | None, options: dict[str, Any] | None) -> None:
         self._pool.reset(None if seed is None else self.env_seeds(seed))
         self._pool.receive()
-
-    def env_seeds(self, seed: int) -> list[int]:
-        """EnvPool's seeds of all environments, for a reset with `seed`."""
-        return [mix_seed(seed, index) % SEEDS for index in range(self.num_envs)]
 
     def make_pool(self, seeds: Sequence[int], num_threads: int) -> Any:
         """Makes EnvPool's vector of such environments, one for each of its seeds."""

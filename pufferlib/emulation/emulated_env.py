@@ -15,6 +15,7 @@ from typing_extensions import override
 from pufferlib.emulation.rows import ActionLayout
 from pufferlib.environment import Buffers, PufferEnv
 from pufferlib.errors import APIUsageError, PufferWarning
+from pufferlib.seeding import mix_seed
 from pufferlib.spaces import Layout
 
 _RESERVED = ("n", "agent_id", "final_observation")  # these have a meaning in the infos of a PufferEnv
@@ -150,6 +151,10 @@ class LibraryEnv(PufferEnv):
         self._actions = ActionLayout(action_space)
         self.single_observation_space = self._layout.row_space
         self.single_action_space = self._actions.canonical
+
+    def env_seeds(self, seed: int) -> list[int]:
+        """The seeds of a vector's environments, 31 bits of `mix_seed(seed, i)`, which every generator takes."""
+        return [mix_seed(seed, index) % 2**31 for index in range(self.num_agents)]
 
     @abc.abstractmethod
     def _connect(self) -> None:

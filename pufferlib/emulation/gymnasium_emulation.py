@@ -29,7 +29,6 @@ from pufferlib.emulation.emulated_env import (
 from pufferlib.emulation.rows import ActionLayout, row_writer
 from pufferlib.environment import StepResult, fitting_actions
 from pufferlib.errors import APIUsageError, kind_of
-from pufferlib.seeding import mix_seed
 
 
 class GymnasiumPufferEnv(EmulatedEnv):
@@ -213,7 +212,10 @@ class GymnasiumVectorPufferEnv(LibraryEnv):
 
     @override
     def _start_episode(self, seed: int | None, options: dict[str, Any] | None) -> None:
-        observations, _ = self.env.reset(seed=None if seed is None else self._env_seeds(seed), options=options)
+        seeds = None if seed is None else self.env_seeds(seed)
+        if type(self.env.unwrapped).__name__ == "AtariVectorEnv":  # it takes no list, the others no array
+            seeds = None if seeds is None else np.array(seeds)
+        observations, _ = self.env.reset(seed=seeds, options=options)
         self._write(observations)
 
     def start(self, actions: np.ndarray) -> None:
@@ -265,11 +267,6 @@ class GymnasiumVectorPufferEnv(LibraryEnv):
         final = infos.get("final_info", {})
         given = {name: values for name, values in final.items() if f"_{name}" in final and final[f"_{name}"][agent]}
         return plain_numbers({name: v[agent] for name, v in given.items() if isinstance(v, np.ndarray)})
-
-    def _env_seeds(self, seed: int) -> list[int] | np.ndarray:
-        seeds = [mix_seed(seed, index) % 2**31 for index in range(self.num_agents)]  # which every generator takes
-        is_atari = type(self.env.unwrapped).__name__ == "AtariVectorEnv"  # it takes no list, the others no array
-        return np.array(seeds) if is_atari else seeds
 
     @override
     def render(self) -> np.ndarray | None:
