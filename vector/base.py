@@ -136,11 +136,10 @@ class Vector(abc.ABC):
 
     @abc.abstractmethod
     def _start_reset(self, seeds: list[int | None]) -> None:
-        """Starts the reset of all environments, one seed each; every batch runs afterwards."""
+        """Starts the reset of all environments, one seed each; every batch runs afterwards.
 
-    @abc.abstractmethod
-    def _tell_final_observations(self) -> None:
-        """Makes the infos of all environments include final observations; nothing runs."""
+        Their infos have final observations from then on if `tells_final_observations` is set.
+        """
 
     @abc.abstractmethod
     def _start(self, batch: Batch) -> None:
@@ -266,8 +265,6 @@ class Vector(abc.ABC):
             continues = seed is None and self.state is not State.NEW
             self._drain()
             self._received.clear()
-            if self.tells_final_observations:
-                self._tell_final_observations()
             self._start_reset([None if continues else self._source.env_seed(i, seed) for i in range(self.num_envs)])
             self._num_running = self._num_batches
             self._idle_state = None

@@ -329,10 +329,6 @@ class EnvPool(Vector):
         return Batch(batch.envs, Buffers(observations, *others), batch.agent_ids), infos
 
     @override
-    def _tell_final_observations(self) -> None:
-        """They always are told."""
-
-    @override
     def _snapshot_envs(self) -> list[bytes | None]:
         return [None] * self.num_envs  # EnvPool gives no state
 

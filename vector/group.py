@@ -41,12 +41,17 @@ class Group:
             self.close()
             raise
 
-    def reset(self, seeds: Sequence[int | None]) -> list[dict]:
-        """Begins an episode in every environment; returns the infos."""
+    def reset(self, seeds: Sequence[int | None], tells_final_observations: bool) -> list[dict]:
+        """Begins an episode in every environment; returns the infos.
+
+        Where they are asked for, environments that tell final observations only on request do so from now on.
+        """
         infos: list[dict] = []
         for env, rows, first, seed in zip(self.envs, self._rows, self._first_agents, seeds, strict=True):
             for flags in (rows.rewards, rows.terminals, rows.truncations):
                 flags[:] = 0
+            if tells_final_observations and hasattr(env, "tell_final_observations"):
+                env.tell_final_observations()
             observations, env_infos = env.reset(seed=seed)
             _store(env, rows, "observations", observations)
             _store_masks(env, rows)
@@ -63,12 +68,6 @@ class Group:
             _store_masks(env, rows)
             infos += _checked_infos(env, env_infos, first)
         return infos
-
-    def tell_final_observations(self) -> None:
-        """Makes the infos include final observations, in environments that do so on request."""
-        for env in self.envs:
-            if hasattr(env, "tell_final_observations"):
-                env.tell_final_observations()
 
     def actions(self) -> Iterator[tuple[PufferEnv, np.ndarray]]:
         """Every environment with the actions in its rows."""

@@ -114,8 +114,8 @@ class RayWorker:
         self._buffers.actions[:] = actions
         return self._results(self._group.step())
 
-    def _reset(self, seeds: Sequence[int | None]) -> tuple[tuple[np.ndarray, ...], bytes]:
-        return self._results(self._group.reset(seeds))
+    def _reset(self, *arguments: Any) -> tuple[tuple[np.ndarray, ...], bytes]:
+        return self._results(self._group.reset(*arguments))
 
     def _results(self, infos: list[dict]) -> tuple[tuple[np.ndarray, ...], bytes]:
         # Infos are pickled here, as Ray would hand out their arrays read-only.

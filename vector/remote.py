@@ -72,14 +72,10 @@ class RemoteVector(Vector):
         self.close()
         raise WorkerError(f"{worker} raised, so the vector is closed:\n{report}")
 
-    def _command_all(self, command: str, *by_env: list) -> None:
+    def _ask_all(self, command: str, *by_env: list) -> list[Any]:
         with self._undivided():
             for worker in self._workers:
                 self._command(worker, command, *(each[worker.envs.start : worker.envs.stop] for each in by_env))
-
-    def _ask_all(self, command: str, *by_env: list) -> list[Any]:
-        with self._undivided():
-            self._command_all(command, *by_env)
             return self._gather_replies()
 
     def _gather_replies(self) -> list[Any]:
@@ -98,7 +94,10 @@ class RemoteVector(Vector):
 
     @override
     def _start_reset(self, seeds: list[int | None]) -> None:
-        self._command_all("reset", seeds)
+        with self._undivided():
+            for worker in self._workers:
+                own = seeds[worker.envs.start : worker.envs.stop]
+                self._command(worker, "reset", own, self.tells_final_observations)
 
     @override
     def _start(self, batch: Batch) -> None:
@@ -122,10 +121,6 @@ class RemoteVector(Vector):
     @override
     def _restore_envs(self, snapshots: list[bytes]) -> None:
         self._ask_all("restore", snapshots)
-
-    @override
-    def _tell_final_observations(self) -> None:
-        self._ask_all("tell_final_observations")
 
     @override
     def _batch_of(self, envs: tuple[int, ...]) -> Batch | None:

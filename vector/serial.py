@@ -54,18 +54,14 @@ class LocalVector(Vector):
             group.restore(snapshots[batch.envs[0] : batch.envs[-1] + 1])
 
     @override
-    def _tell_final_observations(self) -> None:
-        for group in self._groups:
-            group.tell_final_observations()
-
-    @override
     def _drain(self) -> None:
         self._running.clear()
 
     @override
     def _start_reset(self, seeds: list[int | None]) -> None:
         for group, batch in zip(self._groups, self._batches, strict=True):
-            self._running.append((batch, group.reset(seeds[batch.envs[0] : batch.envs[-1] + 1])))
+            own = seeds[batch.envs[0] : batch.envs[-1] + 1]
+            self._running.append((batch, group.reset(own, self.tells_final_observations)))
 
     @override
     def _start(self, batch: Batch) -> None:
