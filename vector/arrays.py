@@ -7,7 +7,7 @@ import mmap
 import os
 import tempfile
 from multiprocessing import reduction
-from typing import Any, NamedTuple
+from typing import Any
 
 import gymnasium
 import numpy as np
@@ -127,16 +127,10 @@ def _attach(size: int, duplicate) -> SharedMemory:
     return SharedMemory(size, duplicate.detach())
 
 
-class VectorSnapshot(NamedTuple):
-    """The checked parts of a snapshot."""
-
-    envs: list[bytes]
-    order: list[tuple[int, ...]]  # the environments of every batch
-    arrays: dict[str, np.ndarray]  # what a step writes, shaped as the vector's
-
-
-def checked_snapshot(snapshot: dict[str, Any], num_envs: int, batch_size: int, buffers: Buffers) -> VectorSnapshot:
-    """The parts of what `Vector.snapshot` returned; an APIUsageError if it is none, or not of these sizes."""
+def snapshot_arrays(
+    snapshot: dict[str, Any], num_envs: int, batch_size: int, buffers: Buffers
+) -> dict[str, np.ndarray]:
+    """The arrays in what `Vector.snapshot` returned, which is checked: an APIUsageError if its sizes are others."""
     is_sound = (
         isinstance(snapshot, dict)
         and {"envs", "order", "arrays"} <= snapshot.keys()
@@ -152,7 +146,7 @@ def checked_snapshot(snapshot: dict[str, Any], num_envs: int, batch_size: int, b
             "a vector's snapshot must be a dict of envs (bytes), order (lists of integers) and arrays (bytes by name), "
             "got something else; pass what snapshot() returned"
         )
-    envs, order = snapshot["envs"], [tuple(batch) for batch in snapshot["order"]]
+    envs, order = snapshot["envs"], snapshot["order"]
     if len(envs) != num_envs or [len(batch) for batch in order] != [batch_size] * (num_envs // batch_size):
         raise APIUsageError(
             f"the snapshot must be of {num_envs} environments in batches of {batch_size}, got "
@@ -162,8 +156,7 @@ def checked_snapshot(snapshot: dict[str, Any], num_envs: int, batch_size: int, b
         raise APIUsageError(
             f"the snapshot's batches {order} must have each of {num_envs} environments once; take another snapshot"
         )
-    arrays = {name: _array(name, snapshot["arrays"][name], getattr(buffers, name)) for name in buffers.result_names}
-    return VectorSnapshot(envs, order, arrays)
+    return {name: _array(name, snapshot["arrays"][name], getattr(buffers, name)) for name in buffers.result_names}
 
 
 def _array(name: str, content: bytes, like: np.ndarray) -> np.ndarray:

@@ -19,7 +19,7 @@ from pufferlib import spaces
 from pufferlib.environment import Buffers, Origin, PufferEnv, StepResult, fitting_actions
 from pufferlib.errors import APIUsageError
 from pufferlib.spaces import Layout
-from pufferlib.vector.arrays import checked_snapshot
+from pufferlib.vector.arrays import snapshot_arrays
 from pufferlib.vector.batch import Batch
 from pufferlib.vector.recipe import AUTO, EnvRecipe, EnvSource, Options
 
@@ -364,16 +364,17 @@ class Vector(abc.ABC):
         """
         with self._guard:
             self._require_open("restore")
-            parts = checked_snapshot(snapshot, self.num_envs, self.batch_size, self._buffers)
+            arrays = snapshot_arrays(snapshot, self.num_envs, self.batch_size, self._buffers)
             self._drain()
             self._idle_as(State.NEW)
-            self._restore_envs(parts.envs)
-            for name, array in parts.arrays.items():
+            self._restore_envs(snapshot["envs"])
+            for name, array in arrays.items():
                 getattr(self._buffers, name)[...] = array
-            batches = [self._batch_of(envs) for envs in parts.order]
+            batches = [self._batch_of(tuple(envs)) for envs in snapshot["order"]]
             if None in batches:
                 raise APIUsageError(
-                    f"the snapshot's batches {parts.order} cannot be formed here; make the vector with its arguments"
+                    f"the snapshot's batches {snapshot['order']} cannot be formed here; "
+                    "make the vector with its arguments"
                 )
             self._received = deque(batches)
             self.action_masks = batches[-1].buffers.action_masks
