@@ -27,7 +27,7 @@ from pufferlib.vector.arrays import EnvInfo, SharedMemory, buffer_bytes, buffers
 from pufferlib.vector.batch import split
 from pufferlib.vector.recipe import EnvRecipe, Options, check_workers, count_workers, warn_above_cores
 from pufferlib.vector.remote import RemoteVector, pickled_tasks
-from pufferlib.vector.worker import WAKING, WorkerReply, serve
+from pufferlib.vector.worker import WAKING, serve
 
 CONTEXTS = (None, "fork", "forkserver", "spawn")
 CLOSE_SECONDS = 3.0  # for a worker to finish its step and close its environments
@@ -274,9 +274,9 @@ class Multiprocessing(RemoteVector):
             self._raise_end(worker)
         if message == WAKING:
             return
-        reply, content = pickle.loads(message)  # noqa: S301 - our own worker's
-        if reply is WorkerReply.ERROR:
-            self._raise_error(worker, content)
+        content, error = pickle.loads(message)  # noqa: S301 - our own worker's
+        if error is not None:
+            self._raise_error(worker, error)
         self._contents[worker] = content
 
     def _raise_end(self, worker: WorkerHandle) -> NoReturn:

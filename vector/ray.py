@@ -25,7 +25,6 @@ from pufferlib.vector.group import Group
 from pufferlib.vector.processes import CLOSE_SECONDS
 from pufferlib.vector.recipe import AUTO, EnvRecipe, Options, count_workers, warn_above_cores
 from pufferlib.vector.remote import RemoteVector, pickled_tasks
-from pufferlib.vector.worker import WorkerReply
 
 MEMORY_BYTES = 256 << 20  # for objects of a local cluster, beside what the steps of its vector need
 
@@ -89,16 +88,17 @@ class RayWorker:
         sys.path += [folder for folder in path if folder not in sys.path]
         self._group: Group | None = None
 
-    def obey(self, command: str, *arguments: Any) -> tuple[WorkerReply, Any]:
+    def obey(self, command: str, *arguments: Any) -> tuple[Any, str | None]:
         """Calls a method of the Group, which `make` makes by a pickled WorkerTask.
 
-        `step` takes the actions and, like `reset`, gives `(arrays, pickled infos)`.
+        `step` takes the actions and, like `reset`, gives `(arrays, pickled infos)`. Beside the result is the traceback
+        of an error.
         """
         own = {"make": self._make, "step": self._step, "reset": self._reset}.get(command)
         try:
-            return WorkerReply.DONE, (own or getattr(self._group, command))(*arguments)
+            return (own or getattr(self._group, command))(*arguments), None
         except BaseException:  # SystemExit included: it says more than the end of the process would
-            return WorkerReply.ERROR, traceback.format_exc()
+            return None, traceback.format_exc()
 
     def close(self) -> None:
         """Closes the environments."""
@@ -197,12 +197,12 @@ class Ray(RemoteVector):
     def _content(self, answer: Any) -> Any:
         worker = self._running[answer]
         try:
-            reply, content = self._ray.get(answer)
+            content, report = self._ray.get(answer)
         except self._ray.exceptions.RayError as error:
             self.close()
             raise WorkerError(f"{worker} is lost, so the vector is closed; Ray says: {error}") from error
-        if reply is WorkerReply.ERROR:
-            self._raise_error(worker, content)
+        if report is not None:
+            self._raise_error(worker, report)
         if not isinstance(content, tuple):
             return content
         arrays, infos = content

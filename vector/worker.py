@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import enum
 import pickle
 import select
 import signal
@@ -23,13 +22,6 @@ from pufferlib.vector.recipe import EnvRecipe
 ORPHAN_SECONDS = 5  # for a worker whose parent is gone to finish its step and close its environments
 ALERT_SECONDS = 500e-6  # for which a worker that is done polls for its next command; why so long: bench/NOTES.md
 WAKING = b""  # an empty message, which wakes a sleeper
-
-
-class WorkerReply(enum.IntEnum):
-    """The worker's replies; a message is a pair of a reply and its content."""
-
-    DONE = 0  # the result of the command; an empty list needs no message
-    ERROR = 1  # a traceback; the worker ends after it
 
 
 @dataclass(frozen=True)
@@ -111,7 +103,7 @@ def _obey(connection: Connection, shared: SharedMemory) -> None:
     except (BrokenPipeError, ConnectionResetError):
         raise
     except BaseException:
-        connection.send((WorkerReply.ERROR, traceback.format_exc()))
+        connection.send((None, traceback.format_exc()))
     finally:
         if group is not None:
             group.close()
@@ -147,10 +139,10 @@ class WorkerChannel:
         return pickle.loads(message)  # noqa: S301 - our own parent's
 
     def answer(self, content: list | None) -> None:
-        """Sends the parent the result of the command."""
+        """Sends the parent the result of the command, with None for an error; an empty list needs no message."""
         by_message = content != []
         if by_message:
-            self._connection.send((WorkerReply.DONE, content))
+            self._connection.send((content, None))
         if self._bells.answer(by_message):
             self._connection.send_bytes(WAKING)
 
