@@ -90,19 +90,14 @@ def _has_hung_up(connection: Connection) -> bool:
 def _obey(connection: Connection, shared: SharedMemory) -> None:
     group = None
     try:
-        message = _received(connection)
-        if message is None:
-            return
-        task = pickle.loads(message)  # noqa: S301 - our own parent's
+        task = pickle.loads(connection.recv_bytes())  # noqa: S301 - our own parent's
         channel = WorkerChannel(connection, task.bells(shared))
         group = task.make(shared)
         channel.answer([])
-        while (asked := channel.receive()) is not None:
-            command, arguments = asked
+        while True:
+            command, arguments = channel.receive()
             channel.answer(getattr(group, command)(*arguments))
-    except (BrokenPipeError, ConnectionResetError):
-        raise
-    except BaseException:
+    except BaseException:  # the end of the connection as well, where this is sent in vain
         connection.send((None, traceback.format_exc()))
     finally:
         if group is not None:
@@ -121,21 +116,16 @@ class WorkerChannel:
         self._bells = bells
         self._early: bytes | None = None  # a message that arrived before its bell rang
 
-    def receive(self) -> tuple[str, tuple] | None:
-        """The next command, a method of Group, and its arguments; None when the parent has closed its end."""
+    def receive(self) -> tuple[str, tuple]:
+        """The next command, a method of Group, and its arguments; an EOFError when the parent has closed its end."""
         while not self._bells.watch(ALERT_SECONDS):
-            message = _received(self._connection)
-            if message is None:
-                return None
-            self._early = message or self._early
+            self._early = self._connection.recv_bytes() or self._early
         if not self._bells.is_message():
             self._bells.spread()
             return "step", ()
         message, self._early = self._early, None
         while not message:
-            message = _received(self._connection)
-            if message is None:
-                return None
+            message = self._connection.recv_bytes()
         return pickle.loads(message)  # noqa: S301 - our own parent's
 
     def answer(self, content: list | None) -> None:
@@ -145,10 +135,3 @@ class WorkerChannel:
             self._connection.send((content, None))
         if self._bells.answer(by_message):
             self._connection.send_bytes(WAKING)
-
-
-def _received(connection: Connection) -> bytes | None:
-    try:
-        return connection.recv_bytes()
-    except (EOFError, ConnectionResetError):
-        return None

@@ -88,6 +88,8 @@ class TroubledEnv(CountingEnv):
         if self.calls == 3:
             if self.trouble == "raise":
                 raise RuntimeError("the ball went through the wall")
+            if self.trouble == "reset":
+                raise ConnectionResetError("the simulator has hung up")
             if self.trouble == "exit":
                 sys.exit(7)
             if self.trouble == "vanish":

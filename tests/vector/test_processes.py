@@ -111,7 +111,12 @@ def test_an_exception_reaches_the_parent_with_its_traceback():
 
 @pytest.mark.parametrize(
     ("trouble", "expected"),
-    [("die", "was killed by SIGKILL"), ("vanish", "exited with code 7"), ("exit", "SystemExit: 7")],
+    [
+        ("die", "was killed by SIGKILL"),
+        ("vanish", "exited with code 7"),
+        ("exit", "SystemExit: 7"),
+        ("reset", "ConnectionResetError: the simulator has hung up"),
+    ],
 )
 def test_a_worker_that_ends_is_reported_at_once(trouble, expected):
     message = step_until_error(make_processes(TroubledEnv, env_kwargs={"trouble": trouble}, num_workers=1))
