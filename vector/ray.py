@@ -108,7 +108,7 @@ class RayWorker:
     def _make(self, content: bytes) -> None:
         task = pickle.loads(content)  # noqa: S301 - our own parent's
         self._buffers = private_buffers(task.info, len(task.envs) * task.info.num_agents)
-        self._group = Group(task.recipe, task.envs, self._buffers, task.info)
+        self._group = task.make(self._buffers)
 
     def _step(self, actions: np.ndarray) -> tuple[tuple[np.ndarray, ...], bytes]:
         self._buffers.actions[:] = actions

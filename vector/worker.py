@@ -13,6 +13,7 @@ from multiprocessing.connection import Connection
 
 import gymnasium
 
+from pufferlib.environment import Buffers
 from pufferlib.errors import PufferWarning
 from pufferlib.vector._native import WorkerBells, bells_bytes, end_with_parent
 from pufferlib.vector.arrays import EnvInfo, SharedMemory, buffers_in
@@ -33,11 +34,14 @@ class WorkerTask:
     envs: range
     specs: list[bytes] = field(default_factory=list)  # pickled EnvSpecs, of ids that the parent knows in Gymnasium
 
-    def make(self, shared: SharedMemory) -> Group:
-        """Makes the environments on their rows of the memory."""
+    def rows(self, shared: SharedMemory) -> Buffers:
+        """The arrays of the environments in the memory."""
         agents = self.info.num_agents
         buffers = buffers_in(shared.memory, self.info, self.recipe.num_envs * agents)
-        rows = buffers.rows(self.envs.start * agents, self.envs.stop * agents)
+        return buffers.rows(self.envs.start * agents, self.envs.stop * agents)
+
+    def make(self, rows: Buffers) -> Group:
+        """Makes the environments on their arrays."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", PufferWarning)  # the parent made an environment, and has shown them
             try:
@@ -92,7 +96,7 @@ def _obey(connection: Connection, shared: SharedMemory) -> None:
     try:
         task = pickle.loads(connection.recv_bytes())  # noqa: S301 - our own parent's
         channel = WorkerChannel(connection, task.bells(shared))
-        group = task.make(shared)
+        group = task.make(task.rows(shared))
         channel.answer([])
         while True:
             command, arguments = channel.receive()

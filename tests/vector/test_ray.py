@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import gymnasium
@@ -57,6 +58,15 @@ def test_actors_give_the_serial_rollout(ray, options):
         return digest(rollout(make_quietly(CountingEnv, num_envs=4, seed=5, **chosen), steps=32))
 
     assert run(backend="Ray", num_workers=2, **options) == run(backend="Serial")
+
+
+def test_actors_make_ids_that_only_the_parent_has_registered(ray):
+    gymnasium.register("OfTheParent-v0", "gymnasium_environments:Scripted")
+    try:
+        with make(partial(gymnasium.make, "OfTheParent-v0")) as vecenv:
+            vecenv.reset()
+    finally:
+        gymnasium.registry.pop("OfTheParent-v0")
 
 
 def test_structured_environments_and_their_infos_pass_through_actors(ray):
