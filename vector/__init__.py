@@ -94,7 +94,7 @@ def make(
             chosen = EnvPool if EnvPool.can_step(driver) else fitting_backend(driver)
             if chosen is Serial and (step_timeout_seconds is not None or count_workers(options, num_envs) > 1):
                 chosen = Multiprocessing
-        if step_timeout_seconds is not None and not chosen.can_end_a_step:
+        if step_timeout_seconds is not None and not issubclass(chosen, Multiprocessing):
             raise APIUsageError(
                 f"step_timeout_seconds needs a backend that can end a step, got {chosen.__name__}; "
                 "use the Multiprocessing backend"

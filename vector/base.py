@@ -10,7 +10,7 @@ import weakref
 from collections import deque
 from dataclasses import replace
 from functools import cache, cached_property
-from typing import Any, ClassVar, NoReturn
+from typing import Any, NoReturn
 
 import gymnasium
 import numpy as np
@@ -90,7 +90,6 @@ class Vector(abc.ABC):
         single_observation_space: of one agent.
         single_action_space: of one agent.
         driver_env: an environment of this process for any other question; do not step it.
-        can_end_a_step: whether the backend can end a step that takes longer than `step_timeout_seconds`.
         mixes_batches: whether environments that have done different numbers of steps may come in one batch.
         tells_final_observations: whether the infos have final observations of environments in C too, which costs a
             little where limits cut episodes; may be set, and takes effect at the next reset.
@@ -101,7 +100,6 @@ class Vector(abc.ABC):
     """
 
     driver_env: PufferEnv
-    can_end_a_step: ClassVar[bool] = False
     mixes_batches: bool = False
     tells_final_observations: bool = False
     options: Options = Options()

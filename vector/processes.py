@@ -16,7 +16,7 @@ import weakref
 from collections.abc import Sequence
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
-from typing import Any, ClassVar, NoReturn
+from typing import Any, NoReturn
 
 from typing_extensions import override
 
@@ -162,8 +162,6 @@ class Multiprocessing(RemoteVector):
     cloudpickle sends the creators, so they may be lambdas and functions of the main program. `driver_env` is one more
     environment, in this process.
     """
-
-    can_end_a_step: ClassVar[bool] = True
 
     def __init__(self, recipe: EnvRecipe, driver: PufferEnv, options: Options):
         check_context(options.context)

@@ -8,7 +8,7 @@ import signal
 import traceback
 import warnings
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from multiprocessing.connection import Connection
 
 import gymnasium
@@ -32,7 +32,7 @@ class WorkerTask:
     recipe: EnvRecipe
     info: EnvInfo
     envs: range
-    specs: list[bytes] = field(default_factory=list)  # pickled EnvSpecs, of ids that the parent knows in Gymnasium
+    specs: list[bytes]  # pickled EnvSpecs, of ids that the parent knows in Gymnasium
 
     def rows(self, shared: SharedMemory) -> Buffers:
         """The arrays of the environments in the memory."""
