@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -237,15 +237,32 @@ def _sentences_of_c() -> Iterator[None]:
         raise APIUsageError(str(error)) from error
 
 
+class TurnGame(OceanEnv):
+    """`num_envs` games of an agent against the environment's bot, or of two agents, who take turns at legal moves."""
+
+    has_truncations = False
+    has_action_masks = True
+    has_turns = True
+    has_bot_moves = True
+
+    def __init__(self, num_envs: int, opponent: str, arguments: dict[str, Any], **kwargs):
+        self.agents_per_env = agents_against(opponent)
+        super().__init__(num_envs, {**arguments, "agents": self.agents_per_env}, **kwargs)
+
+
 def agents_against(opponent: str) -> int:
-    """Agents of one game of turns: 1 where the opponent is the environment's `bot`, 2 where it is the agent's `self`.
+    """Agents of one game: 1 where the opponent is the environment's `bot`, 2 where it is the agent's `self`.
 
     Any other opponent is an APIUsageError.
     """
-    opponents = ("bot", "self")
-    if opponent not in opponents:
-        raise APIUsageError(f"opponent must be 'bot' or 'self', got {opponent!r}")
-    return 1 + opponents.index(opponent)
+    return 1 + index_of("opponent", opponent, ("bot", "self"))
+
+
+def index_of(name: str, value: str, words: Sequence[str]) -> int:
+    """The place of an argument's value among the words that it may be; an APIUsageError if it is none of them."""
+    if value not in words:
+        raise APIUsageError(f"{name} must be {' or '.join(map(repr, words))}, got {value!r}")
+    return words.index(value)
 
 
 def means_of(sums: dict[str, float]) -> list[dict]:

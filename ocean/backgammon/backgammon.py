@@ -7,12 +7,12 @@ import numpy as np
 
 from pufferlib.environment import Keys
 from pufferlib.ocean.backgammon import binding
-from pufferlib.ocean.environment import OceanEnv, agents_against
+from pufferlib.ocean.environment import TurnGame
 
 PASS = 50
 
 
-class Backgammon(OceanEnv):
+class Backgammon(TurnGame):
     """Checkers are hit, enter again, and are borne off; see backgammon.h for the rules.
 
     To play, hold the letter of a point, as it stands at the board, or y for the bar, and press 1 to move by the larger
@@ -25,10 +25,6 @@ class Backgammon(OceanEnv):
     """
 
     binding = binding
-    has_truncations = False
-    has_action_masks = True
-    has_turns = True
-    has_bot_moves = True
     keys = Keys(
         {
             f"{letter}+{key}": 25 * die + i
@@ -42,5 +38,4 @@ class Backgammon(OceanEnv):
     def __init__(self, num_envs: int = 1024, opponent: str = "bot", bot_random: int = 10, **kwargs):
         self.single_observation_space = gymnasium.spaces.Box(0, 15, (203,), np.uint8)
         self.single_action_space = gymnasium.spaces.Discrete(51)
-        self.agents_per_env = agents_against(opponent)
-        super().__init__(num_envs, {"agents": self.agents_per_env, "bot_random": bot_random}, **kwargs)
+        super().__init__(num_envs, opponent, {"bot_random": bot_random}, **kwargs)

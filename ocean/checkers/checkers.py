@@ -7,7 +7,7 @@ import numpy as np
 
 from pufferlib.environment import Keys
 from pufferlib.ocean.checkers import binding
-from pufferlib.ocean.environment import OceanEnv, agents_against
+from pufferlib.ocean.environment import TurnGame
 
 # Keys for the legal moves by their numbers, which the picture shows.
 _KEYS = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "zero", *"qwertyuiop")
@@ -19,7 +19,7 @@ def _numbered(index: int) -> int:
     return 8 * (2 * index + row % 2) + 7
 
 
-class Checkers(OceanEnv):
+class Checkers(TurnGame):
     """Twelve men a side on 64 squares; see checkers.h for the rules.
 
     Args:
@@ -30,15 +30,9 @@ class Checkers(OceanEnv):
     """
 
     binding = binding
-    has_truncations = False
-    has_action_masks = True
-    has_turns = True
-    has_bot_moves = True
     keys = Keys({key: _numbered(index) for index, key in enumerate(_KEYS)}, waits=True)
 
     def __init__(self, num_envs: int = 1024, bot_depth: int = 2, bot_random: int = 10, opponent: str = "bot", **kwargs):
         self.single_observation_space = gymnasium.spaces.Box(0, 7, (64,), np.uint8)
         self.single_action_space = gymnasium.spaces.Discrete(512)
-        self.agents_per_env = agents_against(opponent)
-        arguments = {"bot_depth": bot_depth, "bot_random": bot_random, "agents": self.agents_per_env}
-        super().__init__(num_envs, arguments, **kwargs)
+        super().__init__(num_envs, opponent, {"bot_depth": bot_depth, "bot_random": bot_random}, **kwargs)

@@ -7,14 +7,14 @@ import numpy as np
 
 from pufferlib.environment import Keys
 from pufferlib.ocean.chess import binding
-from pufferlib.ocean.environment import OceanEnv, agents_against
+from pufferlib.ocean.environment import TurnGame
 
 # Keys for the legal moves by their numbers, which the picture shows: with space held for those after the first 36.
 _KEYS = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "zero", *"qwertyuiopasdfghjklzxcvbnm")
 _CHORDS = (*_KEYS, *(f"space+{key}" for key in _KEYS[:30]))
 
 
-class Chess(OceanEnv):
+class Chess(TurnGame):
     """The complete rules on 64 squares; see chess.h for them and for the numbers of the moves.
 
     Args:
@@ -27,10 +27,6 @@ class Chess(OceanEnv):
     """
 
     binding = binding
-    has_truncations = False
-    has_action_masks = True
-    has_turns = True
-    has_bot_moves = True
     keys = Keys({chord: 1792 + index for index, chord in enumerate(_CHORDS)}, waits=True)
 
     def __init__(
@@ -45,7 +41,10 @@ class Chess(OceanEnv):
     ):
         self.single_observation_space = gymnasium.spaces.Box(0, 15, (130,), np.uint8)
         self.single_action_space = gymnasium.spaces.Discrete(1858)
-        self.agents_per_env = agents_against(opponent)
-        arguments = {"bot_depth": bot_depth, "bot_random": bot_random, "agents": self.agents_per_env}
-        arguments |= {"draw_penalty": draw_penalty, "piece_reward": piece_reward}
-        super().__init__(num_envs, arguments, **kwargs)
+        arguments = {
+            "bot_depth": bot_depth,
+            "bot_random": bot_random,
+            "draw_penalty": draw_penalty,
+            "piece_reward": piece_reward,
+        }
+        super().__init__(num_envs, opponent, arguments, **kwargs)

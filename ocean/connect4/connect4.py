@@ -7,10 +7,10 @@ import numpy as np
 
 from pufferlib.environment import Keys
 from pufferlib.ocean.connect4 import binding
-from pufferlib.ocean.environment import OceanEnv, agents_against
+from pufferlib.ocean.environment import TurnGame
 
 
-class Connect4(OceanEnv):
+class Connect4(TurnGame):
     """Four discs in a line win, on a board of seven columns and six rows; see connect4.h for the rules.
 
     Args:
@@ -21,15 +21,9 @@ class Connect4(OceanEnv):
     """
 
     binding = binding
-    has_truncations = False
-    has_action_masks = True
-    has_turns = True
-    has_bot_moves = True
     keys = Keys(dict(zip(("one", "two", "three", "four", "five", "six", "seven"), range(7), strict=True)), waits=True)
 
     def __init__(self, num_envs: int = 1024, bot_depth: int = 4, bot_random: int = 10, opponent: str = "bot", **kwargs):
         self.single_observation_space = gymnasium.spaces.Box(0, 5, (42,), np.uint8)
         self.single_action_space = gymnasium.spaces.Discrete(7)
-        self.agents_per_env = agents_against(opponent)
-        arguments = {"bot_depth": bot_depth, "bot_random": bot_random, "agents": self.agents_per_env}
-        super().__init__(num_envs, arguments, **kwargs)
+        super().__init__(num_envs, opponent, {"bot_depth": bot_depth, "bot_random": bot_random}, **kwargs)

@@ -6,13 +6,13 @@ import gymnasium
 import numpy as np
 
 from pufferlib.environment import Keys
-from pufferlib.ocean.environment import OceanEnv, agents_against
+from pufferlib.ocean.environment import TurnGame
 from pufferlib.ocean.go import binding
 
 DIGITS = ("one", "two", "three", "four", "five", "six", "seven", "eight")  # keys, as raylib calls them
 
 
-class Go(OceanEnv):
+class Go(TurnGame):
     """Go by the rules of Tromp and Taylor; see go.h for them and for the opponent.
 
     To play, hold a column's letter and press a row's digit, as they stand at the board; space passes.
@@ -25,9 +25,7 @@ class Go(OceanEnv):
     """
 
     binding = binding
-    has_action_masks = True
-    has_turns = True
-    has_bot_moves = True
+    has_truncations = True
 
     def __init__(self, num_envs: int = 1024, size: int = 7, strength: int = 5, opponent: str = "bot", **kwargs):
         # Any other size is refused by the C side, before it could ask for a huge or senseless array here.
@@ -40,6 +38,4 @@ class Go(OceanEnv):
             for row, digit in enumerate(DIGITS[:side])
         }
         self.keys = Keys({**points, "space": side * side}, waits=True)
-        self.agents_per_env = agents_against(opponent)
-        arguments = {"size": size, "strength": strength, "agents": self.agents_per_env}
-        super().__init__(num_envs, arguments, **kwargs)
+        super().__init__(num_envs, opponent, {"size": size, "strength": strength}, **kwargs)

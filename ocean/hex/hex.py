@@ -6,14 +6,14 @@ import gymnasium
 import numpy as np
 
 from pufferlib.environment import Keys
-from pufferlib.ocean.environment import OceanEnv, agents_against
+from pufferlib.ocean.environment import TurnGame
 from pufferlib.ocean.hex import binding
 
 _ROWS = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "zero", "minus")
 _CELLS = {f"{letter}+{row}": 11 * i + j for i, row in enumerate(_ROWS) for j, letter in enumerate("abcdefghijk")}
 
 
-class Hex(OceanEnv):
+class Hex(TurnGame):
     """Stones on eleven by eleven cells of six neighbours; see hex.h for the rules.
 
     To play, hold a column's letter and press a row's sign, as they stand at the board.
@@ -27,10 +27,6 @@ class Hex(OceanEnv):
     """
 
     binding = binding
-    has_truncations = False
-    has_action_masks = True
-    has_turns = True
-    has_bot_moves = True
     keys = Keys(_CELLS, waits=True)
 
     def __init__(
@@ -44,6 +40,5 @@ class Hex(OceanEnv):
     ):
         self.single_observation_space = gymnasium.spaces.Box(0, 2, (121,), np.uint8)
         self.single_action_space = gymnasium.spaces.Discrete(121)
-        self.agents_per_env = agents_against(opponent)
         arguments = {"bot_strength": bot_strength, "bot_random": bot_random, "swap": swap}
-        super().__init__(num_envs, {**arguments, "agents": self.agents_per_env}, **kwargs)
+        super().__init__(num_envs, opponent, arguments, **kwargs)

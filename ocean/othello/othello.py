@@ -6,14 +6,14 @@ import gymnasium
 import numpy as np
 
 from pufferlib.environment import Keys
-from pufferlib.ocean.environment import OceanEnv, agents_against
+from pufferlib.ocean.environment import TurnGame
 from pufferlib.ocean.othello import binding
 
 _ROWS = ("one", "two", "three", "four", "five", "six", "seven", "eight")
 _CELLS = {f"{letter}+{row}": 8 * i + j for i, row in enumerate(_ROWS) for j, letter in enumerate("abcdefgh")}
 
 
-class Othello(OceanEnv):
+class Othello(TurnGame):
     """Discs that are enclosed change sides, on a board of eight by eight; see othello.h for the rules.
 
     To play, hold a column's letter and press a row's digit, as they stand at the board; space passes.
@@ -26,15 +26,9 @@ class Othello(OceanEnv):
     """
 
     binding = binding
-    has_truncations = False
-    has_action_masks = True
-    has_turns = True
-    has_bot_moves = True
     keys = Keys({**_CELLS, "space": 64}, waits=True)
 
     def __init__(self, num_envs: int = 1024, opponent: str = "bot", bot_depth: int = 2, bot_random: int = 10, **kwargs):
         self.single_observation_space = gymnasium.spaces.Box(0, 3, (64,), np.uint8)
         self.single_action_space = gymnasium.spaces.Discrete(65)
-        self.agents_per_env = agents_against(opponent)
-        arguments = {"bot_depth": bot_depth, "bot_random": bot_random, "agents": self.agents_per_env}
-        super().__init__(num_envs, arguments, **kwargs)
+        super().__init__(num_envs, opponent, {"bot_depth": bot_depth, "bot_random": bot_random}, **kwargs)

@@ -6,8 +6,7 @@ import gymnasium
 import numpy as np
 
 from pufferlib.environment import Keys
-from pufferlib.errors import APIUsageError
-from pufferlib.ocean.environment import OceanEnv
+from pufferlib.ocean.environment import OceanEnv, index_of
 from pufferlib.ocean.overcooked import binding
 
 UP, DOWN, RIGHT, LEFT, STAY, INTERACT = range(6)
@@ -19,18 +18,6 @@ LAYOUTS = (
     "counter_circuit",
     "all",
 )
-PARTNERS = ("bot", "self")
-
-
-def index_of(name: str, value: str, words: tuple[str, ...]) -> int:
-    """The place of an argument's value among the words that it may be.
-
-    Raises:
-        APIUsageError: if it is none of them.
-    """
-    if value not in words:
-        raise APIUsageError(f"{name} must be {' or '.join(map(repr, words))}, got {value!r}")
-    return words.index(value)
 
 
 class Overcooked(OceanEnv):
@@ -66,7 +53,7 @@ class Overcooked(OceanEnv):
         pickup_reward: float = 5.0,
         **kwargs,
     ):
-        self.agents_per_env = 1 + index_of("partner", partner, PARTNERS)
+        self.agents_per_env = 1 + index_of("partner", partner, ("bot", "self"))
         self.single_observation_space = gymnasium.spaces.Box(0, 1, (270,), np.uint8)
         self.single_action_space = gymnasium.spaces.Discrete(6)
         arguments = {

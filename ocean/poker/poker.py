@@ -6,15 +6,14 @@ import gymnasium
 import numpy as np
 
 from pufferlib.environment import Keys
-from pufferlib.errors import APIUsageError
-from pufferlib.ocean.environment import OceanEnv, agents_against
+from pufferlib.ocean.environment import TurnGame, index_of
 from pufferlib.ocean.poker import binding
 
 FOLD, CALL, RAISE = range(3)
 _OBSERVED = {"kuhn": 10, "leduc": 29, "holdem": 257}  # numbers, by the game
 
 
-class Poker(OceanEnv):
+class Poker(TurnGame):
     """Two players bet on cards of which each sees its own alone; see poker.h for the rules.
 
     Args:
@@ -25,19 +24,12 @@ class Poker(OceanEnv):
     """
 
     binding = binding
-    has_truncations = False
-    has_action_masks = True
-    has_turns = True
-    has_bot_moves = True
     keys = Keys({"f": FOLD, "c": CALL, "r": RAISE}, waits=True)
 
     def __init__(
         self, num_envs: int = 1024, game: str = "leduc", opponent: str = "bot", bot_random: int = 10, **kwargs
     ):
-        if game not in _OBSERVED:
-            raise APIUsageError(f"game must be 'kuhn' or 'leduc' or 'holdem', got {game!r}")
+        arguments = {"game": index_of("game", game, list(_OBSERVED)), "bot_random": bot_random}
         self.single_observation_space = gymnasium.spaces.Box(0, 1, (_OBSERVED[game],), np.uint8)
         self.single_action_space = gymnasium.spaces.Discrete(3)
-        self.agents_per_env = agents_against(opponent)
-        arguments = {"game": list(_OBSERVED).index(game), "agents": self.agents_per_env, "bot_random": bot_random}
-        super().__init__(num_envs, arguments, **kwargs)
+        super().__init__(num_envs, opponent, arguments, **kwargs)
