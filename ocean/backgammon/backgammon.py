@@ -1,7 +1,5 @@
 """Backgammon: a race of fifteen checkers each, against a bot or between two agents."""
 
-from __future__ import annotations
-
 import gymnasium
 import numpy as np
 

@@ -1,7 +1,5 @@
 """Bandit: machines that pay by chance, and a purse that ends it all; a test of values."""
 
-from __future__ import annotations
-
 import gymnasium
 import numpy as np
 

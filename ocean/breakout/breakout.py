@@ -1,7 +1,5 @@
 """Breakout: knock down a wall of bricks with a ball and a paddle."""
 
-from __future__ import annotations
-
 import gymnasium
 import numpy as np
 

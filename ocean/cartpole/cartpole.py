@@ -1,7 +1,5 @@
 """Cartpole: balance a pole on a cart."""
 
-from __future__ import annotations
-
 import gymnasium
 import numpy as np
 

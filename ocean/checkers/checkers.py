@@ -1,7 +1,5 @@
 """Checkers, which is English draughts, against a bot that looks ahead, or between two agents."""
 
-from __future__ import annotations
-
 import gymnasium
 import numpy as np
 

@@ -1,7 +1,5 @@
 """Connect Four against a bot that looks ahead, or between two agents."""
 
-from __future__ import annotations
-
 import gymnasium
 import numpy as np
 

@@ -1,7 +1,5 @@
 """Drone: fly a quadrotor through one target after another, by its four motors."""
 
-from __future__ import annotations
-
 import gymnasium
 import numpy as np
 

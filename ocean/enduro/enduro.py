@@ -1,7 +1,5 @@
 """Enduro: the endurance race of the arcades."""
 
-from __future__ import annotations
-
 import gymnasium
 import numpy as np
 

@@ -1,7 +1,5 @@
 """Freeway: lead a chicken over ten lanes of traffic, again and again."""
 
-from __future__ import annotations
-
 import gymnasium
 import numpy as np
 

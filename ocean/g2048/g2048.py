@@ -1,7 +1,5 @@
 """2048: slide the tiles of a board; two alike become one of twice the value."""
 
-from __future__ import annotations
-
 import gymnasium
 import numpy as np
 

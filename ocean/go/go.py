@@ -1,7 +1,5 @@
 """Go: surround more of a small board than a greedy opponent, or than another agent."""
 
-from __future__ import annotations
-
 import gymnasium
 import numpy as np
 

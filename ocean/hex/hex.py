@@ -1,7 +1,5 @@
 """Hex: join two sides of a rhombus before a bot or another agent joins the other two."""
 
-from __future__ import annotations
-
 import gymnasium
 import numpy as np
 

@@ -1,7 +1,5 @@
 """Maze: find the way out of a maze of which only the surroundings are seen."""
 
-from __future__ import annotations
-
 import gymnasium
 import numpy as np
 

@@ -1,7 +1,5 @@
 """Memory: a lamp lights up and is asked for later; a test of recurrence."""
 
-from __future__ import annotations
-
 import gymnasium
 import numpy as np
 

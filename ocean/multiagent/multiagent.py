@@ -1,7 +1,5 @@
 """Multiagent: four agents with a rule each; a test that no row is taken for another."""
 
-from __future__ import annotations
-
 import gymnasium
 import numpy as np
 

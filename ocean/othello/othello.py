@@ -1,7 +1,5 @@
 """Othello, also known as Reversi, against a bot that looks ahead, or between two agents."""
 
-from __future__ import annotations
-
 import gymnasium
 import numpy as np
 

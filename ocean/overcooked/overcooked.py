@@ -1,7 +1,5 @@
 """Overcooked: two cooks in a kitchen, and one reward for both."""
 
-from __future__ import annotations
-
 import gymnasium
 import numpy as np
 

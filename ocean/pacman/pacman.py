@@ -1,7 +1,5 @@
 """Pac-Man: eat all dots of a maze in which four ghosts hunt."""
 
-from __future__ import annotations
-
 import gymnasium
 import numpy as np
 

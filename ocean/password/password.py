@@ -1,7 +1,5 @@
 """Password: type what opens a door, which nobody tells; a test of exploration."""
 
-from __future__ import annotations
-
 import gymnasium
 import numpy as np
 

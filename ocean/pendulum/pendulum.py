@@ -1,7 +1,5 @@
 """Pendulum: swing a rod up and hold it there; the tutorial of continuous control."""
 
-from __future__ import annotations
-
 import gymnasium
 import numpy as np
 

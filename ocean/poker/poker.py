@@ -1,7 +1,5 @@
 """Poker: Kuhn's, Leduc or limit hold'em for two, against a bot or between two agents."""
 
-from __future__ import annotations
-
 import gymnasium
 import numpy as np
 

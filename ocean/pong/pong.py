@@ -1,7 +1,5 @@
 """Pong: the table tennis of the arcades."""
 
-from __future__ import annotations
-
 import gymnasium
 import numpy as np
 

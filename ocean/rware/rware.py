@@ -1,7 +1,5 @@
 """Rware: robots of a warehouse fetch shelves, deliver them and put them back."""
 
-from __future__ import annotations
-
 import gymnasium
 import numpy as np
 

@@ -1,7 +1,5 @@
 """Slimevolley: two slimes and a ball that must not touch the own floor."""
 
-from __future__ import annotations
-
 import gymnasium
 import numpy as np
 

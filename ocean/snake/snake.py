@@ -1,7 +1,5 @@
 """Snake: many snakes in one arena eat, grow, and turn to food."""
 
-from __future__ import annotations
-
 import gymnasium
 import numpy as np
 

@@ -1,7 +1,5 @@
 """Squared: walk to the target before the time is up."""
 
-from __future__ import annotations
-
 import gymnasium
 import numpy as np
 

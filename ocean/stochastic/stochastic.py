@@ -1,7 +1,5 @@
 """Stochastic: call colours as often as their shares say, without counting; a test of drawing actions."""
 
-from __future__ import annotations
-
 import gymnasium
 import numpy as np
 

@@ -1,7 +1,5 @@
 """Target: eight agents chase four goals that wander about."""
 
-from __future__ import annotations
-
 import gymnasium
 import numpy as np
 

@@ -1,7 +1,5 @@
 """Template: the shortest complete environment, which `puffer new` copies."""
 
-from __future__ import annotations
-
 import gymnasium
 import numpy as np
 

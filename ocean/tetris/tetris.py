@@ -1,7 +1,5 @@
 """Tetris: turn falling pieces so that they fill whole lines."""
 
-from __future__ import annotations
-
 import gymnasium
 import numpy as np
 

@@ -1,7 +1,5 @@
 """Tower climb: the puzzle of blocks that become steps."""
 
-from __future__ import annotations
-
 import gymnasium
 import numpy as np
 

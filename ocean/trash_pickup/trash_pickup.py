@@ -1,7 +1,5 @@
 """Trash pickup: eight sweepers clear a yard together."""
 
-from __future__ import annotations
-
 import gymnasium
 import numpy as np
 

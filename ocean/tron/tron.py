@@ -1,7 +1,5 @@
 """Tron: riders leave walls behind them, against bots or each other."""
 
-from __future__ import annotations
-
 import gymnasium
 import numpy as np
 
