@@ -121,7 +121,6 @@ class OceanEnv(PufferEnv):
         return self.observations, self.rewards, self.terminals, self.truncations, self.report()
 
     def _require_own_arrays(self) -> None:
-        """Refuses to go on with arrays that C does not write to: what it read from them would be stale."""
         observations, rewards, terminals, truncations = self._results
         if not (
             self.observations is observations
@@ -184,7 +183,6 @@ class OceanEnv(PufferEnv):
         return Drawing(self.binding.__name__.split(".")[-2], self._env(index))
 
     def _env(self, index: int) -> object:
-        """The handle of one environment, the same at each call."""
         if index not in self._envs:
             self._envs[index] = self.binding.vec_env(self.handle, index)
         return self._envs[index]

@@ -13,8 +13,6 @@ from pufferlib.errors import APIUsageError, MissingExtraError
 from pufferlib.ocean import screen
 from pufferlib.ocean.screen import Screen, has_display
 
-__all__ = ["Drawing", "close", "has_display", "is_closing", "render"]
-
 
 class Drawing:
     """Draws one environment on the screen that is open, in motion from one step to the next.
@@ -133,11 +131,6 @@ def render(name: str, env: object) -> np.ndarray:
         time.sleep(max(0.0, shown.due - time.monotonic()))
         shown.due = max(shown.due, time.monotonic()) + 1.0 / shown.drawing.steps_per_second
     return frame
-
-
-def is_closing() -> bool:
-    """Whether the person closed the window or pressed ESC; False when no window is open."""
-    return _shown is not None and _shown.screen.is_closing()
 
 
 def close() -> None:

@@ -267,10 +267,7 @@ def _rgba(color: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _let_pygame_go_first() -> None:
-    """Imports pygame where it is installed, as it would take the SDL inside of raylib for its own if it came later.
-
-    Environments of Gymnasium draw with it, and may be shown on this screen.
-    """
+    # Environments of Gymnasium draw with it; imported later, it would take the SDL inside of raylib for its own.
     if sys.platform == "linux" and is_installed("pygame"):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of how it is packaged
@@ -290,10 +287,8 @@ def _native() -> ModuleType:
 
 @contextmanager
 def _video_driver(is_visible: bool) -> Iterator[None]:
-    """How SDL, which raylib on Linux opens its window with, is to do it: with nothing that is seen, or fast.
-
-    By itself it would hand every picture to OpenGL, which takes ten times as long where that is software too.
-    """
+    # For SDL, which raylib on Linux opens its window with. By itself it would hand every picture to OpenGL, which takes
+    # ten times as long where that is software too.
     wanted = {"SDL_FRAMEBUFFER_ACCELERATION": os.environ.get("SDL_FRAMEBUFFER_ACCELERATION", "0")}
     if not is_visible:
         wanted["SDL_VIDEO_DRIVER"] = "dummy"

@@ -60,15 +60,6 @@ class SpacesVectorEnv(VectorEnv):
     render_mode = "rgb_array"
 
     def __init__(self, num_envs: int, rounds: int):
-        """Makes the games.
-
-        Args:
-            num_envs: games, at least 1.
-            rounds: steps of an episode, at least 1.
-
-        Raises:
-            APIUsageError: if one of them is below 1.
-        """
         for name, value in (("num_envs", num_envs), ("rounds", rounds)):
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
                 raise APIUsageError(f"spaces: {name} must be an integer of at least 1, got {value!r}")
@@ -126,7 +117,6 @@ class SpacesVectorEnv(VectorEnv):
         }
 
     def _draw(self) -> dict[str, Any]:
-        """Observations for all games."""
         integers, games = self._generator.integers, self.num_envs
         picture = integers(100, size=(games, 9), dtype=np.uint8)
         picture[np.arange(games), integers(9, size=games)] = integers(200, 256, size=games)
@@ -163,7 +153,6 @@ def right_shares(seen: dict[str, Any], actions: dict[str, Any]) -> np.ndarray:
 
 
 def _one(parts: Any, index: int) -> Any:
-    """One game's share of a structure of arrays."""
     if isinstance(parts, dict):
         return {name: _one(part, index) for name, part in parts.items()}
     return tuple(_one(part, index) for part in parts) if isinstance(parts, tuple) else parts[index]
