@@ -32,15 +32,9 @@ from pufferlib.metrics.finite import require_finite_weights
 from pufferlib.play.player import clear_states
 from pufferlib.policy import Logits, acting_forward, device_of, initial_state, normalized
 from pufferlib.ppo.sampling import greedy_action, mask_logits, sample_logits
+from pufferlib.runs import description
 from pufferlib.runs.checkpoint import load, load_policy_weights
 from pufferlib.runs.checks import check_acting
-from pufferlib.runs.description import (
-    check_description,
-    find_description,
-    pretrained_names,
-    pretrained_path,
-    read_description,
-)
 from pufferlib.runs.folder import NAMED
 from pufferlib.runs.loaders import load_policy, resolve_device
 from pufferlib.runs.making import ready_env
@@ -348,10 +342,11 @@ def training_settings(source: str | Path) -> dict[str, Any]:
 
 def _find_weights(source: str | Path) -> Path:
     if source in ocean.names():
-        return pretrained_path(source)
+        return description.pretrained_path(source)
     path = Path(source)
     if not path.exists():
-        remedy = nearest(str(path), pretrained_names()) or f"; agents of {', '.join(pretrained_names())} come along"
+        names = description.pretrained_names()
+        remedy = nearest(str(path), names) or f"; agents of {', '.join(names)} come along"
         raise CheckpointError(f"there is no file and no folder of a run {path}{remedy}")
     if not path.is_dir():
         return path
@@ -367,13 +362,13 @@ def _description(path: Path) -> Mapping[str, Any]:
     found = load(path, has_numbers=False)
     described = found.get("description") if isinstance(found, dict) else None
     if isinstance(described, dict):
-        return check_description(described, path)
-    file = find_description(path)
+        return description.check_description(described, path)
+    file = description.find_description(path)
     if file is None:
         raise CheckpointError(
             f"{path} does not say what it was trained with; load it from its run's folder, or {_BY_HAND}"
         )
-    return read_description(file)
+    return description.read_description(file)
 
 
 def _as_recorded(env: object, settings: Mapping[str, Any]) -> object:

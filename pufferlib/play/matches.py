@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,17 +18,9 @@ from pufferlib.environment import BOT_MOVES, GameTracker, PufferEnv
 from pufferlib.errors import APIUsageError
 from pufferlib.families.catalog import Entry
 from pufferlib.models import Default
+from pufferlib.play import scores
 from pufferlib.play.agent import load_agent, training_settings
 from pufferlib.play.player import Decision, Episodes, Player
-from pufferlib.play.scores import (
-    MAX_STEPS,
-    ScoreSheet,
-    episodes_per_agent,
-    make_environments,
-    play_to_the_end,
-    player_of,
-    split_evenly,
-)
 from pufferlib.policy import EnvSpaces, Logits, acting_forward, device_of, initial_state
 from pufferlib.ppo.opponents import points_of
 from pufferlib.runs.checkpoint import resolve_run
@@ -134,7 +126,7 @@ def seats_of(vecenv: Vector) -> np.ndarray:
     return (agents % seats < seats // 2) ^ (agents // seats % 2 == 1)
 
 
-class MatchSheet(ScoreSheet):
+class MatchSheet(scores.ScoreSheet):
     """Collects the games of a Versus: whose side had the larger return, 1, 0.5 or 0 to the first."""
 
     def __init__(self, is_first: np.ndarray, seats: int):
@@ -175,18 +167,20 @@ def versus(word: str | nn.Module | None, env_name: str, data_dir: str, policy: n
     return Versus(policy, rival, seats_of(vecenv), seats).to(device)
 
 
-def sheet_for(player: Player) -> ScoreSheet:
+def sheet_for(player: Player) -> scores.ScoreSheet:
     """Makes what collects a player's episodes: games of a Versus, or else episodes of all agents."""
     policy = player.policy
-    return MatchSheet(policy.is_first.cpu().numpy(), policy.seats) if isinstance(policy, Versus) else ScoreSheet()
+    if isinstance(policy, Versus):
+        return MatchSheet(policy.is_first.cpu().numpy(), policy.seats)
+    return scores.ScoreSheet()
 
 
 def quotas_for(player: Player, episodes: int) -> np.ndarray:
     """Returns the number of episodes for each agent, `(num_agents,)`; those of a Versus are games."""
     policy, vecenv = player.policy, player.vecenv
     if isinstance(policy, Versus):
-        return split_evenly(episodes, vecenv.num_agents // policy.seats).repeat(policy.seats)
-    return episodes_per_agent(episodes, vecenv)
+        return scores.split_evenly(episodes, vecenv.num_agents // policy.seats).repeat(policy.seats)
+    return scores.episodes_per_agent(episodes, vecenv)
 
 
 def play_match(
@@ -200,7 +194,8 @@ def play_match(
         What the first got of each game that ended: 1, 0.5 or 0.
     """
     with ExitStack() as undo:
-        vecenv = undo.enter_context(closing(make_environments(entry, against("self", entry, env_kwargs), games, seed)))
+        vecenv = scores.make_environments(entry, against("self", entry, env_kwargs), games, seed)
+        undo.callback(vecenv.close)
         policy = versus(second, entry.name, "", first, vecenv)
         is_bots = ~seats_of(vecenv) & (second is None)
 
@@ -209,6 +204,7 @@ def play_match(
             actions[is_bots] = BOT_MOVES
             return actions
 
-        player = player_of(policy, vecenv, seed, undo)
+        player = scores.player_of(policy, vecenv, seed, undo)
         quotas, sheet = quotas_for(player, games), sheet_for(player)
-        return play_to_the_end(player, quotas, MAX_STEPS, seed, sheet=sheet, decide=decide).numbers("points")
+        scores.play_to_the_end(player, quotas, scores.MAX_STEPS, seed, sheet=sheet, decide=decide)
+        return sheet.numbers("points")

@@ -16,16 +16,9 @@ from pufferlib.dashboard.output import printable
 from pufferlib.errors import APIUsageError, DisplayError
 from pufferlib.families.catalog import Entry, find, slug
 from pufferlib.ocean.screen import display_trouble, has_display
+from pufferlib.play import scores
 from pufferlib.play.matches import against, quotas_for, sheet_for, versus
 from pufferlib.play.player import Player
-from pufferlib.play.scores import (
-    ScoreSheet,
-    configured_env,
-    counts_by_agent,
-    player_of,
-    prepare_player,
-    vector_to_play,
-)
 from pufferlib.runs.checks import whole_number
 from pufferlib.runs.making import is_vector
 from pufferlib.runs.stopping import StopRequest
@@ -70,16 +63,16 @@ def record(
     """
     episodes, max_steps = whole_number("episodes", episodes), whole_number("max_steps", max_steps)
     require_video(Path(path))
-    if is_vector(env) and configured_env(env) is None:
+    if is_vector(env) and scores.configured_env(env) is None:
         env = env.driver_env
-        if configured_env(env) is None:
+        if scores.configured_env(env) is None:
             raise APIUsageError(
                 f"no environment for a video can be made from the ready vector of {type(env).__name__}; "
                 "pass the environment's name or its class"
             )
     with ExitStack() as undo:
-        vecenv = vector_to_play(env, 1, seed, undo, is_shown=True)
-        player = player_of(policy, vecenv, seed if sample else None, undo)
+        vecenv = scores.vector_to_play(env, 1, seed, undo, is_shown=True)
+        player = scores.player_of(policy, vecenv, seed if sample else None, undo)
         quotas = np.full(vecenv.num_agents, episodes)
         play = WatchedPlay(player, quotas, max_steps, seed, side_by_side=1)
         Show(play, EvalOptions(video=str(path)), in_window=False).run()
@@ -97,7 +90,7 @@ def evaluate_command(env_name: str, args: dict[str, Any], options: EvalOptions) 
     if options.opponent is not None:
         args = {**args, "env": against(options.opponent, entry, args["env"])}
         adapt = {"adapt": partial(versus, options.opponent, entry.name, args["train"]["data_dir"])}
-    with prepare_player(env_name, args, options.episodes, options.is_greedy, seed, is_drawn, **adapt) as player:
+    with scores.prepare_player(env_name, args, options.episodes, options.is_greedy, seed, is_drawn, **adapt) as player:
         _print_agents(player.vecenv, options.episodes)
         quotas = quotas_for(player, options.episodes)
         max_steps = options.max_steps * int(quotas.max())
@@ -150,7 +143,7 @@ def _beginning(env_name: str, args: dict[str, Any], options: EvalOptions, why_no
 
 def _print_agents(vecenv: Vector, episodes: int) -> None:
     agents = vecenv.agents_per_env
-    if agents > 1 and counts_by_agent(vecenv.driver_env):
+    if agents > 1 and scores.counts_by_agent(vecenv.driver_env):
         print(f"an episode is one of a single agent: the {agents} agents of an environment begin and end on their own")
     elif agents > 1:
         print(f"an episode is one of all {agents} agents, so n is {episodes * agents:,} where each of them is counted")
@@ -197,7 +190,7 @@ def _show(play: WatchedPlay, options: EvalOptions, in_window: bool, name: str) -
         raise interrupt
 
 
-def _print_scores(sheet: ScoreSheet, player: Player, episodes: int, reason: str) -> None:
+def _print_scores(sheet: scores.ScoreSheet, player: Player, episodes: int, reason: str) -> None:
     # And how many episodes are missing, with the reason.
     for name, score in sheet.scores().items():
         print(printable(f"{name:<16} {score}"))
@@ -207,7 +200,7 @@ def _print_scores(sheet: ScoreSheet, player: Player, episodes: int, reason: str)
 
 
 def _count_remaining(player: Player) -> int:
-    is_single = counts_by_agent(player.vecenv.driver_env)
+    is_single = scores.counts_by_agent(player.vecenv.driver_env)
     return int((player.remaining if is_single else player.remaining.reshape(player.vecenv.num_envs, -1).max(1)).sum())
 
 

@@ -19,22 +19,9 @@ from pufferlib.ocean.screen import CYAN, WHITE, Screen, open_window, raylib
 from pufferlib.play.matches import sheet_for
 from pufferlib.play.player import Decision, Player
 from pufferlib.runs.stopping import StopRequest
+from pufferlib.watch import stage
 from pufferlib.watch.controls import OTHER_KEYS, PATIENCE_SECONDS, Controls, Mode, Playback, ViewerCommand, keyboard_for
 from pufferlib.watch.scene import make_scene
-from pufferlib.watch.stage import (
-    LIMIT,
-    MAX_TRACES,
-    SMALL,
-    VEIL,
-    Color,
-    Place,
-    PolicyTrace,
-    SidePanel,
-    Stage,
-    draw_sign,
-    hint,
-    trace_of,
-)
 from pufferlib.watch.video import VideoWriter
 
 # Pictures of a window a second, as keys are read with each.
@@ -51,13 +38,13 @@ class WatchedPlay:
         self._begin = partial(player.play, quotas, max_steps, seed, side_by_side, self._decide)
         # Asked before every step of the first place for a person's action, a row; None leaves it to the policy.
         self.override: Callable[[], np.ndarray | None] = lambda: None
-        self.places: list[Place] = []  # of the picture, in order; filled by the first step
+        self.places: list[stage.Place] = []  # of the picture, in order; filled by the first step
         self.restart()
 
     def restart(self) -> None:
         """Starts the same play over, with empty scores."""
         self.close()
-        self.traces: deque[PolicyTrace] = deque(maxlen=MAX_TRACES)  # of the first agent of the first place
+        self.traces: deque[stage.PolicyTrace] = deque(maxlen=stage.MAX_TRACES)  # of the first agent of the first place
         self.steps = 0  # made so far
         self.is_helped = False  # whether a person took part
         self.sheet = sheet_for(self.player)  # of the episodes that ended
@@ -91,7 +78,7 @@ class WatchedPlay:
             actions = actions.copy()
             actions[self.places[0].rows] = own
         space = self.player.vecenv.single_action_space
-        trace = trace_of(replace(decision, actions=actions), row, space, self.player.lengths[row] == 0)
+        trace = stage.trace_of(replace(decision, actions=actions), row, space, self.player.lengths[row] == 0)
         self.traces.append(trace)
         return actions
 
@@ -107,9 +94,9 @@ class WatchedPlay:
                 self.places[free].scene.close()
                 self.places[free] = self._place(env)
 
-    def _place(self, env: int) -> Place:
+    def _place(self, env: int) -> stage.Place:
         agents = self.player.vecenv.agents_per_env
-        return Place(env, slice(env * agents, (env + 1) * agents), make_scene(self.player.vecenv.envs[env]))
+        return stage.Place(env, slice(env * agents, (env + 1) * agents), make_scene(self.player.vecenv.envs[env]))
 
 
 NOTICE_SECONDS = 2.0
@@ -130,20 +117,20 @@ class _Overlay:
             _draw_label(screen, self.notice, (width - _label_width(screen, self.notice)) / 2, WHITE)
         if self.is_helping:
             keys = [(command.value[0], command.value[1]) for command in ViewerCommand]
-            draw_sign(screen, [hint(f"{key}: {effect}") for key, effect in (*keys, *OTHER_KEYS)])
+            stage.draw_sign(screen, [stage.hint(f"{key}: {effect}") for key, effect in (*keys, *OTHER_KEYS)])
 
 
 _LABEL_HEIGHT = 26
 
 
 def _label_width(screen: Screen, text: str) -> float:
-    return screen.text_width(text, SMALL) + 20
+    return screen.text_width(text, stage.SMALL) + 20
 
 
-def _draw_label(screen: Screen, text: str, left: float, color: Color) -> None:
+def _draw_label(screen: Screen, text: str, left: float, color: stage.Color) -> None:
     top = screen.size[1] - _LABEL_HEIGHT - 12
-    screen.rectangle(left, top, _label_width(screen, text), _LABEL_HEIGHT, VEIL)
-    screen.text(text, left + 10, top + (_LABEL_HEIGHT - SMALL) / 2, SMALL, color)
+    screen.rectangle(left, top, _label_width(screen, text), _LABEL_HEIGHT, stage.VEIL)
+    screen.text(text, left + 10, top + (_LABEL_HEIGHT - stage.SMALL) / 2, stage.SMALL, color)
 
 
 class Show:
@@ -158,7 +145,7 @@ class Show:
         self.video: VideoWriter | None = None
         self.is_left = False  # whether the person closed the window
         self._play, self._options, self._in_window, self._name = play, options, in_window, name
-        self._panel = SidePanel(action_names(play.player.vecenv.driver_env))
+        self._panel = stage.SidePanel(action_names(play.player.vecenv.driver_env))
         self._has_panel = options.panel
         self._overlay = _Overlay()
         self._wants_picture = False
@@ -188,13 +175,13 @@ class Show:
         panel = self._panel if self._has_panel else None
 
         def lay_out(limit: tuple[int, int]) -> tuple[int, int]:
-            self._stage = Stage(picture, self._play.side_by_side, panel, limit)
+            self._stage = stage.Stage(picture, self._play.side_by_side, panel, limit)
             return self._stage.size
 
         if not self._in_window:
-            self._screen = Screen(*lay_out(LIMIT), title, is_visible=False)
+            self._screen = Screen(*lay_out(stage.LIMIT), title, is_visible=False)
         else:
-            self._screen = open_window(lay_out, title, LIMIT)
+            self._screen = open_window(lay_out, title, stage.LIMIT)
             self._controls = Controls(raylib(), keyboard_for(self._play.player.vecenv.driver_env))
             self._play.override = self._controls.action
 

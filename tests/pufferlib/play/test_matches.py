@@ -191,7 +191,7 @@ def test_the_game_has_the_settings_that_the_first_file_was_trained_with(tmp_path
 
 
 def test_a_match_in_which_no_game_ended_says_so(monkeypatch):
-    monkeypatch.setattr(matches, "MAX_STEPS", 2)
+    monkeypatch.setattr(matches.scores, "MAX_STEPS", 2)
     with pytest.raises(APIUsageError, match=r"must end within 20,000 steps, and none of random against bot did"):
         play_all(["random", "bot"], 4, "puffer_connect4")
 

@@ -104,13 +104,13 @@ def test_an_interrupt_before_the_first_end_speaks_of_no_scores(played, capsys, m
 
 
 def test_an_interrupt_prints_what_there_is_so_far(played, capsys, monkeypatch):
-    add = evaluating.ScoreSheet.add
+    add = evaluating.scores.ScoreSheet.add
 
     def add_and_interrupt(sheet, episodes):
         add(sheet, episodes)
         os.kill(os.getpid(), signal.SIGINT)
 
-    monkeypatch.setattr(evaluating.ScoreSheet, "add", add_and_interrupt)
+    monkeypatch.setattr(evaluating.scores.ScoreSheet, "add", add_and_interrupt)
     with pytest.raises(KeyboardInterrupt):
         played(SQUARED, {"size": 5}, episodes=1000, headless=True)
     _, *lines, ending = capsys.readouterr().out.splitlines()
