@@ -50,9 +50,7 @@ def c_files(
         with running(files, writer, rows) as probe:
             check_agreement(step, probe.run, "the C of puffernet.h", observations)
     if type(env).__module__.startswith("pufferlib.ocean.") and isinstance(env, OceanEnv):
-        folder = Path(str(env.binding.__file__)).parent
-        episodes = env.agents_per_env if env.counts_episodes_by_agent else 1
-        files |= play_files(folder, env.arguments, env.agents_per_env, name, writer, episodes)
+        files |= play_files(env, name, writer)
     return files
 
 
@@ -119,15 +117,9 @@ def running(files: Mapping[str, str], writer: HeaderWriter, agents: int, *flags:
         yield Probe(ctypes.CDLL(str(Path(folder, "probe.so"))), writer, agents)
 
 
-def play_files(
-    folder: Path,
-    arguments: Mapping[str, float],
-    agents_per_env: int,
-    name: str,
-    writer: HeaderWriter,
-    episodes_per_env: int = 1,
-) -> dict[str, str]:
-    """The content of the program, and of the environment in a folder with its includes, by file name."""
+def play_files(env: OceanEnv, name: str, writer: HeaderWriter) -> dict[str, str]:
+    """The content of the program, and of the environment with its includes, by file name."""
+    folder, agents = Path(str(env.binding.__file__)).parent, env.agents_per_env
     headers = [path for path in sorted(folder.glob("*.h")) if not path.name.endswith("_render.h")]
     files = {path.name: path.read_text() for path in headers}
     files[f"{name}_binding.h"] = (folder / "binding.c").read_text()
@@ -136,12 +128,12 @@ def play_files(
     include = re.compile(r'^#include "(puffer_\w+\.h)"', re.MULTILINE)
     while missing := {*include.findall("\n".join(files.values()))} - files.keys():
         files |= {header: (shared / header).read_text() for header in sorted(missing)}
-    settings = "".join(f'{{"{key}", {float(value):.9g}}}, ' for key, value in arguments.items())
+    settings = "".join(f'{{"{key}", {float(value):.9g}}}, ' for key, value in env.arguments.items())
     text = (HERE / "play.c").read_text()
     for old, new in (
         *(("game", name), ("GamePolicy", writer.type_name), ("GAME_POLICY", writer.name.upper())),
-        ("AGENTS_PER_ENV = 1,", f"AGENTS_PER_ENV = {agents_per_env},"),
-        ("EPISODES_PER_ENV = 1 ", f"EPISODES_PER_ENV = {episodes_per_env} "),
+        ("AGENTS_PER_ENV = 1,", f"AGENTS_PER_ENV = {agents},"),
+        ("EPISODES_PER_ENV = 1 ", f"EPISODES_PER_ENV = {agents if env.counts_episodes_by_agent else 1} "),
         ("settings[] = {{NULL, 0}};", f"settings[] = {{{settings}{{NULL, 0}}}};"),  # last: its words are the user's
     ):
         text = text.replace(old, new)

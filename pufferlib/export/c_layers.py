@@ -153,21 +153,16 @@ def _squared(layer: Layer) -> Layer:
 
 
 def _layer_names(policy: nn.Module, layers: Layers) -> Iterator[str]:
-    # Those of the modules in Python, numbered where they stand in a list.
+    # Those of the modules in Python.
     paths = {id(parameter): path.split(".")[:-1] for path, parameter in policy.named_parameters()}
-    counts, taken, shapes = collections.Counter(), set(_TAKEN), layers.shapes()
+    taken = set(_TAKEN)
     for layer in layers.layers:
         path = next((paths.get(id(each), ["constant"]) for each in layer.parameters() if each is not None), None)
         if path is None:
             yield ""
             continue
         path = [part for part in path if part not in ("policy", "linear")] or ["linear"]
-        is_in_list, name = path[-1].isdigit(), "_".join(path[:-1] if path[-1].isdigit() else path)
-        name = "convolution" if isinstance(layer, Convolution) else name
-        if isinstance(layer, Convolution) or (is_in_list and len(shapes[layer.inputs[0]]) == 1):
-            counts[name] += 1
-            name += f"_{counts[name] - 1}"
-        name = re.sub(r"\W", "_", name, flags=re.ASCII)
+        name = re.sub(r"\W", "_", "_".join(path), flags=re.ASCII)
         while name in taken:
             name += "_layer"
         taken.add(name)

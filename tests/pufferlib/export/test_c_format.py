@@ -602,7 +602,13 @@ def test_a_program_plays_environments_of_other_kinds(name, env, agents, argument
     shutil.copy(TESTS_IN_C / f"{name}.h", source)
     shutil.copy(TESTS_IN_C / f"{name}_binding.c", source / "binding.c")
     writer, files = written(spread(Default(env, 8)), env, name)
-    files |= c_format.play_files(source, arguments, agents, name, writer)
+    playable = SimpleNamespace(
+        binding=SimpleNamespace(__file__=str(source / "binding.so")),
+        arguments=arguments,
+        agents_per_env=agents,
+        counts_episodes_by_agent=False,
+    )
+    files |= c_format.play_files(playable, name, writer)
     c_format.write_folder(folder, files)
     compile_quickly = ["bash", "-c", c_format.compile_command(name).replace("-O3", "-O1")]
     check(compile_quickly, folder)
@@ -640,8 +646,7 @@ def test_the_program_of_every_environment_plays_an_episode(name, tmp_path):
 def test_an_argument_named_as_the_template_is_keeps_its_name():
     env = pufferlib.make("puffer_poker", num_envs=1)
     writer, _ = written(spread(Default(env, 8)), env, "poker")
-    folder = Path(env.binding.__file__).parent
-    text = c_format.play_files(folder, env.arguments, 1, "poker", writer)["poker_play.c"]
+    text = c_format.play_files(env, "poker", writer)["poker_play.c"]
     assert '= {{"game", 1}, ' in text and "PokerPolicy policy;" in text
     env.close()
 
