@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -193,18 +192,16 @@ def play_match(
     Returns:
         What the first got of each game that ended: 1, 0.5 or 0.
     """
-    with ExitStack() as undo:
-        vecenv = scores.make_environments(entry, against("self", entry, env_kwargs), games, seed)
-        undo.callback(vecenv.close)
-        policy = versus(second, entry.name, "", first, vecenv)
-        is_bots = ~seats_of(vecenv) & (second is None)
+    env = scores.ConfiguredEnv(entry, against("self", entry, env_kwargs))
+    make_policy = partial(versus, second, entry.name, "", first)
+    with scores.player_in(env, make_policy, games, seed, is_sampled=True) as player:
+        is_bots = ~seats_of(player.vecenv) & (second is None)
 
         def decide(decision: Decision) -> np.ndarray:
             actions = decision.actions.copy()
             actions[is_bots] = BOT_MOVES
             return actions
 
-        player = scores.player_of(policy, vecenv, seed, undo)
         quotas, sheet = quotas_for(player, games), sheet_for(player)
         scores.play_to_the_end(player, quotas, scores.MAX_STEPS, seed, sheet=sheet, decide=decide)
         return sheet.numbers("points")

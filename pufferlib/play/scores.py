@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -80,7 +81,9 @@ class ScoreSheet:
 
 
 @dataclass(frozen=True)
-class _ConfiguredEnv:
+class ConfiguredEnv:
+    """How to make environments of a kind."""
+
     entry: Entry
     env_kwargs: Mapping[str, Any]
 
@@ -137,11 +140,9 @@ def evaluate(
             raise APIUsageError(
                 f"evaluate() needs an environment, as this {type(policy).__name__} names none; pass env="
             )
-        env = _ConfiguredEnv(catalog.find_recorded(settings["env_name"]), settings["env"])
-    with ExitStack() as undo:
-        vecenv = vector_to_play(env, episodes, seed, undo)
-        player = player_of(module, vecenv, seed if sample else None, undo)
-        return play_to_the_end(player, episodes_per_agent(episodes, vecenv), max_steps, seed).scores()
+        env = ConfiguredEnv(catalog.find_recorded(settings["env_name"]), settings["env"])
+    with player_in(env, lambda vecenv: module, episodes, seed, sample) as player:
+        return play_to_the_end(player, episodes_per_agent(episodes, player.vecenv), max_steps, seed).scores()
 
 
 def _module(policy: object) -> nn.Module:
@@ -176,18 +177,29 @@ def play_to_the_end(
     return sheet
 
 
-def player_of(policy: object, vecenv: Vector, sampling_seed: int | None, undo: ExitStack) -> Player:
-    """Returns a player for a torch module or an Agent in a vector; raises what `evaluate` does.
+@contextlib.contextmanager
+def player_in(
+    env: object,
+    make_policy: Callable[[Vector], object],
+    episodes: int,
+    seed: int,
+    is_sampled: bool,
+    is_shown: bool = False,
+) -> Iterator[Player]:
+    """Makes environments for some episodes, and a player in them of the module or Agent that `make_policy` returns.
 
-    Actions are drawn by `sampling_seed`; None takes the likeliest. `undo` restores the policy's mode and buffers.
+    `env` is as for `evaluate`, or a ConfiguredEnv; `is_shown` as for `make_environments`. Actions are drawn by the seed
+    or are the likeliest ones. In the end the policy has its mode and buffers again, and environments that were made are
+    closed. Raises what `evaluate` does.
     """
-    module = _module(policy)
-    require_finite_weights(module)
-    device = device_of(module)
-    undo.enter_context(eval_mode(module, device))
-    check_acting(module, vecenv.single_observation_space, vecenv.single_action_space, device)
-    generator = None if sampling_seed is None else torch.Generator(device).manual_seed(sampling_seed)
-    return Player(vecenv, module, device, generator)
+    with ExitStack() as undo:
+        vecenv = _vector_to_play(env, episodes, seed, undo, is_shown)
+        module = _module(make_policy(vecenv))
+        require_finite_weights(module)
+        device = device_of(module)
+        undo.enter_context(eval_mode(module, device))
+        check_acting(module, vecenv.single_observation_space, vecenv.single_action_space, device)
+        yield Player(vecenv, module, device, torch.Generator(device).manual_seed(seed) if is_sampled else None)
 
 
 def split_evenly(episodes: int, count: int) -> np.ndarray:
@@ -247,9 +259,8 @@ def make_environments(
     return vecenv
 
 
-def vector_to_play(env: object, episodes: int, seed: int, undo: ExitStack, is_shown: bool = False) -> Vector:
-    """Returns a vector to play in; `undo` closes it, or hands its environment back."""
-    configured = env if isinstance(env, _ConfiguredEnv) else configured_env(env)
+def _vector_to_play(env: object, episodes: int, seed: int, undo: ExitStack, is_shown: bool) -> Vector:
+    configured = env if isinstance(env, ConfiguredEnv) else configured_env(env)
     if configured is not None:
         vecenv = make_environments(configured.entry, configured.env_kwargs, episodes, seed, is_shown)
         undo.callback(vecenv.close)
@@ -264,14 +275,14 @@ def vector_to_play(env: object, episodes: int, seed: int, undo: ExitStack, is_sh
     return vecenv
 
 
-def configured_env(env: object) -> _ConfiguredEnv | None:
+def configured_env(env: object) -> ConfiguredEnv | None:
     """Returns how to make environments like one, see `evaluate`; None where that is unknown."""
     if isinstance(env, str):
-        return _ConfiguredEnv(catalog.find(env), env_arguments(env, {}))
+        return ConfiguredEnv(catalog.find(env), env_arguments(env, {}))
     if is_to_be_made(env):
-        return _ConfiguredEnv(catalog.find(env), {})
+        return ConfiguredEnv(catalog.find(env), {})
     origin = getattr(env, "made_from", None)  # not of what is inside: that would leave its wrappers out
-    return None if origin is None else _ConfiguredEnv(catalog.find(origin.creator or origin.env_name), origin.env)
+    return None if origin is None else ConfiguredEnv(catalog.find(origin.creator or origin.env_name), origin.env)
 
 
 def final_episodes(setting: int | str, vecenv: Vector) -> int:
@@ -308,41 +319,21 @@ def play_whole_episodes(
     env = repeatable(vecenv)
     if env is None:
         return {}
-    with ExitStack() as undo:
-        games = math.ceil(episodes / getattr(vecenv.driver_env, "agents_per_env", 1))
-        played = vector_to_play(env, games, seed, undo)
+    games = math.ceil(episodes / getattr(vecenv.driver_env, "agents_per_env", 1))
+    with player_in(env, lambda vecenv: policy, games, seed, is_sampled=True) as player:
+        played = player.vecenv
         count = played.num_envs * getattr(played.driver_env, "num_envs", 1)
         games = min(games, math.ceil(episodes * count / played.num_agents))  # an episode of every agent in each
         quotas = split_evenly(games, count).repeat(played.num_agents // count)
-        player = player_of(policy, played, seed, undo)
         return play_to_the_end(player, quotas, max_steps, seed, is_wanted).by_metric()
 
 
 def evaluate_model(env_name: str, args: dict[str, Any], episodes: int) -> dict[str, Score]:
     """Plays as `pufferlib.evaluate` with the policy that `args['load_model_path']` names, by the seed of `[train]`."""
-    with prepare_player(env_name, args, episodes, is_greedy=True, seed=args["train"]["seed"]) as player:
+    env = ConfiguredEnv(catalog.find(env_name), args["env"])
+    make_policy = partial(load_policy, args, env_name=env_name)
+    with player_in(env, make_policy, episodes, args["train"]["seed"], is_sampled=False) as player:
         return play_to_the_end(player, episodes_per_agent(episodes, player.vecenv), MAX_STEPS).scores()
-
-
-@contextlib.contextmanager
-def prepare_player(
-    env_name: str,
-    args: dict[str, Any],
-    episodes: int,
-    is_greedy: bool,
-    seed: int,
-    is_shown: bool = False,
-    adapt: Callable[[nn.Module, Vector], nn.Module] = lambda policy, vecenv: policy,
-) -> Iterator[Player]:
-    """Makes environments for some episodes and a player of the policy of `args`; closes the environments in the end.
-
-    `is_shown` is as for `make_environments`; `adapt` gives the policy that plays in place of that of `args`.
-    """
-    with ExitStack() as undo:
-        configured = _ConfiguredEnv(catalog.find(env_name), args["env"])
-        vecenv = vector_to_play(configured, episodes, seed, undo, is_shown)
-        policy = adapt(load_policy(args, vecenv, env_name), vecenv)
-        yield player_of(policy, vecenv, None if is_greedy else seed, undo)
 
 
 _EVALUATION_SEED = 0x6576616C  # no rank of a run has this number, so no training environment has such a seed

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 import time
-from contextlib import ExitStack
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from torch import nn
 
 from pufferlib.config.flags import EvalOptions
 from pufferlib.dashboard.output import printable
@@ -20,6 +19,7 @@ from pufferlib.play import scores
 from pufferlib.play.matches import against, quotas_for, sheet_for, versus
 from pufferlib.play.player import Player
 from pufferlib.runs.checks import whole_number
+from pufferlib.runs.loaders import load_policy
 from pufferlib.runs.making import is_vector
 from pufferlib.runs.stopping import StopRequest
 from pufferlib.vector import Vector
@@ -70,10 +70,8 @@ def record(
                 f"no environment for a video can be made from the ready vector of {type(env).__name__}; "
                 "pass the environment's name or its class"
             )
-    with ExitStack() as undo:
-        vecenv = scores.vector_to_play(env, 1, seed, undo, is_shown=True)
-        player = scores.player_of(policy, vecenv, seed if sample else None, undo)
-        quotas = np.full(vecenv.num_agents, episodes)
+    with scores.player_in(env, lambda vecenv: policy, 1, seed, sample, is_shown=True) as player:
+        quotas = np.full(player.vecenv.num_agents, episodes)
         play = WatchedPlay(player, quotas, max_steps, seed, side_by_side=1)
         Show(play, EvalOptions(video=str(path)), in_window=False).run()
     return Path(path)
@@ -86,11 +84,16 @@ def evaluate_command(env_name: str, args: dict[str, Any], options: EvalOptions) 
     is_drawn = not why_no_window or options.video is not None
     print(printable(_beginning(env_name, args, options, why_no_window)), flush=True)
     seed = args["train"]["seed"] if options.seed is None else options.seed
-    adapt = {}
-    if options.opponent is not None:
-        args = {**args, "env": against(options.opponent, entry, args["env"])}
-        adapt = {"adapt": partial(versus, options.opponent, entry.name, args["train"]["data_dir"])}
-    with scores.prepare_player(env_name, args, options.episodes, options.is_greedy, seed, is_drawn, **adapt) as player:
+    opponent = options.opponent
+    if opponent is not None:
+        args = {**args, "env": against(opponent, entry, args["env"])}
+
+    def make_policy(vecenv: Vector) -> nn.Module:
+        policy = load_policy(args, vecenv, env_name)
+        return policy if opponent is None else versus(opponent, entry.name, args["train"]["data_dir"], policy, vecenv)
+
+    env = scores.ConfiguredEnv(entry, args["env"])
+    with scores.player_in(env, make_policy, options.episodes, seed, not options.is_greedy, is_drawn) as player:
         _print_agents(player.vecenv, options.episodes)
         quotas = quotas_for(player, options.episodes)
         max_steps = options.max_steps * int(quotas.max())

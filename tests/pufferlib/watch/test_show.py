@@ -1,5 +1,6 @@
 """The loop in a window that nobody sees, which keys are pressed in by a script."""
 
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +10,8 @@ from PIL import Image
 from pufferlib.config import load_config
 from pufferlib.config.flags import EvalOptions
 from pufferlib.ocean import screen
-from pufferlib.play.scores import prepare_player, split_evenly
+from pufferlib.play.scores import player_in, split_evenly
+from pufferlib.runs.loaders import load_policy
 from pufferlib.watch import show as show_module
 from pufferlib.watch.controls import Controls, Mode, ViewerCommand
 from pufferlib.watch.show import Show, WatchedPlay, action_names
@@ -51,7 +53,8 @@ def shown(monkeypatch, tmp_path):
         monkeypatch.setattr(screen.Screen, "is_closing", lambda self: not controls.script)
         args = load_config(env_name)
         args["train"]["device"] = "cpu"
-        with prepare_player(env_name, args, episodes, True, 3, is_shown=True) as player:
+        make_policy = partial(load_policy, args, env_name=env_name)
+        with player_in(env_name, make_policy, episodes, 3, is_sampled=False, is_shown=True) as player:
             play = WatchedPlay(player, split_evenly(episodes, episodes), 10_000, 3, grid)
             show = Show(play, EvalOptions(video=video, panel=panel, fps=240.0), True, "cartpole")
             controls.look = lambda: (
