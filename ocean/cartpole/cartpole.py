@@ -27,8 +27,6 @@ class Cartpole(OceanEnv):
     def __init__(self, num_envs: int = 1024, continuous: bool = False, **kwargs):
         high = np.array([2 * X_LIMIT, np.inf, 2 * THETA_LIMIT, np.inf], np.float32)
         self.single_observation_space = gymnasium.spaces.Box(-high, high, dtype=np.float32)
-        self.single_action_space = (
-            gymnasium.spaces.Box(-1, 1, (1,), np.float32) if continuous else gymnasium.spaces.Discrete(2)
-        )
+        self.single_action_space = gymnasium.spaces.Box(-1, 1, (1,)) if continuous else gymnasium.spaces.Discrete(2)
         self.keys = Keys({"left": -1.0, "right": 1.0}) if continuous else Keys({"left": 0, "right": 1}, idle=[0, 1])
         super().__init__(num_envs, {"continuous": continuous}, **kwargs)

@@ -23,8 +23,6 @@ class Pong(OceanEnv):
 
     def __init__(self, num_envs: int = 1024, frameskip: int = 8, continuous: bool = False, **kwargs):
         self.single_observation_space = gymnasium.spaces.Box(0, 1, (8,), np.float32)
-        self.single_action_space = (
-            gymnasium.spaces.Box(-1, 1, (1,), np.float32) if continuous else gymnasium.spaces.Discrete(3)
-        )
+        self.single_action_space = gymnasium.spaces.Box(-1, 1, (1,)) if continuous else gymnasium.spaces.Discrete(3)
         self.keys = Keys({"up": -1.0, "down": 1.0} if continuous else {"up": 1, "down": 2}, idle=0)
         super().__init__(num_envs, {"frameskip": frameskip, "continuous": continuous}, **kwargs)
