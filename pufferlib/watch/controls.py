@@ -207,14 +207,6 @@ PATIENCE_SECONDS = 0.1  # for which steps may hold up the next picture of a wind
 HOLD_SECONDS = 0.5  # of the person's time, for which the last moment stays
 
 
-class Mode(enum.Enum):
-    """The state of game time."""
-
-    RUNNING = "runs"
-    PAUSED = "stands"
-    STEPPING = "runs to the end of a step, and stands from then on"
-
-
 class Playback:
     """Turns the time that passes into steps that are due, and into how much of the last one is to be seen.
 
@@ -229,9 +221,8 @@ class Playback:
 
     def restart(self) -> None:
         """Goes back to the first moment, running, at the speed that it has."""
-        self.mode = Mode.RUNNING
         self.seconds = 0.0  # of game time since the beginning
-        self._stop: int | None = None  # the position that STEPPING leads to
+        self.stop_at = math.inf  # the position at which time stands
         self.end = math.inf  # steps that can be made, where that is known
 
     @property
@@ -255,25 +246,28 @@ class Playback:
         """Whether all steps that there are were shown, and the last moment long enough."""
         return round(self.seconds - self.end / self.steps_per_second - HOLD_SECONDS * self.speed, 6) >= 0
 
+    @property
+    def is_paused(self) -> bool:
+        """Whether time stands."""
+        return self.position >= self.stop_at
+
     def advance(self, seconds: float) -> bool:
         """Advances the time; returns whether it moved."""
-        if self.mode is Mode.PAUSED:
+        if self.is_paused:
             return False
         self.seconds += seconds * self.speed
-        if self.mode is Mode.STEPPING and self.position >= self._stop:
-            self.mode = Mode.PAUSED
-            self.seconds = self._stop / self.steps_per_second
+        if self.is_paused:
+            self.seconds = self.stop_at / self.steps_per_second
         return True
 
     def toggle_pause(self) -> None:
         """Stops, or continues."""
-        self.mode = Mode.PAUSED if self.mode is Mode.RUNNING else Mode.RUNNING
+        self.stop_at = self.position if self.stop_at == math.inf else math.inf
 
     def step(self) -> None:
         """Plays to the end of the step that is shown, or of the next one, and stops there; several calls add up."""
-        begin = self._stop if self.mode is Mode.STEPPING else math.floor(self.position)
-        self._stop = begin + 1
-        self.mode = Mode.STEPPING
+        begin = self.position if self.stop_at == math.inf else self.stop_at
+        self.stop_at = math.floor(begin) + 1
 
     def change_speed(self, factor: float) -> None:
         """Multiplies the speed, within SLOWEST to FASTEST."""
@@ -312,15 +306,15 @@ class Controls:
     def __init__(self, raylib: ModuleType, keyboard: Keyboard | None = None):
         self._raylib = raylib
         self._keyboard = keyboard  # None where the meaning of keys is not known
-        self._names = {getattr(raylib, f"KEY_{name}"): name for name in KEYS if hasattr(raylib, f"KEY_{name}")}
+        self._commands = {getattr(raylib, f"KEY_{name}"): command for name, command in KEYS.items()}
         self._last: np.ndarray | None = None  # action
 
     def commands(self) -> list[ViewerCommand]:
         """Returns the commands since the last call."""
-        keys = [self._names.get(code, "") for code in iter(self._raylib.GetKeyPressed, 0)]
-        characters = [chr(code) for code in iter(self._raylib.GetCharPressed, 0)]
-        from_keys = [] if self.is_shift_held else [KEYS[key] for key in keys if key in KEYS]  # with it the game's
-        return [*from_keys, *(CHARACTERS[each] for each in characters if each in CHARACTERS)]
+        keys, characters = iter(self._raylib.GetKeyPressed, 0), iter(self._raylib.GetCharPressed, 0)
+        pressed = [self._commands[code] for code in keys if code in self._commands]
+        written = [CHARACTERS[chr(code)] for code in characters if chr(code) in CHARACTERS]
+        return written if self.is_shift_held else [*pressed, *written]  # with shift keys are the game's
 
     @property
     def is_shift_held(self) -> bool:

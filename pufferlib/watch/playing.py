@@ -29,7 +29,7 @@ from pufferlib.play.agent import Agent
 from pufferlib.play.matches import against, load_rival
 from pufferlib.play.scores import array_settings
 from pufferlib.runs.folder import write_atomically
-from pufferlib.watch.controls import PATIENCE_SECONDS, Keyboard, KeyState, Mode, Playback, keyboard_for
+from pufferlib.watch.controls import PATIENCE_SECONDS, Keyboard, KeyState, Playback, keyboard_for
 from pufferlib.watch.scene import Scene, make_scene
 from pufferlib.watch.stage import GREY, NORMAL, SMALL, SignLine, draw_sign, hint, title
 
@@ -232,7 +232,7 @@ class Game:
                 self._playback.step()
             if episodes.is_over:
                 self._playback.end = episodes.steps
-                self._playback.mode = Mode.RUNNING  # to the end of the last step, and a moment longer
+                self._playback.stop_at = math.inf  # to the end of the last step, and a moment longer
             elif time.perf_counter() - begin > PATIENCE_SECONDS:
                 self._playback.fall_back(episodes.steps)
 
@@ -274,7 +274,7 @@ class Game:
         self._playback.restart()
         self.phase = GamePhase.PLAYING
         if self._keyboard.waits:
-            self._playback.mode = Mode.PAUSED  # but for the step of each key
+            self._playback.stop_at = 0  # but for the step of each key
             if self._episodes.is_rivals_turn:
                 self._playback.step()
 

@@ -20,7 +20,7 @@ from pufferlib.play.matches import sheet_for
 from pufferlib.play.player import Decision, Player
 from pufferlib.runs.stopping import StopRequest
 from pufferlib.watch import stage
-from pufferlib.watch.controls import OTHER_KEYS, PATIENCE_SECONDS, Controls, Mode, Playback, ViewerCommand, keyboard_for
+from pufferlib.watch.controls import OTHER_KEYS, PATIENCE_SECONDS, Controls, Playback, ViewerCommand, keyboard_for
 from pufferlib.watch.scene import make_scene
 from pufferlib.watch.video import VideoWriter
 
@@ -272,7 +272,7 @@ class Show:
     def _badge(self) -> str:
         parts = [f"{Fraction(self._playback.speed)}x"] if self._playback.speed != 1 else []
         parts += ["you play"] if self._controls.is_playing else []
-        parts += ["paused"] if self._playback.mode is Mode.PAUSED else []
+        parts += ["paused"] if self._playback.is_paused else []
         return " · ".join(parts)
 
     def _save_picture(self, frame: np.ndarray) -> None:

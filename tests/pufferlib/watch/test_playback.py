@@ -1,6 +1,6 @@
 import pytest
 
-from pufferlib.watch.controls import FASTEST, HOLD_SECONDS, SLOWEST, Mode, Playback
+from pufferlib.watch.controls import FASTEST, HOLD_SECONDS, SLOWEST, Playback
 
 
 def test_time_becomes_steps_and_the_motion_between_them():
@@ -36,13 +36,13 @@ def test_a_single_step_runs_to_its_end_and_stands():
     playback.toggle_pause()
     playback.step()
     playback.advance(0.05)
-    assert (playback.mode, playback.steps_due, playback.progress) == (Mode.STEPPING, 1, pytest.approx(0.5))
+    assert (playback.is_paused, playback.steps_due, playback.progress) == (False, 1, pytest.approx(0.5))
     playback.advance(0.3)
-    assert (playback.mode, playback.position) == (Mode.PAUSED, 1.0)
+    assert (playback.is_paused, playback.position) == (True, 1.0)
     playback.step()
     playback.step()  # pressed twice
     playback.advance(1.0)
-    assert (playback.mode, playback.position) == (Mode.PAUSED, 3.0)
+    assert (playback.is_paused, playback.position) == (True, 3.0)
 
 
 def test_a_single_step_from_the_middle_of_one_ends_that_one():
@@ -50,7 +50,7 @@ def test_a_single_step_from_the_middle_of_one_ends_that_one():
     playback.advance(0.34)
     playback.step()
     playback.advance(1.0)
-    assert (playback.mode, playback.position) == (Mode.PAUSED, 4.0)
+    assert (playback.is_paused, playback.position) == (True, 4.0)
 
 
 def test_it_goes_on_from_the_middle_of_a_single_step():
@@ -59,7 +59,7 @@ def test_it_goes_on_from_the_middle_of_a_single_step():
     playback.advance(0.05)
     playback.toggle_pause()
     playback.advance(1.0)
-    assert (playback.mode, playback.position) == (Mode.RUNNING, pytest.approx(10.5))
+    assert (playback.is_paused, playback.position) == (False, pytest.approx(10.5))
 
 
 def test_speed_has_its_limits():
@@ -109,7 +109,7 @@ def test_a_restart_keeps_the_speed_alone():
     playback.advance(9.0)
     playback.toggle_pause()
     playback.restart()
-    assert (playback.mode, playback.speed, playback.seconds, playback.is_over) == (Mode.RUNNING, 2.0, 0.0, False)
+    assert (playback.is_paused, playback.speed, playback.seconds, playback.is_over) == (False, 2.0, 0.0, False)
 
 
 def test_a_video_in_time_lapse_shows_more_of_the_game_in_a_frame_and_holds_its_end_as_long():

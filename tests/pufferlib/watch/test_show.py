@@ -13,7 +13,7 @@ from pufferlib.ocean import screen
 from pufferlib.play.scores import player_in, split_evenly
 from pufferlib.runs.loaders import load_policy
 from pufferlib.watch import show as show_module
-from pufferlib.watch.controls import Controls, Mode, ViewerCommand
+from pufferlib.watch.controls import Controls, ViewerCommand
 from pufferlib.watch.show import Show, WatchedPlay, action_names
 
 
@@ -58,7 +58,7 @@ def shown(monkeypatch, tmp_path):
             play = WatchedPlay(player, split_evenly(episodes, episodes), 10_000, 3, grid)
             show = Show(play, EvalOptions(video=video, panel=panel, fps=240.0), True, "cartpole")
             controls.look = lambda: (
-                show._playback.mode,
+                show._playback.is_paused,
                 show._playback.position,
                 show._playback.speed,
                 show._screen.size,
@@ -81,7 +81,7 @@ def test_it_runs_by_itself_until_the_window_is_closed(shown):
 def test_a_pause_holds_and_single_steps_end_one_each(shown):
     pause, step, wait = [ViewerCommand.PAUSE], [ViewerCommand.STEP], [[]] * 20
     _, _, seen = shown([[], pause, *wait, step, *wait, [*step, *step], *wait, *wait])
-    stood = [position for mode, position, *_ in seen if mode is Mode.PAUSED]
+    stood = [position for is_paused, position, *_ in seen if is_paused]
     first = stood[0]
     assert seen[-1][1] == np.floor(first) + 3
     assert {*stood} == {first, *(np.floor(first) + np.array([1.0, 3.0]))}
