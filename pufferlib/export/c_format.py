@@ -23,6 +23,7 @@ from pufferlib.ocean.environment import OceanEnv
 from pufferlib.runs.folder import write_atomically
 
 HERE = Path(__file__).parent
+INCLUDE = Path(ocean.__file__).with_name("include")
 PUFFERNET = Path(extensions.__file__).with_name("puffernet.h")
 WARNINGS = ("-Wall", "-Wextra", "-Werror")
 
@@ -124,10 +125,9 @@ def play_files(env: OceanEnv, name: str, writer: HeaderWriter) -> dict[str, str]
     files = {path.name: path.read_text() for path in headers}
     files[f"{name}_binding.h"] = (folder / "binding.c").read_text()
     files["puffer_binding.h"] = (HERE / "play_binding.h").read_text()
-    shared = Path(ocean.__file__).with_name("include")
     include = re.compile(r'^#include "(puffer_\w+\.h)"', re.MULTILINE)
     while missing := {*include.findall("\n".join(files.values()))} - files.keys():
-        files |= {header: (shared / header).read_text() for header in sorted(missing)}
+        files |= {header: (INCLUDE / header).read_text() for header in sorted(missing)}
     settings = "".join(f'{{"{key}", {float(value):.9g}}}, ' for key, value in env.arguments.items())
     text = (HERE / "play.c").read_text()
     for old, new in (

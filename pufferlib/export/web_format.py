@@ -31,9 +31,7 @@ from pufferlib.export.one_step import ROWS, TOLERANCE, OneStep, check_agreement
 from pufferlib.ocean.environment import OceanEnv
 from pufferlib.ocean.screen import FONT
 
-HERE = Path(__file__).parent
-WEB = HERE / "web"
-INCLUDE = Path(ocean.__file__).parent / "include"
+WEB = c_format.HERE / "web"
 OF_LIBC = ("math.h", "string.h", "stdio.h", "stdlib.h", "assert.h")
 FLAGS = (
     *("-std=c11", "-O3", "-ffreestanding", "-nostdlib", "-fno-builtin-printf", "-ffp-contract=off", "-fno-math-errno"),
@@ -150,14 +148,14 @@ def compiled(
     """
     settings = "".join(f'{{"{key}", {float(value):.9g}}}, ' for key, value in arguments.items())
     files = {**policy, **dict.fromkeys(OF_LIBC, '#include "libc.h"\n'), "raylib.h.modified": '#include "screen.h"\n'}
-    files["puffer_binding.h"] = (HERE / "play_binding.h").read_text()
+    files["puffer_binding.h"] = (c_format.HERE / "play_binding.h").read_text()
     files["settings.h"] = f"#define SETTINGS {settings}\n"
     with tempfile.TemporaryDirectory(prefix="pufferlib_web_") as made:
         for name, text in files.items():
             Path(made, name).write_text(text)
         most = max(agents, MOST_PLAYERS) if "agents" in arguments else agents
         defines = (f"-DAGENTS={most}", f'-DRENDER_HEADER="{folder.name}_render.h"', f'-DBINDING="{folder}/binding.c"')
-        includes = (f"-I{path}" for path in (made, WEB, folder, INCLUDE, c_format.PUFFERNET.parent))
+        includes = (f"-I{path}" for path in (made, WEB, folder, c_format.INCLUDE, c_format.PUFFERNET.parent))
         module = Path(made, "web.wasm")
         words = [*command, *FLAGS, *defines, *includes, "-include", "settings.h", str(WEB / "web.c")]
         done = subprocess.run([*words, "-o", str(module)], cwd=made, capture_output=True, text=True)

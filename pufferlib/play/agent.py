@@ -320,9 +320,10 @@ def load_agent(
         raise CheckpointError(f"{path} was trained with the policy {own_class}, a class of your own; {_BY_HAND}")
     settings = described["settings"]
     settings |= {"train": {**settings["train"], "device": device}, "load_model_path": None, "resume": None}
-    with closing(_make_named(settings, path)) if env is None else ready_env(_as_recorded(env, settings)) as shown:
+    env = _as_recorded(env, settings)
+    with closing(_make_named(settings, path)) if env is None else ready_env(env) as shown:
         if policy is None:
-            policy = load_policy(settings, shown, _known_name(settings["env_name"], env), path)
+            policy = load_policy(settings, shown, _known_name(settings["env_name"]), path)
         else:
             train = TrainConfig.from_dict(settings["train"])
             if train.normalize_observations:
@@ -330,7 +331,7 @@ def load_agent(
             policy = policy.to(resolve_device(device))
         load_policy_weights(policy, path)
         agent = Agent(policy, shown, {**settings, "load_model_path": str(path)}, seed)
-    agent.env = _as_recorded(env, settings)
+    agent.env = env
     return agent
 
 
@@ -381,15 +382,13 @@ def _as_recorded(env: object, settings: Mapping[str, Any]) -> object:
     return partial(creator, **settings["env"]) if is_same else env
 
 
-def _known_name(env_name: str, env: object) -> str | None:
-    # None where a policy of the environment's own need not exist: `env` is given, and its name is unknown here.
-    if env is not None and catalog.needs_module(env_name):
+def _known_name(env_name: str) -> str | None:
+    # None where a policy of the environment's own need not exist: it was given, and its name is unknown here.
+    if catalog.needs_module(env_name):
         return None
     try:
         catalog.lookup(env_name)
     except PufferError:
-        if env is None:
-            raise
         return None
     return env_name
 

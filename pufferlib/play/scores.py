@@ -411,11 +411,10 @@ def _evaluation_metrics(episodes: Sequence[Episodes]) -> dict[str, float]:
     lengths = np.concatenate([each.lengths for each in episodes])
     # LaTeX: \mu = \frac1n \sum_i R_i, \quad \sigma = \sqrt{\tfrac1n \textstyle\sum_i (R_i - \mu)^2}
     # LaTeX:   ; R = returns, n = len(returns), \mu = returns.mean(), \sigma = returns.std()
-    numbers = {
-        "return_mean": returns.mean(),
-        "return_std": returns.std(),
-        "return_min": returns.min(),
-        "return_max": returns.max(),
-        "length_mean": lengths.mean(),
+    return {
+        "eval/return_mean": float(returns.mean()),
+        "eval/return_std": float(returns.std()),
+        "eval/return_min": float(returns.min()),
+        "eval/return_max": float(returns.max()),
+        "eval/length_mean": float(lengths.mean()),
     }
-    return {f"eval/{name}": float(number) for name, number in numbers.items()}

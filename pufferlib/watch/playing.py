@@ -247,7 +247,7 @@ class Game:
 
     def _obey(self, name: str, held: set[str]) -> None:
         # Keys of the game mean something else only before and after an episode.
-        keyboard, is_paused = self._keyboard, self.phase is GamePhase.PAUSED
+        keyboard = self._keyboard
         if self.phase is GamePhase.READY:
             self._begin()
         elif (name in ("r", "f5") and name not in keyboard.names) or (
@@ -259,10 +259,11 @@ class Game:
             self._begin()
         elif self.phase is GamePhase.OVER:
             return
-        elif is_paused or (name in ("p", "pause") and name not in keyboard.names and not keyboard.waits):
-            if is_paused or self.phase is GamePhase.PLAYING:
-                self.phase = GamePhase.PLAYING if is_paused else GamePhase.PAUSED
-        elif self.phase is GamePhase.PLAYING and keyboard.waits:
+        elif self.phase is GamePhase.PAUSED:
+            self.phase = GamePhase.PLAYING
+        elif name in ("p", "pause") and name not in keyboard.names and not keyboard.waits:
+            self.phase = GamePhase.PAUSED
+        elif keyboard.waits:
             turn = {name} if keyboard.action({name}) is not None else {name, *held}
             if keyboard.action(turn) is not None:
                 self._turns.append(turn)
