@@ -119,25 +119,16 @@ class Screen:
     ) -> None:
         """Fills an upright rectangle, some 20 times as fast as raylib's own does off-screen.
 
-        Args:
-            x: pixels to its left side.
-            y: pixels to its top.
-            width: pixels.
-            height: pixels.
-            color: red, green, blue and, if it is not opaque, alpha, 0 to 255; other numbers are an APIUsageError.
-            radius: of its corners, pixels.
+        Its left top corner is at x and y, and its corners have the radius, all in pixels. The color is red, green, blue
+        and, if it is not opaque, alpha, 0 to 255; other numbers are an APIUsageError.
         """
         self._require_drawing("rectangle")
         self._native.rectangle(x, y, width, height, radius, _rgba(color))
 
     def line(self, points: np.ndarray, color: tuple[int, ...], width: float = 2.0) -> None:
-        """Draws straight strokes from point to point, with soft edges and round ends.
+        """Draws straight strokes of a width from point to point, with soft edges and round ends, all in pixels.
 
-        Args:
-            points: shape `(count, 2)`, x and y in pixels; fewer than two draw nothing, another shape is an
-                APIUsageError.
-            color: as for `rectangle`.
-            width: pixels.
+        Points are `(count, 2)`, x and y; fewer than two draw nothing, another shape is an APIUsageError.
         """
         self._require_drawing("line")
         corners = np.ascontiguousarray(points, np.float32)
@@ -146,14 +137,10 @@ class Screen:
         self._native.line(corners, width, _rgba(color))
 
     def text(self, string: str, x: float, y: float, size: int, color: tuple[int, ...]) -> None:
-        """Writes one line.
+        """Writes one line, whose left top corner is at x and y; the size is from one line to the next, 4 to 400 pixels.
 
-        Args:
-            string: printable ASCII and ° ± · × – …; other characters become a question mark.
-            x: pixels to its left end.
-            y: pixels to its top.
-            size: pixels from one line to the next, 4 to 400; capitals are 0.6 of that high.
-            color: as for `rectangle`.
+        Capitals are 0.6 of that high. The string is printable ASCII and ° ± · × – …; other characters become a question
+        mark.
         """
         self._require_drawing("text")
         self._native.text(string, x, y, size, _rgba(color))

@@ -14,15 +14,9 @@ RIGHT = 340  # where the cards, switches and dials begin
 
 
 def draw(seen: dict[str, Any], action: dict[str, Any] | None = None, shares: np.ndarray | None = None) -> np.ndarray:
-    """One game.
+    """Draws an observation of one game and, with them, an action and how right its numbers were, `(9,)`.
 
-    Args:
-        seen: its observation.
-        action: what was answered to that, None for nothing yet.
-        shares: how right each number of the answer was, `(9,)`; with `action`.
-
-    Returns:
-        `(320, 640, 3)` uint8.
+    Returns `(320, 640, 3)` uint8.
     """
     frame = np.full((HEIGHT, WIDTH, 3), BACKGROUND, np.uint8)
     colors = [PANEL] * 9 if shares is None else [_mixed(RED, CYAN, float(share)) for share in shares]
