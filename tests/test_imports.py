@@ -21,7 +21,7 @@ MAPPED = ("ocean", "vector", "extensions")  # they lie beside pufferlib/ and are
 ORDER = (
     *("errors reading seeding", "extensions loggers machine setting spaces"),
     *("environment", "distributed metrics", "dashboard emulation ocean policy wrappers", "games models vector"),
-    *("families", "config interop", "ppo", "pytorch", "fast", "runs", "export play scaffold", "pufferl watch"),
+    *("families", "config interop", "ppo", "pytorch", "fast", "runs", "play scaffold", "export pufferl watch"),
     *("callbacks reports sweep", "completion", "cli", "__main__"),
 )
 HEIGHT = {room: height for height, rooms in enumerate(ORDER) for room in rooms.split()}

@@ -26,8 +26,7 @@ from pufferlib.export.one_step import OneStep, check_agreement, first_sentence, 
 from pufferlib.export.web_format import web_page
 from pufferlib.families import catalog
 from pufferlib.fast.cpu import torch_threads
-from pufferlib.policy import acting_forward, initial_state
-from pufferlib.ppo.sampling import sample_logits
+from pufferlib.play.player import Decision, Player
 from pufferlib.runs.folder import write_atomically
 from pufferlib.runs.loaders import load_policy
 from pufferlib.runs.making import environment_name
@@ -231,19 +230,16 @@ def _use(path: Path, format: str, step: OneStep) -> str:
     return f"{unseen}a program that plays; there:\n\n    {compile_command(name)} && ./{name}_play\n"
 
 
-@torch.no_grad()
-def _observations_of_play(vecenv: vector.Vector, policy: nn.Module) -> np.ndarray:
+def _observations_of_play(vecenv: Vector, policy: nn.Module) -> np.ndarray:
     # (steps, rows, *observation_shape) of the first agents
-    forward, generator = acting_forward(policy), torch.Generator().manual_seed(0)
-    state = initial_state(policy, vecenv.num_agents, torch.device("cpu"))
-    observations, _ = vecenv.reset(0)
     seen = []
-    for _ in range(STEPS):
-        seen.append(np.array(observations[:ROWS]))
-        logits, _ = forward(torch.from_numpy(observations), state)
-        masks = None
-        if vecenv.action_masks is not None:  # an agent that waits may have no choice
-            masks = torch.from_numpy(vecenv.action_masks | ~vecenv.driver_env.masks[:, None])
-        actions, _, _ = sample_logits(logits, generator=generator, masks=masks)
-        observations, *_ = vecenv.step(actions.numpy())
+
+    def decide(decision: Decision) -> np.ndarray:
+        seen.append(decision.observations[:ROWS].copy())
+        return decision.actions
+
+    player = Player(vecenv, policy, torch.device("cpu"), torch.Generator().manual_seed(0))
+    quotas = np.full(vecenv.num_agents, STEPS)  # more than they can play in as many steps
+    for _ in player.play(quotas, STEPS, seed=0, decide=decide):
+        pass
     return np.stack(seen)
