@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from fractions import Fraction
@@ -67,7 +67,7 @@ class WatchedPlay:
         self.places = []
 
     def _decide(self, decision: Decision) -> np.ndarray:
-        self._seat([rows.start // self.player.vecenv.agents_per_env for rows in decision.rows])
+        self._seat(decision.rows)
         for place in self.places:
             if place.is_playing:
                 place.scene.remember()
@@ -82,21 +82,18 @@ class WatchedPlay:
         self.traces.append(trace)
         return actions
 
-    def _seat(self, playing: list[int]) -> None:
+    def _seat(self, playing: Sequence[slice]) -> None:
         for place in self.places:
-            place.is_playing = place.env in playing
-        seated = {place.env for place in self.places}
-        for env in (each for each in playing if each not in seated):
-            free = next((index for index, place in enumerate(self.places) if not place.is_playing), None)
+            place.is_playing = place.rows in playing
+        seated = [place.rows for place in self.places]
+        for rows in (each for each in playing if each not in seated):
+            scene = make_scene(self.player.vecenv.envs[rows.start // self.player.vecenv.agents_per_env])
+            free = next((place for place in self.places if not place.is_playing), None)
             if free is None:
-                self.places.append(self._place(env))
+                self.places.append(stage.Place(rows, scene))
             else:
-                self.places[free].scene.close()
-                self.places[free] = self._place(env)
-
-    def _place(self, env: int) -> stage.Place:
-        agents = self.player.vecenv.agents_per_env
-        return stage.Place(env, slice(env * agents, (env + 1) * agents), make_scene(self.player.vecenv.envs[env]))
+                free.scene.close()
+                free.rows, free.scene, free.is_playing = rows, scene, True
 
 
 NOTICE_SECONDS = 2.0

@@ -354,8 +354,7 @@ def tiled(count: int, size: tuple[int, int], limit: tuple[int, int]) -> _Tiling:
 class Place:
     """One of the environments that are shown side by side."""
 
-    env: int  # its index in the vector
-    rows: slice  # of its agents
+    rows: slice  # of its agents in the vector
     scene: Scene  # draws it
     is_playing: bool = True  # whether it made the last step; if not, it is done
 
