@@ -255,11 +255,10 @@ class Agent:
         if is_one and isinstance(masks, tuple):
             masks = flat_mask(masks, sum(choices), "action_masks")
         found = torch.as_tensor(masks, device=self.device).bool()
-        first = found.dim() - 1
         expected = (sum(choices),) if is_one else (num_rows, sum(choices))
         if found.shape != expected:
             raise APIUsageError(f"action_masks must have shape {expected}, got {tuple(found.shape)}")
-        if not all(bool(part.any(first).all()) for part in found.split(choices, -1)):
+        if not all(bool(part.any(-1).all()) for part in found.split(choices, -1)):
             raise APIUsageError("action_masks must allow a choice of each part in each row, got a row with none")
         return found.view(num_rows, -1)
 
