@@ -142,7 +142,7 @@ def close() -> None:
 
 
 def _show(name: str, env: object) -> _Shown:
-    """Takes the screen of the environment that was drawn last if it is of the same size, else opens one."""
+    # The screen of the environment that was drawn last if it is of the same size, else a new one.
     drawing = Drawing(name, env)
     last = _shown if _shown is not None and screen.open_screen() is _shown.screen else None
     if last is not None and last.drawing.size == drawing.size:
@@ -153,15 +153,13 @@ def _show(name: str, env: object) -> _Shown:
         opened = Screen(*drawing.size, drawing.title, is_visible=False, gives_way=True)
         return _Shown(name, env, drawing, opened, 1.0, time.monotonic())
     width, height = drawing.size
-    scale = 1.0
 
     def lay_out(limit: tuple[int, int]) -> tuple[int, int]:
-        nonlocal scale
         scale = min(1.0, limit[0] / width, limit[1] / height)
         return round(scale * width), round(scale * height)
 
     opened = screen.open_window(lay_out, drawing.title, drawing.size)
-    return _Shown(name, env, drawing, opened, scale, time.monotonic())
+    return _Shown(name, env, drawing, opened, opened.size[0] / width, time.monotonic())
 
 
 def _render_module(name: str) -> ModuleType:
