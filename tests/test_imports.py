@@ -49,9 +49,15 @@ def room(name: str) -> str:
     return "games" if first == "ocean" and len(below) > 1 else first
 
 
-def imported(source: str, known: dict[str, Path]) -> Iterator[str]:
-    """The files of the package that a source imports, wherever in it."""
-    for name in itertools.chain.from_iterable(map(_names, ast.walk(ast.parse(source)))):
+@functools.cache
+def tree(path: Path) -> ast.Module:
+    """A file as it is parsed, once for all that look at it."""
+    return ast.parse(path.read_text())
+
+
+def imported(path: Path, known: dict[str, Path]) -> Iterator[str]:
+    """The files of the package that a file imports, wherever in it."""
+    for name in itertools.chain.from_iterable(map(_names, ast.walk(tree(path)))):
         package, _, below = name.partition(".")
         if package != "pufferlib":
             continue
@@ -78,7 +84,7 @@ def graph(root: Path) -> dict[str, set[str]]:
     edges: dict[str, set[str]] = {name: set() for name in files if name}
     for name in edges:
         if files[name].suffix == ".py":
-            edges[name] = {other for other in imported(files[name].read_text(), files) if other != name}
+            edges[name] = {other for other in imported(files[name], files) if other != name}
     return edges
 
 
@@ -127,7 +133,7 @@ def hidden_circles(files: dict[str, Path]) -> list[str]:
     """The parameters that hide by `Any` what calls back: a trainer or a vector has a class or a Protocol."""
     found = []
     for name, path in files.items():
-        for node in ast.walk(ast.parse(path.read_text())) if path.suffix == ".py" else ():
+        for node in ast.walk(tree(path)) if path.suffix == ".py" else ():
             if isinstance(node, ast.arg) and node.arg in ("trainer", "vecenv", "make_trainer") and node.annotation:
                 words = ast.unparse(node.annotation)
                 if words == "Any" or words.endswith(", Any]"):
@@ -148,7 +154,7 @@ def test_a_circle_that_any_hides_is_seen(tmp_path):
 
 
 def test_no_two_classes_have_the_same_name():
-    trees = {name: ast.parse(path.read_text()) for name, path in sources(ROOT).items() if path.suffix == ".py"}
+    trees = {name: tree(path) for name, path in sources(ROOT).items() if path.suffix == ".py"}
     classes = [
         (node.name, name) for name, tree in trees.items() for node in tree.body if isinstance(node, ast.ClassDef)
     ]
