@@ -110,17 +110,23 @@ def test_policies_are_scored_by_whole_games_unless_the_settings_say_otherwise(gi
     vecenv.close()
 
 
+TINY_EVALUATION = {"evaluations": 1, "evaluation_envs": 2, "batch_size": 8, "device": "cpu"}
+
+
 @pytest.mark.usefixtures("in_tmp_path")
 @pytest.mark.parametrize(("given", "expected"), [({}, False), ({"clip_rewards": True}, True)])
 def test_evaluations_while_training_are_of_whole_games_too(given, expected):
-    settings = {"evaluations": 1, "evaluation_envs": 2, "batch_size": 8, "device": "cpu", "logger": NoLogger()}
-    trainer = PuffeRL(pufferlib.make("ALE/Breakout-v5", num_envs=2, **given), **settings)
+    trainer = PuffeRL(pufferlib.make("ALE/Breakout-v5", num_envs=2, **given), **TINY_EVALUATION, logger=NoLogger())
     made = trainer._evaluation._make_vecenv(3)
     game = made.driver_env.env
     assert (made.num_agents, game._episodic_life, game._clip_rewards) == (2, False, expected)
     made.close()
     trainer.release()
-    trainer = PuffeRL("ALE/Breakout-v5", num_envs=2, num_workers=1, **settings)
+
+
+@pytest.mark.usefixtures("in_tmp_path")
+def test_evaluations_while_training_by_ale_pys_vector_are_of_whole_games_too():
+    trainer = PuffeRL("ALE/Breakout-v5", num_envs=2, num_workers=1, **TINY_EVALUATION, logger=NoLogger())
     made = trainer._evaluation._make_vecenv(3)
     assert made.num_agents == 2 and not made.driver_env._clips_rewards
     made.close()
