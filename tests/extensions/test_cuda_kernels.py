@@ -50,6 +50,7 @@ def test_mingru_step_updates_the_state_in_place(on_emulator):  # noqa: F811
 SHAPES = [(6, 40), (40, 6), (16, 16), (64, 192), (1, 5)]
 
 
+@pytest.mark.quick("5")
 @pytest.mark.parametrize("num_matrices", [5, 70])
 def test_muon_steps_as_torch_does(num_matrices, on_emulator, monkeypatch):  # noqa: F811
     random = torch.Generator().manual_seed(0)

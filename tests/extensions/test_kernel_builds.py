@@ -152,6 +152,7 @@ def test_a_library_of_other_declarations_is_not_called(function, found, tmp_path
         compute_puff_advantage(*random_segments((2, 3), seed=2), *PLAIN)
 
 
+@pytest.mark.quick("ppo")
 @needs_nvcc
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_cuda_code_compiles_without_a_warning(kernel, tmp_path):

@@ -66,6 +66,7 @@ def masked_act(layers, rows, seed):
     return observations, states, noise, masks, *results
 
 
+@pytest.mark.quick("201")
 @pytest.mark.parametrize("case", [name for name, case in CASES.items() if not case.get("numbers")])
 @pytest.mark.parametrize("rows", [1, 64, 201])
 def test_a_step_with_masks_draws_what_they_allow_with_the_probabilities_of_that(case, rows):
@@ -601,6 +602,7 @@ def test_learning_works_with_the_parameters_as_they_are():
 
 
 # Counts of parts: one of many chunks, one of none, one of a single row.
+@pytest.mark.quick("counts0")
 @pytest.mark.parametrize("counts", [[5, 0, 7, 1], [70, 70, 23], [33]])
 @pytest.mark.parametrize("case", [name for name in CASES if Network(random_layers(**CASES[name])).can_train])
 @pytest.mark.parametrize("is_normalized", [False, True])
@@ -677,6 +679,7 @@ def act(layers, observations, states, noise):
     return actions[:, 2], logprobs[:, 1], values[:, 2]
 
 
+@pytest.mark.quick("201")
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("rows", [1, 64, 201])
 def test_a_step_matches_float64(case, rows):

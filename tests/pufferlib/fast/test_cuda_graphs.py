@@ -383,6 +383,7 @@ def make_captured_trainer(tmp_path, capture, **settings):
     return trainer
 
 
+@pytest.mark.quick("muon")
 @pytest.mark.parametrize("optimizer", ["muon", "adam"])
 def test_captured_minibatches_train_as_the_others_do(tmp_path, optimizer):
     capture = FakeCapture()

@@ -57,6 +57,7 @@ def assert_same(found, expected):
         np.testing.assert_array_equal(found[name], array, err_msg=name)
 
 
+@pytest.mark.quick("puffer_multiagent")
 @pytest.mark.parametrize(
     ("name", "is_recurrent"),
     [

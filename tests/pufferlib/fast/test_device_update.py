@@ -63,6 +63,7 @@ CASES = {
 }
 
 
+@pytest.mark.quick("True")
 @pytest.mark.parametrize("is_full", [True, False])
 @pytest.mark.parametrize("case", CASES)
 def test_a_minibatch_has_the_gradients_that_torch_finds(case, is_full, tmp_path, kernels):
@@ -122,6 +123,7 @@ def test_an_edit_of_the_draw_takes_effect(tmp_path, kernels, monkeypatch):
     assert minibatches.draw_ready().rows.tolist() == [0, 1, 2, 3, 4]
 
 
+@pytest.mark.quick("0.8-True", "20.0-False")
 @pytest.mark.parametrize("norm_adv", [True, False])
 @pytest.mark.parametrize("prio_alpha", [0.0, 0.8, 20.0])
 def test_a_minibatch_is_drawn_by_the_clocks_that_ring_first(prio_alpha, norm_adv, tmp_path, kernels):
@@ -145,6 +147,7 @@ def test_a_minibatch_is_drawn_by_the_clocks_that_ring_first(prio_alpha, norm_adv
     assert kernels[-3:] == ["puffer_segments", "puffer_draw", "puffer_gather"]
 
 
+@pytest.mark.quick("7-3", "3000-1700")
 @pytest.mark.parametrize(("segments", "count"), [(1, 1), (7, 3), (1024, 1024), (3000, 1700)])
 def test_distinct_segments_are_drawn_where_clocks_ring_together(segments, count, kernels):
     priorities, means, squares = torch.rand(3, segments)
@@ -161,6 +164,7 @@ def test_distinct_segments_are_drawn_where_clocks_ring_together(segments, count,
     torch.testing.assert_close(moments, torch.stack([means[rows].mean(), variance.sqrt()]), rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.quick("muon")
 @pytest.mark.parametrize("optimizer", ["muon", "adam"])
 def test_a_training_by_kernels_is_that_of_torch(optimizer, tmp_path):
     settings = {"optimizer": optimizer, "learning_rate": 0.01, "minibatch_size": 256, "update_epochs": 3}

@@ -88,6 +88,7 @@ def make_trainer(folder, **settings):
     return pufferl.PuffeRL(args["train"], vecenv, pufferl.load_policy(args, vecenv, "puffer_breakout"))
 
 
+@pytest.mark.quick("muon-True", "adam-False")
 @pytest.mark.parametrize("norm_adv", [True, False])
 @pytest.mark.parametrize("optimizer", ["muon", "adam"])
 def test_graphs_around_the_message_train_as_without(optimizer, norm_adv, tmp_path):

@@ -175,6 +175,7 @@ def test_what_is_known_of_parameters_that_stay_is_taken_over(name):
     assert not any(each in optimizer.state for each in strange)
 
 
+@pytest.mark.quick("absent agents")
 @pytest.mark.parametrize("absent", [False, True], ids=["all there", "absent agents"])
 @pytest.mark.parametrize("settings", [{}, {"target_kl": 0.001}, {"norm_adv": False}, {"update_epochs": 1.5}], ids=str)
 def test_a_pass_in_one_call_trains_as_one_minibatch_after_the_other(absent, settings, monkeypatch):

@@ -20,7 +20,7 @@ from pufferlib.ppo.rollout import Rollout
 from pufferlib.runs.trainer_state import learner_state, load_learner_state
 
 
-@pytest.mark.quick("recurrent", "continuous", "absent agents", "muon")
+@pytest.mark.quick("absent agents", "recurrent")
 @pytest.mark.parametrize("case", CASES)
 def test_numbers_are_trained_by_the_kernel_as_by_torch(case):
     make_policy, settings, env_kwargs = CASES[case]
@@ -74,7 +74,7 @@ def test_categories_are_trained_by_the_kernel_as_by_torch(rnn_name, tmp_path):
 SMALL = {"filters": [20, 8], "sizes": [3, 2], "strides": [2, 1], "hidden_size": 32}
 
 
-@pytest.mark.quick("categories-MinGRU", "floats-None")
+@pytest.mark.quick("floats")
 @pytest.mark.parametrize("rnn_name", [None, "MinGRU", "LSTM"])
 @pytest.mark.parametrize(
     ("name", "policy"),

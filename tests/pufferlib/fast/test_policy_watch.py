@@ -249,14 +249,7 @@ PLACES = {
 }
 
 
-@pytest.mark.quick(
-    "Linear.forward",
-    "Module.__call__",
-    "normalize of the module",
-    "hook for all",
-    "hook of a gradient",
-    "mode of functions",
-)
+@pytest.mark.quick("Linear.forward", "hook for all", "mode of functions")
 @pytest.mark.filterwarnings("ignore:Full backward hook is firing")  # as observations need no gradients
 @pytest.mark.parametrize("place", PLACES)
 def test_what_is_put_between_the_kernel_and_torch_is_run_by_torch(place, monkeypatch):
@@ -410,7 +403,7 @@ CHANGED_CASES = {
 }
 
 
-@pytest.mark.quick("recurrent", "one encoder")
+@pytest.mark.quick("recurrent")
 @pytest.mark.parametrize("case", CHANGED_CASES)
 def test_after_changes_the_kernel_trains_as_torch_does(case):
     """Recurrent states, what was seen last and the optimizer's averages go along from one to the other and back."""

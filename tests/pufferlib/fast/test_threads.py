@@ -251,7 +251,7 @@ def test_many_steps_at_once_learn_what_single_ones_do(case, monkeypatch):
     torch.testing.assert_close(found[least], found[10**9], rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.quick("recurrent", "noise", "batch norm", "module hook", "hidden layer kept")
+@pytest.mark.quick("recurrent", "noise")
 @pytest.mark.parametrize("case", [*STATEFUL, *STATELESS])
 def test_threads_find_what_one_finds_and_the_same_each_time(case, threads):
     make_policy = {**STATEFUL, **STATELESS}[case]

@@ -642,18 +642,7 @@ def make_trainer(make_policy, folder, spaces=None, **settings):
     return PuffeRL(env, policy, **given, **sizes, **settings)
 
 
-@pytest.mark.quick(
-    "Towers",
-    "Impala",
-    "Gaussian",
-    "LSTM",
-    "Frozen",
-    "Attends",
-    "Mixed",
-    "Default, all",
-    "Convolutional",
-    "ChannelsLast",
-)
+@pytest.mark.quick("Default, all", "Mixed", "LSTM", "Frozen", "Attends")
 @pytest.mark.parametrize("name", POLICIES)
 def test_the_kernel_trains_a_policy_as_torch_does(name, tmp_path):
     results = []
@@ -1203,6 +1192,7 @@ STATIC = {
 }
 
 
+@pytest.mark.quick("DeeperLSTM", "EncodesAgain", "Asks")
 @pytest.mark.parametrize("name", STATIC)
 def test_subclasses_and_questions_about_attributes_are_traced(name, tmp_path):
     results = []
