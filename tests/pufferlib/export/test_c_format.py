@@ -88,7 +88,7 @@ def check(command, folder):
 # --- the numbers
 
 
-@pytest.mark.quick("mingru", "lstm", "image_mingru", "continuous", "few categories", "gated")
+@pytest.mark.quick("continuous", "lstm", "mingru", "gated")
 @every_case
 def test_c_computes_what_the_policy_does(name):
     policy, env = CASES[name]()
@@ -111,6 +111,7 @@ def test_so_it_does_at_full_speed_for_any_number_of_agents(name, rows):
     assert_agrees(policy, env, drawn(env, steps=4, rows=rows), "-O3", "-march=native")
 
 
+@pytest.mark.quick("mixed")
 @every_kind
 @pytest.mark.parametrize("optimization", ["-O1", pytest.param("-O3", marks=pytest.mark.slow)])
 def test_so_it_does_row_by_row_where_memory_is_scarce(name, optimization):
@@ -391,6 +392,7 @@ class Attentive(Crowd):
         return self.head(hidden), self.value(hidden)
 
 
+@pytest.mark.quick("Attentive")
 @pytest.mark.parametrize("kind", [Crowd, Crowded, Attentive])
 def test_layers_over_entities_are_those_of_torch(kind):
     policy, env = spread(kind()), spaces_of(Box(-1.0, 1.0, (2, 3)), CHOICE)
@@ -437,6 +439,7 @@ class Ordered(Gated):
         return output[..., :3], output[..., 3]
 
 
+@pytest.mark.quick("names2")
 @pytest.mark.parametrize(("order", "names"), [("ab", "ab"), ("ba", "ab"), ("a", ("a_0", "a_1"))])
 def test_states_lie_where_the_layers_have_them(order, names):
     policy, env = spread(Ordered(tuple(order))), spaces_of(VECTOR, CHOICE)
@@ -451,6 +454,7 @@ MORE_RECURRENT = [
 ]
 
 
+@pytest.mark.quick("TimeFirstLSTM", "Remembers")
 @pytest.mark.parametrize("kind", [*RECURRENT, *(pytest.param(kind, marks=pytest.mark.slow) for kind in MORE_RECURRENT)])
 def test_stacked_cells_and_those_by_hand_leave_what_torch_leaves(kind):
     policy, env = spread(kind()), spaces_of(*kind.spaces)
@@ -651,6 +655,7 @@ def test_an_argument_named_as_the_template_is_keeps_its_name():
     env.close()
 
 
+@pytest.mark.quick("multiagent")
 @pytest.mark.parametrize(
     ("name", "kwargs"), [("snake", {"num_snakes": 8, "width": 64, "height": 32}), ("multiagent", {})]
 )

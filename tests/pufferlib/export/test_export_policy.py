@@ -221,6 +221,7 @@ def test_small_values_round_by_the_large_ones_of_their_row_and_no_more(error, is
     assert one_step._difference(expected, alone) > one_step.TOLERANCE
 
 
+@pytest.mark.quick("unbiased-c", "dropout-torchscript")
 @pytest.mark.parametrize("format", EVERY_FORMAT)
 @pytest.mark.parametrize("name", ["dropout", "unbiased"])
 def test_layers_without_biases_and_with_dropout_are_in_every_format(name, format, tmp_path):

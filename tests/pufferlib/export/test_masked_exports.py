@@ -40,6 +40,7 @@ def expected_logits(policy, env):
     return mask_logits(logits, torch.from_numpy(env.action_masks)).numpy()
 
 
+@pytest.mark.slow
 def test_onnx_has_the_masks_as_an_input(env, tmp_path):
     onnxruntime = pytest.importorskip("onnxruntime", reason="pip install 'pufferlib[export]'")
     policy = policy_of(env)

@@ -27,7 +27,7 @@ from pufferlib.watch.stage import as_picture
 # --- the same episodes
 
 
-@pytest.mark.quick("puffer_target")
+@pytest.mark.slow
 @needs_compiler
 @needs_node
 @every_drawn
@@ -72,6 +72,7 @@ def test_a_thousand_steps_of_its_agent_are_those_of_c_and_of_python(name, tmp_pa
     env.close()
 
 
+@pytest.mark.slow
 @needs_compiler
 @needs_node
 @pytest.mark.parametrize(
