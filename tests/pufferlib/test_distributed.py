@@ -517,6 +517,7 @@ def change_alike():
     return weights.tolist(), trainer.epoch, len(asked)
 
 
+@pytest.mark.slow
 def test_what_processes_change_alike_or_may_have_of_their_own_is_no_error(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     first, second = ranks.call(change_alike)
@@ -623,6 +624,7 @@ def test_a_process_that_waits_for_a_decision_says_what_ended_the_first():
 # --- runs
 
 
+@pytest.mark.slow
 def test_two_ranks_resume_exactly_and_a_lost_one_ends_the_other(tmp_path):
     whole, parts = tmp_path / "whole", tmp_path / "parts"
     for folder in (whole, parts):

@@ -20,6 +20,7 @@ def _has_atari():
         pytest.skip("needs ale_py and cv2")
 
 
+@pytest.mark.slow
 def test_a_name_with_a_slash_trains_resumes_and_is_evaluated(tmp_path):
     assert run(tmp_path, "train", PONG, *SMALL, "--train.num-iterations", 2) == (0, "")
     (folder,) = (tmp_path / "experiments").iterdir()

@@ -190,6 +190,7 @@ def test_an_evaluation_asks_the_policy_that_is_there_then(made):
 # --- what the training notices of it
 
 
+@pytest.mark.quick("lstm")
 @pytest.mark.parametrize(
     "policy", [Fickle, lambda env: LSTMWrapper(env, Default(env, hidden_size=8), 8, 8)], ids=["fickle", "lstm"]
 )

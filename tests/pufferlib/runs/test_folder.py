@@ -99,6 +99,7 @@ def begin_with_a_recurrent_policy():
     return PuffeRL(env, policy, normalize_observations=True, **SMALL)
 
 
+@pytest.mark.quick("begin_by_name", "begin_with_a_recurrent_policy")
 @pytest.mark.parametrize(
     ("begin", "name"),
     [

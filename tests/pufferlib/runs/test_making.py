@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+from checked_headers import QUICK, params
 from contract import COMPILED
 
 import pufferlib
@@ -9,7 +10,7 @@ from pufferlib.errors import APIUsageError, ConfigError, UnknownEnvironmentError
 from pufferlib.runs.making import environment_name
 
 
-@pytest.mark.parametrize("name", COMPILED)
+@pytest.mark.parametrize("name", params(COMPILED, QUICK, [pytest.mark.slow]))
 def test_every_ocean_environment_is_made_by_its_name(name):
     env = pufferlib.make(name)
     assert isinstance(env, ocean.env_class(name)) and env.num_envs == 256

@@ -61,6 +61,7 @@ def wait_for(condition, process, seconds=600):
         time.sleep(0.002)
 
 
+@pytest.mark.quick("native mingru")
 @pytest.mark.parametrize(
     ("command", "epochs"),
     [
@@ -93,6 +94,7 @@ def test_a_resumed_run_equals_the_uninterrupted_one(folders, command, epochs):
     assert notes[0] == notes[1] and bool(notes[0]) == ("--train.evaluations" in command)
 
 
+@pytest.mark.slow
 def test_a_finished_run_resumes_to_nothing(tmp_path):
     command = [*SQUARED.split(), "--train.num-iterations", 4]
     assert run(tmp_path, *command) == (0, "")
@@ -154,6 +156,7 @@ def test_a_run_killed_at_any_moment_goes_on_to_the_same_end(folders):
 # --- interrupted
 
 
+@pytest.mark.quick("15")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_an_interrupt_saves_and_leaves_quietly(tmp_path, number):
     command = [*SQUARED.split(), "--train.num-iterations", 100_000, "--train.log-interval", 1]
@@ -173,6 +176,7 @@ def test_an_interrupt_saves_and_leaves_quietly(tmp_path, number):
     assert re.fullmatch(rf"saved experiments/puffer_squared_\S+\.pt; {stopped}", last_line)
 
 
+@pytest.mark.slow
 def test_an_interrupted_run_goes_on_to_the_same_end(folders):
     whole, parts = folders
     command = [*SQUARED.split(), "--train.num-iterations", 60]
@@ -197,6 +201,7 @@ def test_a_resume_may_change_settings(tmp_path):
     assert metrics(only_run(tmp_path))[-1]["epoch"] == 6
 
 
+@pytest.mark.slow
 def test_a_changed_learning_rate_is_the_one_that_is_used(tmp_path):
     command = [*SQUARED.split(), "--train.num-iterations", 4, "--train.anneal-lr", "False"]
     assert run(tmp_path, *command) == (0, "")
@@ -211,6 +216,7 @@ def test_a_changed_learning_rate_is_the_one_that_is_used(tmp_path):
     assert saved["learning_rate"] == 0.5 and saved["num_iterations"] is None
 
 
+@pytest.mark.slow
 def test_a_run_that_began_from_weights_goes_on_where_these_are_gone_and_its_folder_was_moved(tmp_path):
     command = [*SQUARED.split(), "--train.num-iterations", 2]
     assert run(tmp_path, *command) == (0, "")
@@ -239,6 +245,7 @@ def test_a_finished_run_says_so(tmp_path):
     assert "after 2 of 2 epochs, 512 steps; --train.total-timesteps N goes on until N" in said
 
 
+@pytest.mark.quick("['--train.num-iterations', 1]")
 @pytest.mark.parametrize("length", [["--train.total-timesteps", 300], ["--train.num-iterations", 1]], ids=str)
 def test_a_length_that_the_run_has_already_is_refused_before_anything_is_written(tmp_path, length):
     command = [*SQUARED.split(), "--train.num-iterations", 2]

@@ -41,6 +41,7 @@ def files(folder):
     return {path.name: path.read_bytes() for path in folder.iterdir() if path.suffix in (".pt", ".json")}
 
 
+@pytest.mark.quick("spoil_weight", "spoil_optimizer")
 @pytest.mark.parametrize("spoil", [spoil_weight, spoil_optimizer, spoil_learning_rate, spoil_normalizer])
 def test_what_is_not_finite_is_never_saved(keep, spoil):
     trainer = two_heads(keep, ORDER, normalize_rewards=True)

@@ -63,6 +63,7 @@ def test_a_loop_in_c_is_ended_by_the_second_signal(start):
     assert "two signals were not answered for 0.5 seconds, so the run ends here, " in process.stderr.read()
 
 
+@pytest.mark.slow
 def test_a_loop_that_comes_after_the_first_signal_is_ended_too(start):
     process = start("after one")
     interrupt(process)

@@ -166,6 +166,7 @@ def video_of(path, width, height):
     return np.frombuffer(pixels, np.uint8).reshape(-1, height, width, 3), ffmpeg.count_frames_and_secs(path)[1]
 
 
+@pytest.mark.slow
 def test_a_video_shows_every_moment_at_its_time(played, tmp_path):
     lines = played(CARTPOLE, video="a.mp4", episodes=3)
     steps = 3 * float(re.search(r"episode_length +([\d.]+)", "\n".join(lines))[1])
@@ -263,6 +264,7 @@ def test_an_environment_that_cannot_draw_says_so(untrained, monkeypatch):
     assert evaluating._why_no_window(entry, EvalOptions())
 
 
+@pytest.mark.quick("2")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_a_video_that_can_be_watched_and_tells_what_there_is(untrained, monkeypatch, capsys, number):
     add = VideoWriter.add

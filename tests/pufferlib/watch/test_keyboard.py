@@ -5,6 +5,7 @@ from __future__ import annotations
 import gymnasium
 import numpy as np
 import pytest
+from checked_headers import QUICK, params
 from contract import COMPILED
 from gymnasium.spaces import Box, Discrete, MultiDiscrete
 
@@ -104,7 +105,7 @@ def test_an_action_that_is_none_is_a_mistake(space, keys):
         Keyboard(space, keys)
 
 
-@pytest.mark.parametrize("name", COMPILED)
+@pytest.mark.parametrize("name", params(COMPILED, QUICK, [pytest.mark.slow]))
 def test_every_ocean_environment_of_one_agent_can_be_played(name):
     is_alone = getattr(ocean.env_class(name), "agents_per_env", 1) == 1
     assert (keyboard_of(name, num_envs=2) is not None) == is_alone

@@ -53,6 +53,7 @@ def test_a_video_by_an_environments_name(policy):
     assert open_screen() is None
 
 
+@pytest.mark.quick("trainer")
 @pytest.mark.parametrize("wanted", ["class", "environment", "trainer"])
 def test_another_environment_like_it_is_made(policy, wanted):
     trainer = pufferlib.PuffeRL("puffer_squared", policy, num_envs=4, batch_size=64)

@@ -149,6 +149,7 @@ def test_the_older_file_is_whole_until_the_new_one_is(tmp_path, suffix):
     assert len(read(path)[0]) == 10
 
 
+@pytest.mark.quick(".gif")
 @pytest.mark.parametrize("suffix", SUFFIXES)
 def test_ctrl_c_leaves_what_was_recorded(tmp_path, suffix):
     """The whole group of processes gets the signal, as from a terminal; the encoder must go on."""
