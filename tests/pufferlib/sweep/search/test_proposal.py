@@ -39,6 +39,7 @@ def proposals(past, max_cost=np.inf, space=PLANE, seeds=SEEDS):
     return np.array([Proposal(space, past, max_cost, np.random.default_rng(seed)).point() for seed in seeds])
 
 
+@pytest.mark.slow
 def test_it_aims_at_costs_along_the_front_and_a_little_beyond():
     costs = cost_of(proposals(seen(high=0.7), seeds=range(16)))  # the dearest took 25
     assert (costs < 8).sum() >= 2
@@ -47,6 +48,7 @@ def test_it_aims_at_costs_along_the_front_and_a_little_beyond():
     assert np.median(costs) < 60
 
 
+@pytest.mark.slow
 def test_for_what_it_costs_it_is_good():
     points = proposals(seen(40))
     assert np.median(np.abs(points[:, 1] - 0.4)) < 0.05
@@ -60,6 +62,7 @@ def test_nothing_is_proposed_that_is_expected_to_cost_too_much(max_cost):
     assert costs.max() > max_cost * 0.5
 
 
+@pytest.mark.slow
 def test_what_costs_too_much_is_worse_than_what_is_known_to_be_hopeless():
     line = SearchSpace((Dimension("x", "uniform", 0.0, 1.0),))
     points = np.linspace(0, 1, 40)[:, None]
@@ -73,6 +76,7 @@ def test_where_everything_costs_too_much_something_is_proposed():
     assert ((points >= 0) & (points <= 1)).all()
 
 
+@pytest.mark.quick("1.0")
 @pytest.mark.parametrize("max_cost", [1.0, np.inf])
 def test_costs_that_are_all_the_same_do_not_matter(max_cost):
     points = proposals(seen(30, cost=lambda points: np.ones(len(points))), max_cost)
@@ -98,6 +102,7 @@ def test_where_trials_fail_few_are_tried():
     assert (points[:, 0] > 0.6).sum() <= 1
 
 
+@pytest.mark.slow
 def test_failures_that_cost_nothing_do_not_make_their_neighbours_cheap():
     failing = seen(24, lambda points: np.where(points[:, 1] < 0.5, np.nan, score_of(points)))
     free = np.where(np.isnan(failing.scores), 1e-3, failing.costs)
@@ -122,6 +127,7 @@ def curves(scores_at, points, progress):
     return every, scores_at(every, done), cost_of(every) * done, done
 
 
+@pytest.mark.slow
 def test_a_part_of_a_run_is_not_taken_for_a_cheap_one():
     points = np.random.default_rng(0).random((20, 2))
     whole = curves(lambda every, done: score_of(every) * done, points[:8], np.array([0.2, 0.5, 1.0]))

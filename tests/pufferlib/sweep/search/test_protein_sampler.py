@@ -93,7 +93,7 @@ def test_a_seed_and_a_study_say_what_is_proposed():
     assert make_trials(new_study(PLANE), PLANE, bowl, 3) != make_trials(new_study(PLANE, seed=1), PLANE, bowl, 3)
 
 
-@pytest.mark.quick("2")
+@pytest.mark.slow
 @pytest.mark.parametrize("done", [2, 9])
 def test_who_goes_on_with_a_study_does_not_repeat_what_was_tried(done):
     study = new_study(PLANE)
@@ -105,6 +105,7 @@ def test_who_goes_on_with_a_study_does_not_repeat_what_was_tried(done):
     assert len(points) == 12
 
 
+@pytest.mark.quick("0", "3")
 @pytest.mark.parametrize("done", [0, 3, 15])
 def test_workers_side_by_side_try_different_things(done):
     study, noise = new_study(PLANE), np.random.default_rng(0)
@@ -135,6 +136,7 @@ def test_losses_that_diverge_do_not_hide_the_others():
     assert study.best_value < 2e-3
 
 
+@pytest.mark.quick("inf")
 @pytest.mark.parametrize("score", [float("inf"), 1e300])
 def test_scores_beyond_all_bounds_end_nothing(score):
     study = new_study(LINE)

@@ -1,6 +1,8 @@
 from typing import get_args
 
 import pytest
+from checked_headers import QUICK, params
+from contract import COMPILED
 
 from pufferlib import ocean
 from pufferlib.config import load_config
@@ -16,7 +18,10 @@ def dimensions(*flags, env_name=SQUARED):
     return {one.name: one for one in space_of(load_config(env_name, argv=flags)).dimensions}
 
 
-@pytest.mark.parametrize("name", [*ocean.names(), "CartPole-v1", "MountainCarContinuous-v0", "FrozenLake-v1"])
+EVERY = [*ocean.names(), "CartPole-v1", "MountainCarContinuous-v0", "FrozenLake-v1"]
+
+
+@pytest.mark.parametrize("name", params(EVERY, {*EVERY} - {*COMPILED} | {*QUICK}, [pytest.mark.slow]))
 def test_every_environment_has_a_space_of_few_dimensions(name):
     args = load_config(name)
     space = space_of(args)

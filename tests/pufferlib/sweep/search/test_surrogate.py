@@ -91,6 +91,7 @@ def test_a_few_that_are_good_stand_out_from_many_that_are_alike():
     assert np.abs(grid[np.argmax(mean)] - 0.7).max() < 0.1
 
 
+@pytest.mark.quick("0")
 @pytest.mark.parametrize("seed", range(3))
 def test_any_values_give_finite_predictions_without_a_warning(seed):
     generator = np.random.default_rng(seed)

@@ -74,7 +74,7 @@ def test_the_page_shows_what_was_found():
         assert words in page.text
 
 
-@pytest.mark.quick("20-True")
+@pytest.mark.slow
 @pytest.mark.parametrize(("count", "is_shown"), [(19, False), (20, True)])
 def test_importance_needs_trials_that_differ(count, is_shown):
     trials = [scored(0.05 * place, place, rate=0.01 * place) for place in range(1, count + 1)]
@@ -82,7 +82,7 @@ def test_importance_needs_trials_that_differ(count, is_shown):
     assert "importance" not in page_of(*[scored(0.5, place, rate=0.01 * place) for place in range(1, count + 1)]).ids
 
 
-@pytest.mark.quick("1-maximize", "3-minimize")
+@pytest.mark.quick("1-maximize")
 @pytest.mark.parametrize("goal", ["maximize", "minimize"])
 @pytest.mark.parametrize("count", [1, 2, 3, 10])
 def test_any_number_of_trials_makes_a_page(count, goal):

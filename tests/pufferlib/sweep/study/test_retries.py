@@ -134,6 +134,7 @@ def test_what_has_ended_is_not_touched(tmp_path):
     assert uncounted_numbers(study.trials) == set()
 
 
+@pytest.mark.quick("1")
 @pytest.mark.parametrize("begun", [0, 1])
 def test_optuna_may_continue_the_study(tmp_path, begun):
     args = sweep_args(tmp_path)

@@ -34,6 +34,7 @@ def test_each_tenth_plays_a_tenth_of_the_episodes_and_the_end_all_of_them():
     assert costs == sorted(costs)
 
 
+@pytest.mark.slow
 def test_a_run_that_is_shorter_than_an_episode_has_a_score():
     logs = told("return", "puffer_freeway", total_timesteps=256, final_episodes=2)
     (scored,) = [log for log in logs if "rows" in log]
