@@ -17,6 +17,7 @@ def contact_sheet(monkeypatch):
     return contact_sheet
 
 
+@pytest.mark.slow
 def test_a_sheet_has_a_cell_for_each_environment(contact_sheet, tmp_path, monkeypatch):
     pytest.importorskip("raylib", reason="pictures need raylib")
     output, pictures = tmp_path / "docs" / "sheet.png", tmp_path / "pictures"

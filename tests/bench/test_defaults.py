@@ -20,6 +20,7 @@ def test_every_task_is_tried(defaults):
     assert tuple(defaults.TASKS) == TASKS
 
 
+@pytest.mark.slow
 def test_an_environment_as_a_function_is_trained_and_played(defaults, tmp_path):
     rows = defaults.given_rows("CartPole-v1", 1, str(tmp_path), steps=2_048, trainers=["ours"])
     assert [unit for _, _, unit in rows] == ["return", "return", "steps", "s"]

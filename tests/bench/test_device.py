@@ -55,6 +55,7 @@ def test_what_is_measured_stands_beside_what_is_expected(device, monkeypatch, ca
     assert device.beside_expected(45e6) == []
 
 
+@pytest.mark.slow
 @needs_emulator
 @pytest.mark.usefixtures("device_emulator", "captured")
 def test_a_training_says_where_its_environments_are(device, tmp_path):

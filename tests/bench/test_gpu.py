@@ -57,6 +57,7 @@ def test_a_wrong_or_failed_capture_is_found(gpu, monkeypatch):
     assert values == [pytest.approx(0.01, rel=1e-3), math.inf] and values[0] > gpu.CAPTURE_TOLERANCE
 
 
+@pytest.mark.slow
 @needs_emulator
 def test_an_update_by_kernels_is_compared_with_torch(gpu, on_emulator, monkeypatch):  # noqa: F811
     monkeypatch.setattr(ppo, "has_kernels", lambda device: True)

@@ -24,7 +24,7 @@ def one_iteration(case, folder, **settings):
     return trainer, change, values
 
 
-@pytest.mark.quick("CleanRL", "StableBaselines", "HandLSTM", "DeepSet", "Impala", "MixedDict")
+@pytest.mark.quick("CleanRL", "HandLSTM", "MixedDict")
 @pytest.mark.parametrize("name", CORPUS)
 def test_a_policy_is_computed_as_the_corpus_says(name, tmp_path):
     case = CORPUS[name]

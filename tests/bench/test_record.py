@@ -55,6 +55,7 @@ def test_half_a_result_is_refused(record, capsys):
     assert "expected all of --case, --value and --unit" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler")
 def test_the_yardstick_measures_something():
     done = subprocess.run([sys.executable, BENCH / "calibrate.py"], capture_output=True, text=True, timeout=600)

@@ -55,6 +55,7 @@ def test_the_game_is_a_draw_and_pruning_sees_a_small_part_of_it(game):
     assert game.library.take_positions_seen() < 549946 / 15
 
 
+@pytest.mark.quick("1", "2", "3")
 @pytest.mark.parametrize("depth", [1, 2, 3, 4])
 def test_values_are_those_of_plain_minimax_and_fewer_positions_are_seen(game, depth):
     seen_plainly, values = [], set()

@@ -310,6 +310,7 @@ def test_the_render_module_takes_nothing_that_is_not_its_own():
         module.draw(picture, state, state, state, 0, 0, 1, 1)
 
 
+@pytest.mark.quick("2", "128")
 @pytest.mark.parametrize("size", [2, 3, 40, 128])
 def test_grids_of_any_size_are_drawn(screen, size):
     env = make("puffer_squared", size=size)

@@ -87,6 +87,7 @@ def rewards_of(places, goals):
     return rewards, is_reached, is_unclear
 
 
+@pytest.mark.quick("random")
 @pytest.mark.parametrize("is_greedy", [True, False], ids=["greedy", "random"])
 def test_every_step_agrees_with_the_reference(is_greedy):
     env = Target(32, horizon=400)

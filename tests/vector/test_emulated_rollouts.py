@@ -43,6 +43,7 @@ def test_all_families_are_there():
     assert len(IDS) >= 15 and {"CartPole-v1", "Pendulum-v1", "Blackjack-v1", "LunarLander-v3"} <= set(IDS)
 
 
+@pytest.mark.quick("CartPole-v1", "Blackjack-v1", "Pendulum-v1")
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")  # the start method that is quick to test
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=() if name in OF_EACH_KIND else pytest.mark.slow) for name in IDS]

@@ -109,6 +109,7 @@ def test_an_exception_reaches_the_parent_with_its_traceback():
     assert workers_of() == []
 
 
+@pytest.mark.quick("die", "exit")
 @pytest.mark.parametrize(
     ("trouble", "expected"),
     [
@@ -176,6 +177,7 @@ def test_no_wake_up_is_lost_between_those_who_are_about_to_sleep(batch_size):
             vecenv.send(np.zeros((len(observations), 2), int))
 
 
+@pytest.mark.slow
 def test_idle_workers_sleep():
     with make_processes(num_workers=1) as vecenv:
         vecenv.reset()
@@ -226,6 +228,7 @@ def start_script(rest: str, **options) -> subprocess.Popen:
     return process
 
 
+@pytest.mark.slow
 def test_an_unguarded_program_that_forgets_to_close_ends_silently():
     process = start_script("vecenv.send(np.zeros((6, 2), int))")
     assert process.communicate(timeout=600) == ("", "")
@@ -297,6 +300,7 @@ def test_a_step_that_takes_too_long_ends_with_the_worker_that_hangs(trouble):
     assert workers_of() == []
 
 
+@pytest.mark.slow
 def test_a_timeout_is_for_steps_and_takes_no_worker_that_answers(tmp_path):
     kwargs = {"file": str(tmp_path / "go on")}
     with make_processes(WaitingEnv, env_kwargs=kwargs, num_workers=1, step_timeout_seconds=600) as vecenv:

@@ -177,6 +177,7 @@ def test_closing_the_vector_closes_the_environment():
     assert env.closed == 1
 
 
+@pytest.mark.quick("CountingEnv")
 @pytest.mark.parametrize("make", [lambda: SQUARED(num_envs=2), CountingEnv, lambda: Wrapper(CountingEnv())])
 def test_a_closed_environment_is_refused(make):
     env = make()

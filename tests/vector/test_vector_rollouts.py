@@ -38,6 +38,7 @@ def test_an_ocean_environment_gives_its_golden_rollout_on_seven_threads(name):
     assert found == reference, f"where that is meant: python tests/vector/golden.py {name}"
 
 
+@pytest.mark.quick("puffer_drone")
 @pytest.mark.parametrize("name", params(COMPILED, SEVERAL_BACKENDS, (pytest.mark.slow, pytest.mark.weekly)))
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_every_backend_gives_the_same_rollout_of_an_ocean_environment(name):
@@ -69,6 +70,7 @@ def built_by_clang(name, module):
     return opened
 
 
+@pytest.mark.quick("True")
 @pytest.mark.parametrize("zero_copy", [True, False])
 def test_processes_give_the_serial_rollout_of_a_python_environment(zero_copy):
     def run(**options):
