@@ -337,7 +337,7 @@ def panels_of(text):
     return [Panel(f"title {text}", STEPS, curves), Panel(f"shares {text}", STEPS, curves, is_stacked=True)]
 
 
-@pytest.mark.quick("'plain'", ascii(HOSTILE[8]))
+@pytest.mark.quick("'plain'")
 @pytest.mark.filterwarnings("ignore:Glyph .* missing from")  # of scripts that its font does not have
 @pytest.mark.parametrize(
     "text", ["plain", *HOSTILE[8:18:3], "$\\frac{$", "\x1b[2J", "\0\udcff"], ids=lambda text: ascii(text)[:30]

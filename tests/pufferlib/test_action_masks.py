@@ -39,6 +39,7 @@ def trainer_of(env, tmp_path, **settings):
     )
 
 
+@pytest.mark.quick("segments-kernel", "steps-torch")
 @pytest.mark.parametrize("fused", [True, False], ids=["kernel", "torch"])
 @pytest.mark.parametrize("shuffle", ["segments", "steps"])
 def test_every_action_of_a_rollout_is_allowed(nim, tmp_path, fused, shuffle):
@@ -151,6 +152,7 @@ def test_an_agent_that_waits_needs_no_choice(tmp_path, fused):
     trainer.close()
 
 
+@pytest.mark.quick("kernel")
 @pytest.mark.parametrize("fused", [True, False], ids=["kernel", "torch"])
 def test_a_resumed_run_continues_exactly(nim, tmp_path, fused):
     def make(folder):

@@ -107,6 +107,7 @@ def shares_of_rate(trainer, steps, until=None):
     return pytest.approx(shares)
 
 
+@pytest.mark.quick("settings0", "settings3")
 @pytest.mark.parametrize("settings", [{}, {"total_timesteps": 64}, {"num_iterations": 2}, {"anneal_lr": True}])
 def test_each_call_anneals_the_learning_rate_over_its_steps(settings):
     trainer = make_trainer(lr_schedule="linear", **settings)
@@ -134,6 +135,7 @@ def test_a_learning_rate_that_was_assigned_stays_unless_annealing_was_asked_for(
     annealed.release()
 
 
+@pytest.mark.quick("loaded-128", "the same trainer-None")
 @pytest.mark.parametrize("rest", [128, None])
 @pytest.mark.parametrize("is_same", [False, True], ids=["loaded", "the same trainer"])
 def test_the_rest_of_what_was_stopped_goes_on_with_its_schedule(is_same, rest):

@@ -358,7 +358,7 @@ def stepped(module, inputs, states, resets):
     return torch.stack(outputs, 1), *states
 
 
-@pytest.mark.quick("few", "many")
+@pytest.mark.quick("many")
 @pytest.mark.parametrize("resets", RESETS)
 @pytest.mark.parametrize("module", MODULES)
 @pytest.mark.parametrize("is_training", [True, False])

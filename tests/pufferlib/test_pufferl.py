@@ -267,6 +267,7 @@ def two_threads():
     torch.set_num_threads(before)
 
 
+@pytest.mark.quick("LinearPolicy-False", "CountingPolicy-True")
 @pytest.mark.parametrize("has_absent_agents", [False, True])
 @pytest.mark.parametrize("policy", [LinearPolicy, CountingPolicy])
 def test_threads_share_an_update_without_changing_it(two_threads, policy, has_absent_agents):
@@ -284,6 +285,7 @@ def test_threads_share_an_update_without_changing_it(two_threads, policy, has_ab
     assert steps[0][0].abs().max() > 1e-4
 
 
+@pytest.mark.quick("MinGRUWrapper", "LSTMWrapper")
 @pytest.mark.parametrize("wrapper", [None, MinGRUWrapper, LSTMWrapper])
 def test_kernels_of_whole_policies_train_like_torch(wrapper):
     results = []
@@ -321,6 +323,7 @@ def with_hook(policy):
     return policy
 
 
+@pytest.mark.quick("subclass", "own part", "hook", "switched off")
 @pytest.mark.parametrize(
     ("make", "settings"),
     [

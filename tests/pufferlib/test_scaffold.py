@@ -32,6 +32,7 @@ def root(tmp_path):
     return tmp_path
 
 
+@pytest.mark.quick("my_game", "a_name_that_is_so_long_that_lines_break")
 @pytest.mark.parametrize("name", NAMES)
 def test_a_copy_is_the_template_under_another_name(root, name):
     folder, test = scaffold.make(root, name)
@@ -45,6 +46,7 @@ def test_a_copy_is_the_template_under_another_name(root, name):
         assert "_Game" not in text and "My_" not in text, path
 
 
+@pytest.mark.quick("my_game", "a_name_that_is_so_long_that_lines_break")
 @pytest.mark.parametrize("name", NAMES)
 def test_a_copy_passes_the_lint(root, name):
     for tool in ("ruff", "clang-format"):

@@ -98,6 +98,7 @@ def test_the_continuous_policy_takes_rows_of_bytes():
     assert logits.mean.shape == (5, 2) and values.shape == (5,)
 
 
+@pytest.mark.quick("True")
 @pytest.mark.parametrize("recurrent", [False, True])
 def test_nested_observations_and_mixed_actions_train(recurrent):
     vecenv = vector.make(GymnasiumPufferEnv, env_kwargs={"env_creator": Nested}, backend="Serial", num_envs=4)

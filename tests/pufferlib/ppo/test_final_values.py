@@ -87,6 +87,7 @@ def assert_true(name, collector):
     assert len(expected) > 10 and as_dict(collector.rollout.finals) == pytest.approx(expected, rel=1e-4, abs=1e-5)
 
 
+@pytest.mark.quick("recurrent")
 @each_env
 @each_shape
 @pytest.mark.parametrize("backend", ["Native", "Serial", "Device"])
@@ -174,6 +175,7 @@ def test_a_resumed_collector_values_the_same(name):
         assert as_dict(restored.rollout.finals) == as_dict(collector.rollout.finals) != {}
 
 
+@pytest.mark.quick("kernel")
 @pytest.mark.parametrize("fused", [False, True], ids=["torch", "kernel"])
 def test_a_checkpoint_between_collecting_and_learning_keeps_them(fused, in_tmp_path):
     def started():

@@ -93,6 +93,7 @@ def test_the_rollout_has_the_agents_of_the_policy_alone():
     trainer.close()
 
 
+@pytest.mark.quick("prioritized")
 @pytest.mark.parametrize("choice", ["uniform", "prioritized"])
 def test_opponents_are_drawn_as_often_as_the_settings_say(choice):
     trainer = make_trainer(pool_choice=choice, selfplay_share=0.25)
@@ -397,6 +398,7 @@ def test_the_strength_of_the_bot_is_the_environments():
     trainer.close()
 
 
+@pytest.mark.slow
 def test_a_run_with_the_bot_in_its_pool_is_resumed_exactly():
     straight, first = (connect4_trainer(pool_members="bot, random") for _ in range(2))
     for trainer in (straight, first):

@@ -37,7 +37,7 @@ def weights(trainer):
 # --- what the environment gives
 
 
-@pytest.mark.quick("observation-recurrent-{}", "reward-feed-forward-{'fused': False}")
+@pytest.mark.quick("recurrent")
 @pytest.mark.parametrize(
     "settings",
     [
@@ -167,6 +167,7 @@ def train_with_a_bad_share(bad):
     return weights(trainer).tolist(), losses["skipped_minibatches"], losses["policy_loss"]
 
 
+@pytest.mark.quick("2")
 @pytest.mark.parametrize("bad", [1, 2])
 def test_what_one_process_cannot_step_by_no_process_steps_by(bad):
     first, second = ranks.call(train_with_a_bad_share, bad)
