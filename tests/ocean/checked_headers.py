@@ -4,7 +4,8 @@ Sanitizers, compilers for GPUs and the tests of the shared binding see, on every
 of STANDING and those whose headers changed since they were noted. The others are marked `weekly`, and run where these
 tests are chosen: by `make test-weekly` and by the workflow of that name. Run that first, then note the headers. What
 the quick tests ask of every environment they ask of the same ones and of those of QUICK. The rules of a game that is
-none of STANDING and did not change are tested by the slow tests (conftest.py). What builds the kernels anew, or
+none of STANDING and did not change are tested by the slow tests (conftest.py), but for its thousands of random games,
+which are weekly. What builds the kernels anew, or
 everything under the sanitizers, is weekly likewise while the C of `extensions/`, `vector/` and `ocean/include/` is what
 was noted. With the variable PUFFER_ALL_ENVIRONMENTS, which bench/sanitize.py sets, nothing is left to another day.
 """
@@ -16,7 +17,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 
 import pytest
@@ -67,6 +68,11 @@ def fingerprint(name: str) -> str:
 def shared_marks() -> tuple[pytest.MarkDecorator, ...]:
     """The marks of slow tests that compile nothing but what no environment has for itself."""
     return (pytest.mark.slow, *(() if is_changed(SHARED) else WEEKLY))
+
+
+def weekly_unless_changed(name: str) -> Callable:
+    """Marks a slow test of thousands of games, which only another header of the game could break."""
+    return (lambda test: test) if is_changed(name) else pytest.mark.weekly
 
 
 def compiled_names() -> list[str]:

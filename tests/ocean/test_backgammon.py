@@ -6,6 +6,7 @@ import itertools
 
 import numpy as np
 import pytest
+from checked_headers import weekly_unless_changed
 from contract import checksum
 from open_spiel_games import pyspiel
 
@@ -131,6 +132,7 @@ def test_games_are_those_of_open_spiel():
 
 
 @pytest.mark.slow
+@weekly_unless_changed("puffer_backgammon")
 @pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.weekly) for seed in range(2, 11))])
 def test_ten_thousand_games_are_those_of_open_spiel(seed):
     num_moves, results = replay(1000, seed)

@@ -7,6 +7,7 @@ import ctypes
 
 import numpy as np
 import pytest
+from checked_headers import weekly_unless_changed
 from contract import checksum
 from oracles import replay
 from searching import ROOT, Searcher
@@ -164,6 +165,7 @@ def test_random_games_are_those_of_python_chess():
 
 
 @pytest.mark.slow
+@weekly_unless_changed("puffer_chess")
 @pytest.mark.parametrize("games", [1_000, pytest.param(10_000, marks=pytest.mark.weekly)])
 def test_thousands_of_random_games_are_those_of_python_chess(games):
     pytest.importorskip("chess", reason="the other program; pip install chess")

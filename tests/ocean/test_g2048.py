@@ -6,6 +6,7 @@ import ctypes
 
 import numpy as np
 import pytest
+from checked_headers import weekly_unless_changed
 from contract import checksum
 from hypothesis import given, settings, strategies as st
 
@@ -188,6 +189,8 @@ def test_a_move_lets_the_player_pause_again():
     assert table.step(4)[2:] == (False, True)
 
 
+@pytest.mark.slow
+@weekly_unless_changed("puffer_g2048")
 def test_the_longest_game_is_cut():
     """A move in 64, by a player who lets tiles grow along a path from a corner, so that it does not end before."""
     path = 4.0 ** np.array([[15, 14, 13, 12], [8, 9, 10, 11], [7, 6, 5, 4], [0, 1, 2, 3]])

@@ -6,6 +6,7 @@ from functools import partial
 
 import numpy as np
 import pytest
+from checked_headers import weekly_unless_changed
 from contract import checksum
 from oracles import replay
 
@@ -92,6 +93,7 @@ def test_random_games_are_those_of_openspiel(swap):
 
 
 @pytest.mark.slow
+@weekly_unless_changed("puffer_hex")
 @pytest.mark.parametrize("swap", [False, True])
 @pytest.mark.parametrize("games", [1_000, pytest.param(10_000, marks=pytest.mark.weekly)])
 def test_thousands_of_random_games_are_those_of_openspiel(swap, games):

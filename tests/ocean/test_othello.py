@@ -7,6 +7,7 @@ from functools import lru_cache
 
 import numpy as np
 import pytest
+from checked_headers import weekly_unless_changed
 from contract import checksum
 from oracles import replay
 from searching import ROOT, Searcher
@@ -146,6 +147,7 @@ def test_random_games_are_those_of_openspiel():
 
 
 @pytest.mark.slow
+@weekly_unless_changed("puffer_othello")
 @pytest.mark.parametrize("games", [1_000, pytest.param(10_000, marks=pytest.mark.weekly)])
 def test_thousands_of_random_games_are_those_of_openspiel(games):
     pytest.importorskip("pyspiel", reason="the other program; pip install open-spiel")

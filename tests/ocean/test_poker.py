@@ -9,6 +9,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
+from checked_headers import weekly_unless_changed
 from contract import checksum
 from open_spiel_games import (
     exploitability,
@@ -167,6 +168,7 @@ def test_hands_are_those_of_open_spiel(game):
 
 
 @pytest.mark.slow
+@weekly_unless_changed("puffer_poker")
 @pytest.mark.parametrize("game", ["kuhn", "leduc"])
 def test_ten_thousand_hands_are_those_of_open_spiel(game):
     assert replay(game, 10_000) > 20_000
