@@ -31,10 +31,16 @@ def run(folder, *arguments):
     return process.exitcode, Path(folder, "stderr").read_text()
 
 
-def run_code(folder, code, *arguments):
-    """Runs Python code in a folder, without a display; returns the exit code and what it wrote to stdout and stderr."""
+def start_code(folder, code, *arguments):
+    """Starts Python code in a folder, without a display; its output goes to the files `stdout` and `stderr` there."""
     process = context.Process(target=_run_code, args=(str(folder), code, [str(argument) for argument in arguments]))
     process.start()
+    return process
+
+
+def run_code(folder, code, *arguments):
+    """Runs Python code in a folder, without a display; returns the exit code and what it wrote to stdout and stderr."""
+    process = start_code(folder, code, *arguments)
     process.join(600)
     assert process.exitcode is not None, "the code did not end"
     return process.exitcode, *(Path(folder, name).read_text() for name in ("stdout", "stderr"))

@@ -3,10 +3,12 @@ import io
 import json
 import os
 import pickle
+import signal
 import subprocess
 import sys
 import time
 
+import command
 import pytest
 import torch
 from torch import nn
@@ -113,7 +115,7 @@ def test_the_file_is_on_the_disk_before_it_takes_the_name(path, monkeypatch):
 
 @pytest.mark.quick("0.02")
 @pytest.mark.parametrize("delay", [0.0, 0.02])
-def test_a_kill_while_saving_leaves_a_whole_file(path, delay):
+def test_a_kill_while_saving_leaves_a_whole_file(path, tmp_path, delay):
     save(path, {"version": -1, "data": torch.zeros(1)})
     code = (
         "import sys, torch; from pathlib import Path; from pufferlib.runs.checkpoint import save\n"
@@ -121,11 +123,15 @@ def test_a_kill_while_saving_leaves_a_whole_file(path, delay):
         "for version in range(100000):\n"
         "    save(Path(sys.argv[1]), {'version': version, 'data': torch.full((300000,), version)})"
     )
-    process = subprocess.Popen([sys.executable, "-c", code, str(path)], stdout=subprocess.PIPE)
-    with process:
-        assert process.stdout.readline() == b"go\n"
-        time.sleep(delay)
-        process.kill()
+    process = command.start_code(tmp_path, code, path)
+    said = tmp_path / "stdout"
+    while not (said.exists() and said.read_text() == "go\n"):
+        assert process.is_alive(), (tmp_path / "stderr").read_text()
+        time.sleep(0.001)
+    time.sleep(delay)
+    process.kill()
+    process.join()
+    assert process.exitcode == -signal.SIGKILL
     found = load(path)
     assert (found["data"] == max(found["version"], 0)).all()
 
