@@ -88,6 +88,7 @@ def test_one_worker_starts_no_threads_and_closing_ends_them():
     assert come_to(before, 0)
 
 
+@pytest.mark.slow
 def test_a_forgotten_vector_leaves_no_threads_even_while_it_steps():
     before = threads()
     for _ in range(3):

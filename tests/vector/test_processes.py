@@ -63,7 +63,7 @@ def test_more_processes_than_a_machine_has_are_refused(monkeypatch):
         make_processes(num_envs=2000, num_workers=2000)
 
 
-@pytest.mark.quick("True")
+@pytest.mark.slow
 @pytest.mark.parametrize("zero_copy", [True, False])
 def test_a_slow_environment_holds_up_nobody_else(zero_copy, tmp_path):
     creators = [WaitingEnv, CountingEnv]
@@ -126,6 +126,7 @@ def test_a_worker_that_ends_is_reported_at_once(trouble, expected):
     assert workers_of() == []
 
 
+@pytest.mark.slow
 def test_a_worker_killed_while_idle_is_reported_by_the_next_call():
     vecenv = make_processes()
     vecenv.reset()

@@ -142,7 +142,7 @@ def test_memory_stays_the_same_over_a_thousand_steps_of_play(wrapper):
     env.close()
 
 
-@pytest.mark.quick("gated")
+@pytest.mark.slow
 @pytest.mark.parametrize("name", OWN)
 def test_policies_of_ones_own_stay_the_same_over_a_thousand_steps(name):
     policy, env = OWN[name]()

@@ -75,6 +75,7 @@ def test_one_seed_gives_one_rollout_however_the_games_are_stepped():
     assert run(3) != run(4)
 
 
+@pytest.mark.slow
 def test_two_vector_environments_share_the_games():
     with make_atari_vector("ALE/Pong-v5", 4, batch_size=2) as vecenv:
         assert (vecenv.num_agents, vecenv.agents_per_batch) == (4, 2)
