@@ -1,7 +1,8 @@
 """The blocks of code on a page: found by Sybil, each with what is done with it.
 
-- `python` runs in one namespace for the whole page; `bash` in a shell that stops at the first error and whose runs
-  PUFFER_FLAGS makes short; both in a folder of the page's own, in order.
+- `python` runs in one namespace for the whole page; `bash` in a shell that stops at the first error; both in a folder
+  of the page's own, in order. No run is longer than STEPS: PUFFER_FLAGS makes those of commands short, and
+  `learn(2_000_000)` becomes `learn(200000)`.
 - A block with a caption, "```{code-block} c" and ":caption: my_game/my_game.h", becomes the file of that name there.
 - `ini` without a caption is read as settings; `text` and `mermaid` are for eyes.
 - `<!-- not run: why -->` in the line above says of a block why it cannot be run by a test.
@@ -22,10 +23,12 @@ from pathlib import Path
 from sybil import Document, Example, Region, Sybil
 from sybil.parsers.markdown.lexers import RawFencedCodeBlockLexer
 
-SHORT = "--train.total-timesteps 200_000"
+STEPS = 200_000  # of a run, at most
+SHORT = f"--train.total-timesteps {STEPS}"
 SECONDS = 1200  # for one block: compilers and first starts on a busy machine
 INFO = re.compile(r"(?P<info>[^\n]*)\n(?P<options>(?:[ \t]*:[\w-]+:[^\n]*\n)*)")
 OF_ANOTHER_KIND = re.compile(r"\{(?!code-block\})")  # directives that are no code: notes, tables of contents
+LEARN = re.compile(r"(?<=\blearn\()(\s*(?:total_timesteps=)?)(\d[\d_]*)")
 CAPTION = re.compile(r"^[ \t]*:caption:[ \t]*(.+?)[ \t]*$", re.MULTILINE)
 NOT_RUN = re.compile(r"<!-- not run: (.+?) -->\s*$")
 FOR_EYES = ("text", "mermaid")
@@ -81,9 +84,9 @@ def evaluate(example: Example) -> None:
         return
     if block.file is not None:
         Path(block.file).parent.mkdir(parents=True, exist_ok=True)
-        Path(block.file).write_text(block.text)
+        Path(block.file).write_text(shortened(block.text))
     elif block.language == "python":
-        exec(compile("\n" * example.line + block.text, example.path, "exec"), example.namespace)
+        exec(compile("\n" * example.line + shortened(block.text), example.path, "exec"), example.namespace)
     elif block.language == "bash":
         run(block.text, where)
     elif block.language == "ini":
@@ -93,6 +96,10 @@ def evaluate(example: Example) -> None:
     else:
         expected = "expected python, bash, ini, a caption or one of text and mermaid"
         raise AssertionError(f"{where}: {expected}, found {block.language or 'no language'}")
+
+
+def shortened(code: str) -> str:
+    return LEARN.sub(lambda found: f"{found[1]}{min(int(found[2]), STEPS)}", code)
 
 
 def run(script: str, where: str) -> None:

@@ -60,6 +60,8 @@ def test_what_is_on_no_page_is_noticed(in_tmp_path):
     evaluate("```{code-block} python\n:caption: a/b.py\nvalue = 3\n```\n```bash\ngrep 'value = 3' a/b.py\n```")
     evaluate("```python\nvalue = 3\n```\n\n```python\nassert value == 3\n```\n```bash\ntest -f page.md\n```")
     evaluate("<!-- not run: needs a GPU -->\n```bash\nexit 1\n```\n```{note}\nassert False\n```")
+    evaluate("```{code-block} python\n:caption: b.py\nt.learn(3_000_000)\nt.learn(\n    total_timesteps=9_000)\n```")
+    assert Path("b.py").read_text() == "t.learn(200000)\nt.learn(\n    total_timesteps=9000)\n"
     with pytest.raises(AssertionError, match=r"page.md:1"):
         evaluate("```bash\nfalse\ntrue\n```")
     with pytest.raises(ZeroDivisionError):
