@@ -10,7 +10,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from pufferlib.extensions import compute_puff_advantage, reference_advantage
+from pufferlib.extensions.advantage import compute_puff_advantage, reference_advantage
 
 COLUMNS = 65
 CONSTANTS = (0.99, 0.95, 1.0, 1.0)

@@ -80,7 +80,7 @@ CASES = [
 
 def check_advantage(device: torch.device) -> float:
     """The largest error over odd shapes."""
-    from pufferlib.extensions import compute_puff_advantage, reference_advantage
+    from pufferlib.extensions.advantage import compute_puff_advantage, reference_advantage
 
     errors = []
     for segments, columns in [(1, 1), (1, 2), (3, 7), (9, 65), (257, 31), (13, 131), (8191, 65)]:
@@ -95,7 +95,7 @@ def check_advantage(device: torch.device) -> float:
 
 def check_mingru_scan(device: torch.device) -> float:
     """The largest error over odd shapes: outputs, final state and all gradients."""
-    from pufferlib.extensions import mingru_scan, reference_mingru
+    from pufferlib.extensions.mingru import mingru_scan, reference_mingru
 
     errors = []
     for batch, steps, hidden in [(1, 1, 1), (2, 1, 16), (3, 7, 5), (7, 31, 67), (1, 130, 17), (1023, 64, 64)]:
@@ -115,7 +115,7 @@ def check_mingru_scan(device: torch.device) -> float:
 
 def check_mingru_step(device: torch.device) -> float:
     """The largest error over odd shapes: output and new state."""
-    from pufferlib.extensions import mingru_step, reference_mingru
+    from pufferlib.extensions.mingru import mingru_step, reference_mingru
 
     errors = []
     for batch, hidden in [(1, 1), (3, 5), (257, 67), (8191, 64)]:

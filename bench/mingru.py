@@ -10,7 +10,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from pufferlib.extensions import mingru_scan, mingru_step, reference_mingru
+from pufferlib.extensions.mingru import mingru_scan, mingru_step, reference_mingru
 
 HIDDEN = 64
 STEPS = 64

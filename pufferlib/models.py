@@ -33,7 +33,7 @@ from torch.distributions import Normal
 from pufferlib import spaces
 from pufferlib.emulation.tensors import features, num_features
 from pufferlib.errors import APIUsageError
-from pufferlib.extensions import mingru_scan, mingru_step
+from pufferlib.extensions.mingru import mingru_scan, mingru_step
 from pufferlib.policy import EnvSpaces, Logits, OneHot, OneHotPlanes, RecordsInitArgs
 
 State = dict[str, Tensor]

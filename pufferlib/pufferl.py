@@ -34,7 +34,7 @@ from pufferlib.dashboard.output import say
 from pufferlib.dashboard.report import Report
 from pufferlib.dashboard.score import Score, final_metrics, final_text
 from pufferlib.distributed import ROUNDING, Total
-from pufferlib.extensions import compute_puff_advantage
+from pufferlib.extensions.advantage import compute_puff_advantage
 from pufferlib.fast.choose import choose_backend
 from pufferlib.fast.device_collector import DeviceCollector
 from pufferlib.loggers.logger import Logger

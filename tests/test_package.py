@@ -272,11 +272,12 @@ def test_a_type_checker_finds_an_editable_install(python, tmp_path):
         "PufferEnv.close": "def (self: pufferlib.environment.PufferEnv)",
         "ocean.names": "def () -> list[str]",
         "vector.Serial.close": "def (self: pufferlib.vector.base.Vector)",
-        "extensions.AdamSettings.beta1": "float",
+        "cuda_library.Program.name": "str",
     }
     program = tmp_path / "program.py"
     shown = "\n".join(f"reveal_type({name})" for name in types)
-    program.write_text(f"from pufferlib import PufferEnv, extensions, ocean, vector\n{shown}\n")
+    imports = "from pufferlib import PufferEnv, ocean, vector\nfrom pufferlib.extensions import cuda_library"
+    program.write_text(f"{imports}\n{shown}\n")
     done = run(sys.executable, "-m", "mypy", "--python-executable", python, program, cwd=tmp_path)
     assert re.findall('Revealed type is "(.+)"', done.stdout) == [*types.values()], done.stdout + done.stderr
 

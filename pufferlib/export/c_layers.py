@@ -18,9 +18,8 @@ from torch import Tensor, nn
 from pufferlib import spaces
 from pufferlib.environment import PufferEnv
 from pufferlib.errors import ExportError
-from pufferlib.extensions import Layers
 from pufferlib.extensions.network import OBSERVATION_DTYPES
-from pufferlib.extensions.network_layers import Arrange, Convolution, Layer, Pool
+from pufferlib.extensions.network_layers import Arrange, Convolution, Layer, Layers, Pool
 from pufferlib.fast.policy_layers import find_layers
 from pufferlib.fast.traced_layers import trace
 from pufferlib.fast.traced_values import UntracedError

@@ -32,13 +32,15 @@ from torch.optim import Optimizer
 
 from pufferlib.config import ResolvedTrainConfig
 from pufferlib.distributed import Ranks
-from pufferlib.extensions import Layers, Network, cuda_library
+from pufferlib.extensions import cuda_library
 from pufferlib.extensions.network import (
     OBSERVATION_DTYPES,
+    Network,
     has_bfloat16,
     is_faster_in_bfloat16,
     observation_dtypes,
 )
+from pufferlib.extensions.network_layers import Layers
 from pufferlib.extensions.optimizers import make_optimizer
 from pufferlib.extensions.ppo import has_kernels
 from pufferlib.fast.cpu import NetworkActor, NetworkGradients, ThreadedGradients

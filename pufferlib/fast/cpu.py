@@ -15,8 +15,8 @@ from torch.optim import Optimizer
 from typing_extensions import override
 
 from pufferlib.config import ResolvedTrainConfig
-from pufferlib.extensions import AdamBatch, Network, clip_gradients
-from pufferlib.extensions.network import Act, Learned, NetworkBatch
+from pufferlib.extensions.adam import AdamBatch, clip_gradients
+from pufferlib.extensions.network import Act, Learned, Network, NetworkBatch
 from pufferlib.fast.policy_watch import copy_structure, find_kept, is_altered
 from pufferlib.ppo.actor import Actor
 from pufferlib.ppo.advantages import Minibatch

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from pufferlib.extensions import Layers, Linear, MinGRU
+from pufferlib.extensions.network_layers import Layers, Linear, MinGRU
 
 NUMBERS = {torch.uint8: "uint8_t", torch.int8: "int8_t", torch.int32: "int32_t", torch.float32: "float"}
 """Types of observations, in C."""

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer, optimizer as optimizers
 from typing_extensions import override
 
-from pufferlib.extensions import AdamBatch, AdamSettings, can_step
+from pufferlib.extensions.adam import AdamBatch, AdamSettings, can_step
 from pufferlib.extensions.optimizers import Adam
 from pufferlib.fast.cpu import NetworkGradients
 from pufferlib.fast.cuda_graphs import Capture, CapturedCall

@@ -7,8 +7,17 @@ from dataclasses import replace
 
 from torch import nn
 
-from pufferlib.extensions import LSTM, Categories, Convolution, Layers, Linear, MinGRU, Normalizer, OneHotLinear
-from pufferlib.extensions.network_layers import Layer
+from pufferlib.extensions.network_layers import (
+    LSTM,
+    Categories,
+    Convolution,
+    Layer,
+    Layers,
+    Linear,
+    MinGRU,
+    Normalizer,
+    OneHotLinear,
+)
 from pufferlib.fast.policy_watch import is_altered
 from pufferlib.metrics.measures import EPSILON
 from pufferlib.models import ACTIVATIONS, ActionHead, Continuous, Convolutional, Default, LSTMWrapper, MinGRUWrapper

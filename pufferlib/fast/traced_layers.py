@@ -23,9 +23,9 @@ from torch.distributions import Distribution, Normal
 
 from pufferlib import emulation, models, pytorch
 from pufferlib.emulation import tensors
-from pufferlib.extensions import Layers, Network, NetworkBatch, Normalizer
 from pufferlib.extensions.cpu_library import CONSTANTS
-from pufferlib.extensions.network_layers import Fields
+from pufferlib.extensions.network import Network, NetworkBatch
+from pufferlib.extensions.network_layers import Fields, Layers, Normalizer
 from pufferlib.fast.policy_layers import recurrent_layer
 from pufferlib.fast.policy_watch import OwnCode, copy_structure, find_kept, is_altered
 from pufferlib.fast.traced_states import SharedCellError, StepStates, TracedState

@@ -17,8 +17,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from pufferlib.extensions import Convolution
-from pufferlib.extensions.network_layers import Add, Arrange, Compare, Multiply, Norm, Pool
+from pufferlib.extensions.network_layers import Add, Arrange, Compare, Convolution, Multiply, Norm, Pool
 from pufferlib.fast.traced_values import LayerList, Operand, Parameter, Scores, Turned, Value, numbers
 from pufferlib.models import ActionHead
 

@@ -17,8 +17,7 @@ import torch
 from torch import Tensor, fx, nn
 from torch.utils._pytree import tree_leaves, tree_map
 
-from pufferlib.extensions import LSTM
-from pufferlib.extensions.network_layers import GRU, Add, Multiply, Shape, StateLayer
+from pufferlib.extensions.network_layers import GRU, LSTM, Add, Multiply, Shape, StateLayer
 from pufferlib.fast.traced_operations import ACTIVATIONS, ROWS, SAME, Operations
 from pufferlib.fast.traced_values import Operand, UntracedError, Value
 

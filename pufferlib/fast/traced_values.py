@@ -11,7 +11,6 @@ import torch
 from torch import Tensor, nn
 
 from pufferlib.emulation.tensors import describe_features
-from pufferlib.extensions import Convolution, Linear
 from pufferlib.extensions.network import OBSERVATION_DTYPES
 from pufferlib.extensions.network_layers import (
     Activation,
@@ -20,10 +19,12 @@ from pufferlib.extensions.network_layers import (
     Arrange,
     Attention,
     Concatenate,
+    Convolution,
     Embedding,
     Features,
     Fields,
     Layer,
+    Linear,
     Multiply,
     Scale,
     Shape,

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from pufferlib.config import ResolvedTrainConfig
-from pufferlib.extensions import compute_puff_advantage
+from pufferlib.extensions.advantage import compute_puff_advantage
 from pufferlib.ppo import losses
 from pufferlib.ppo.rollout import Rollout
 

@@ -259,7 +259,7 @@ def test_the_formulas_of_actions_are_what_is_computed():
 
 
 def test_the_formulas_of_advantages_are_what_the_kernel_computes():
-    from pufferlib.extensions import compute_puff_advantage
+    from pufferlib.extensions.advantage import compute_puff_advantage
 
     torch.manual_seed(1)
     v, r, w = torch.randn(1, 6), torch.randn(1, 6), torch.rand(1, 6) * 2

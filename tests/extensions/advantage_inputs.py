@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from pufferlib.extensions import reference_advantage
+from pufferlib.extensions.advantage import reference_advantage
 
 PLAIN = (0.99, 0.95, 1.0, 1.0)  # gamma, lambda, rho clip, c clip
 

@@ -10,27 +10,24 @@ from torch import nn
 from torch.distributions import Normal
 from torch.nn import functional
 
-from pufferlib.extensions import (
+from pufferlib.extensions.mingru import reference_mingru
+from pufferlib.extensions.network import Network, NetworkBatch
+from pufferlib.extensions.network_layers import (
+    GRU,
     LSTM,
+    Activation,
+    Add,
+    Affine,
     Categories,
+    Concatenate,
     Convolution,
     Layers,
     Linear,
     MinGRU,
-    Network,
-    NetworkBatch,
-    Normalizer,
-    OneHotLinear,
-    reference_mingru,
-)
-from pufferlib.extensions.network_layers import (
-    GRU,
-    Activation,
-    Add,
-    Affine,
-    Concatenate,
     Multiply,
     Norm,
+    Normalizer,
+    OneHotLinear,
     Scale,
     StateLayer,
 )

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from pufferlib.extensions import clip_gradients
+from pufferlib.extensions.adam import clip_gradients
 
 SHAPES = [(5, 17), (1,), (33, 2, 3), (64, 64)]
 

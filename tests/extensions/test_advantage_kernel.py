@@ -4,7 +4,7 @@ from advantage_inputs import PLAIN, random_presence, random_segments, truth
 from hypothesis import given, settings, strategies as st
 
 from pufferlib.errors import APIUsageError
-from pufferlib.extensions import compute_puff_advantage, reference_advantage
+from pufferlib.extensions.advantage import compute_puff_advantage, reference_advantage
 
 NAMES = ("values", "rewards", "terminals", "ratio", "advantages")
 SHAPES = [(1, 1), (1, 2), (3, 7), (8, 64), (9, 65), (16, 66), (257, 31), (13, 131), (0, 5)]

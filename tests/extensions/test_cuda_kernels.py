@@ -10,7 +10,8 @@ from emulated_cuda import needs_emulator, on_emulator  # noqa: F401 - a fixture
 from mingru_inputs import random_inputs, run_with_gradients
 
 from pufferlib.errors import PufferError, PufferWarning
-from pufferlib.extensions import advantage, cuda_library, mingru, mingru_scan, mingru_step, optimizers
+from pufferlib.extensions import advantage, cuda_library, mingru, optimizers
+from pufferlib.extensions.mingru import mingru_scan, mingru_step
 from pufferlib.extensions.optimizers import Muon
 
 pytestmark = needs_emulator

@@ -25,16 +25,10 @@ from network_truth import (
 
 import pufferlib.extensions
 from pufferlib.errors import PufferError
-from pufferlib.extensions import (
-    compute_puff_advantage,
-    cpu_library,
-    cuda_library,
-    mingru_scan,
-    network,
-    orthogonalize,
-    reference_mingru,
-    reference_orthogonalize,
-)
+from pufferlib.extensions import cpu_library, cuda_library, network
+from pufferlib.extensions.advantage import compute_puff_advantage
+from pufferlib.extensions.mingru import mingru_scan, reference_mingru
+from pufferlib.extensions.orthogonalize import orthogonalize, reference_orthogonalize
 
 FOLDER = Path(pufferlib.extensions.__file__).parent
 KERNELS = ["advantage", "mingru", "muon", "ppo"]

@@ -7,7 +7,8 @@ from hypothesis import given, settings, strategies as st
 from mingru_inputs import random_inputs, run_with_gradients
 
 from pufferlib.errors import APIUsageError
-from pufferlib.extensions import cpu_library, mingru_scan, mingru_step, reference_mingru
+from pufferlib.extensions import cpu_library
+from pufferlib.extensions.mingru import mingru_scan, mingru_step, reference_mingru
 
 NAMES = ("gates", "x", "state", "reset")
 SHAPES = [(1, 1, 1), (2, 1, 16), (3, 7, 5), (7, 31, 67), (64, 9, 32), (1, 130, 17)]  # batch, steps, hidden

@@ -27,8 +27,9 @@ from network_truth import (
 )
 
 from pufferlib.errors import APIUsageError, DivergedError
-from pufferlib.extensions import Convolution, Linear, MinGRU, Network, network, network_layers
-from pufferlib.extensions.network_layers import Activation, Add, Pool, StateLayer
+from pufferlib.extensions import network, network_layers
+from pufferlib.extensions.network import Network
+from pufferlib.extensions.network_layers import Activation, Add, Convolution, Linear, MinGRU, Pool, StateLayer
 from pufferlib.fast.learners import KernelAdam
 from pufferlib.ppo.losses import normalize
 

@@ -17,8 +17,7 @@ from network_truth import (
 )
 
 from pufferlib.errors import APIUsageError
-from pufferlib.extensions import Convolution, Layers, Linear, Network
-from pufferlib.extensions.network import has_bfloat16
+from pufferlib.extensions.network import Network, has_bfloat16
 from pufferlib.extensions.network_layers import (
     Activation,
     Add,
@@ -26,9 +25,12 @@ from pufferlib.extensions.network_layers import (
     Attention,
     Compare,
     Concatenate,
+    Convolution,
     Embedding,
     Features,
     Fields,
+    Layers,
+    Linear,
     Norm,
     Pool,
     Scale,

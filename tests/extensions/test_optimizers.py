@@ -8,8 +8,8 @@ import torch
 from torch import nn
 from trained import weights
 
-from pufferlib.extensions import orthogonalize
 from pufferlib.extensions.optimizers import ADAMW_SHARE, Muon, make_optimizer, set_learning_rate
+from pufferlib.extensions.orthogonalize import orthogonalize
 
 SETTINGS = {"learning_rate": 0.05, "betas": (0.9, 0.99), "eps": 1e-8, "weight_decay": 0.1}
 

@@ -3,8 +3,12 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from pufferlib.errors import APIUsageError
-from pufferlib.extensions import orthogonalize, reference_orthogonalize
-from pufferlib.extensions.orthogonalize import _orthogonalize_padded, orthogonalize_each
+from pufferlib.extensions.orthogonalize import (
+    _orthogonalize_padded,
+    orthogonalize,
+    orthogonalize_each,
+    reference_orthogonalize,
+)
 
 SHAPES = [(2, 192, 64), (1, 64, 118), (1, 4, 64), (3, 5, 3), (1, 1, 1), (2, 33, 70), (1, 16, 16), (0, 3, 4)]
 

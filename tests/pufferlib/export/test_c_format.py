@@ -24,8 +24,7 @@ from pufferlib.errors import APIUsageError, ExportError
 from pufferlib.export import c_format, export_policy
 from pufferlib.export.c_layers import CNetwork, network_of
 from pufferlib.export.c_source import HeaderWriter
-from pufferlib.extensions import Layers
-from pufferlib.extensions.network_layers import Activation, Concatenate, Convolution, Linear
+from pufferlib.extensions.network_layers import Activation, Concatenate, Convolution, Layers, Linear
 from pufferlib.models import Convolutional, Default, LSTMWrapper, MinGRUWrapper, recur
 from pufferlib.policy import acting_forward
 from pufferlib.ppo.sampling import greedy_action, sample_logits

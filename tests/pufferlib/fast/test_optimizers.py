@@ -7,7 +7,7 @@ from drifting import CONTINUOUS, make_trainer
 from torch import nn
 
 from pufferlib.errors import APIUsageError
-from pufferlib.extensions import can_step
+from pufferlib.extensions.adam import can_step
 from pufferlib.extensions.optimizers import make_optimizer, set_learning_rate
 from pufferlib.fast.cpu import NetworkGradients
 from pufferlib.fast.learners import KernelAdam, fit_to_graphs, take_over

@@ -10,7 +10,7 @@ from gymnasium.spaces import Box, Discrete, MultiDiscrete
 from torch import nn
 
 from pufferlib import pufferl
-from pufferlib.extensions import Network
+from pufferlib.extensions.network import Network
 from pufferlib.fast.cpu import NetworkActor, NetworkGradients, ThreadedGradients
 from pufferlib.fast.policy_layers import find_layers
 from pufferlib.models import Continuous, Convolutional, Default, LSTMWrapper, MinGRUWrapper

@@ -9,7 +9,7 @@ from hypothesis import given, settings, strategies as st
 from torch import nn
 from torch.nn import functional
 
-from pufferlib.extensions import Network
+from pufferlib.extensions.network import Network
 from pufferlib.fast.traced_layers import trace
 from pufferlib.fast.traced_values import UntracedError
 

@@ -12,7 +12,7 @@ from emulated_device import device_emulator, needs_emulator  # noqa: F401 - a fi
 from recorded_capture import FakeCapture
 
 from pufferlib import ocean, vector
-from pufferlib.extensions import Network
+from pufferlib.extensions.network import Network
 from pufferlib.fast.cpu import NetworkActor
 from pufferlib.fast.device_collector import DeviceCollector
 from pufferlib.fast.device_network import DeviceNetwork

@@ -9,7 +9,7 @@ from torch.distributions import Categorical, Normal
 
 from pufferlib import models
 from pufferlib.errors import APIUsageError
-from pufferlib.extensions import Network
+from pufferlib.extensions.network import Network
 from pufferlib.fast.policy_layers import find_layers
 from pufferlib.ppo import sampling
 from pufferlib.ppo.sampling import greedy_action, mask_logits, sample_logits
