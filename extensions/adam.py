@@ -8,7 +8,6 @@ from __future__ import annotations
 import ctypes
 import operator
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -16,17 +15,7 @@ from torch import Tensor
 from pufferlib.errors import APIUsageError
 from pufferlib.extensions import cpu_library
 from pufferlib.extensions.cpu_library import STRUCTURES
-
-
-@dataclass(frozen=True)
-class AdamSettings:
-    """The numbers of a step."""
-
-    learning_rate: float
-    beta1: float
-    beta2: float
-    epsilon: float
-    weight_decay: float
+from pufferlib.extensions.declarations import Structure
 
 
 def can_step(tensors: Sequence[Tensor]) -> bool:
@@ -41,10 +30,10 @@ class AdamBatch:
     """Parameters that are stepped together, as long as they and their gradients stay where they are in memory.
 
     Attributes:
-        settings: of the next steps.
+        settings: AdamSettings of cpu_kernels.h, of the next steps.
     """
 
-    def __init__(self, parameters: Sequence[Tensor], states: Sequence[dict[str, Tensor]], settings: AdamSettings):
+    def __init__(self, parameters: Sequence[Tensor], states: Sequence[dict[str, Tensor]], settings: Structure):
         """Collects the addresses of parameters, their gradients, and their states of torch's AdamW.
 
         `can_step` must hold for all of them. A state is updated in place: `exp_avg` and `exp_avg_sq` of the parameter's
@@ -80,12 +69,11 @@ class AdamBatch:
         self._library.puffer_adam_step(*self.describe().values())
 
     def describe(self) -> dict[str, int]:
-        """What C wants to step them, by the names of LearnParts; valid until the next call."""
-        self._numbers = STRUCTURES["AdamSettings"](**vars(self.settings))
+        """What C wants to step them, by the names of LearnParts; valid while `settings` are these."""
         return {
             "parameters": ctypes.addressof(self._table),
             "num_parameters": len(self._table),
-            "settings": ctypes.addressof(self._numbers),
+            "settings": ctypes.addressof(self.settings),
         }
 
 

@@ -54,7 +54,7 @@ def compute_puff_advantage(
         APIUsageError: if a tensor differs from the above.
     """
     torch.ops.pufferlib.advantage(
-        values, rewards, terminals, ratio, advantages, gamma, gae_lambda, vtrace_rho_clip, vtrace_c_clip, present
+        values, rewards, terminals, ratio, present, advantages, gamma, gae_lambda, vtrace_rho_clip, vtrace_c_clip
     )
     return advantages
 
@@ -93,81 +93,51 @@ def reference_advantage(
     return result
 
 
-def _check(**tensors: torch.Tensor | None) -> None:
-    values = tensors["values"]
+def _check(values, rewards, terminals, ratio, present, advantages, *settings) -> None:
     if values.ndim != 2 or values.shape[1] < 1:
         raise APIUsageError(
             f"values must have shape (segments, columns) with at least 1 column, got {tuple(values.shape)}"
         )
-    for name, tensor in tensors.items():
+    tensors = {"values": values, "rewards": rewards, "terminals": terminals, "ratio": ratio, "present": present}
+    for name, tensor in {**tensors, "advantages": advantages}.items():
         if tensor is not None:
             check_tensor(name, tensor, values.shape, values.device)
 
 
-def _advantage(
-    values, rewards, terminals, ratio, advantages, gamma, gae_lambda, rho_clip, c_clip, present=None
-) -> None:
-    _check(values=values, rewards=rewards, terminals=terminals, ratio=ratio, present=present, advantages=advantages)
-    advantages.copy_(
-        reference_advantage(values, rewards, terminals, ratio, gamma, gae_lambda, rho_clip, c_clip, present)
-    )
+def _advantage(values, rewards, terminals, ratio, present, advantages, *settings) -> None:
+    _check(values, rewards, terminals, ratio, present, advantages)
+    advantages.copy_(reference_advantage(values, rewards, terminals, ratio, *settings, present))
 
 
-def _advantage_fake(
-    values, rewards, terminals, ratio, advantages, gamma, gae_lambda, rho_clip, c_clip, present=None
-) -> None:
-    _check(values=values, rewards=rewards, terminals=terminals, ratio=ratio, present=present, advantages=advantages)
+def _advantage_cpu(values, rewards, terminals, ratio, present, advantages, *settings) -> None:
+    tensors = values, rewards, terminals, ratio, present, advantages
+    _check(*tensors)
+    addresses = [None if tensor is None else tensor.data_ptr() for tensor in tensors]
+    cpu_library.library().puffer_advantage(*addresses, *values.shape, *settings, cpu_library.parallel_for())
 
 
-def _advantage_cpu(
-    values, rewards, terminals, ratio, advantages, gamma, gae_lambda, rho_clip, c_clip, present=None
-) -> None:
-    _check(values=values, rewards=rewards, terminals=terminals, ratio=ratio, present=present, advantages=advantages)
-    cpu_library.library().puffer_advantage(
-        *(tensor.data_ptr() for tensor in (values, rewards, terminals, ratio)),
-        None if present is None else present.data_ptr(),
-        advantages.data_ptr(),
-        *values.shape,
-        *(gamma, gae_lambda, rho_clip, c_clip),
-        cpu_library.parallel_for(),
-    )
-
-
-def _advantage_cuda(
-    values, rewards, terminals, ratio, advantages, gamma, gae_lambda, rho_clip, c_clip, present=None
-) -> None:
-    _check(values=values, rewards=rewards, terminals=terminals, ratio=ratio, present=present, advantages=advantages)
+def _advantage_cuda(values, rewards, terminals, ratio, present, advantages, *settings) -> None:
+    tensors = values, rewards, terminals, ratio, present, advantages
+    _check(*tensors)
     if not cuda_library.can_run("advantage", values.device):
-        return _advantage(values, rewards, terminals, ratio, advantages, gamma, gae_lambda, rho_clip, c_clip, present)
-    settings = (gamma, gae_lambda, rho_clip, c_clip)
-    arrays = (values, rewards, terminals, ratio)
+        return _advantage(*tensors, *settings)
     if present is None:
-        cuda_library.launch(
-            "advantage",
-            "puffer_advantage",
-            grid=-(-len(values) // ROWS_PER_BLOCK),
-            block=(32, ROWS_PER_BLOCK),
-            arguments=(*arrays, advantages, *values.shape, settings),
-        )
+        kernel, rows, block = "puffer_advantage", ROWS_PER_BLOCK, (32, ROWS_PER_BLOCK)
     else:
-        cuda_library.launch(
-            "advantage",
-            "puffer_advantage_of_absent",
-            grid=-(-len(values) // ABSENT_ROWS_PER_BLOCK),
-            block=(ABSENT_ROWS_PER_BLOCK, 1),
-            arguments=(*arrays, present, advantages, *values.shape, settings),
-        )
+        kernel, rows, block = "puffer_advantage_of_absent", ABSENT_ROWS_PER_BLOCK, (ABSENT_ROWS_PER_BLOCK, 1)
+    given = (*(tensor for tensor in tensors if tensor is not None), *values.shape, settings)
+    cuda_library.launch("advantage", kernel, -(-len(values) // rows), block, given)
 
 
 # Defined this way and not by torch.library.custom_op, whose wrappers cost three times the rest of a call.
 _library = torch.library.Library("pufferlib", "FRAGMENT")
 _library.define(
-    "advantage(Tensor values, Tensor rewards, Tensor terminals, Tensor ratio, Tensor(a!) advantages, "
-    "float gamma, float gae_lambda, float rho_clip, float c_clip, Tensor? present=None) -> ()",
+    "advantage(Tensor values, Tensor rewards, Tensor terminals, Tensor ratio, Tensor? present, Tensor(a!) advantages, "
+    "float gamma, float gae_lambda, float rho_clip, float c_clip) -> ()",
     tags=torch.Tag.pt2_compliant_tag,
 )
 _library.impl("advantage", _advantage, "CompositeExplicitAutograd")
 _library.impl("advantage", _advantage_cpu, "CPU")
 if torch.version.cuda is not None:  # a build for another kind of accelerator keeps the plain loop
     _library.impl("advantage", _advantage_cuda, "CUDA")
-torch.library.register_fake("pufferlib::advantage", _advantage_fake, lib=_library)
+torch.library.register_fake("pufferlib::advantage", _check, lib=_library)

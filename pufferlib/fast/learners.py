@@ -12,7 +12,8 @@ from torch import Tensor, nn
 from torch.optim import Optimizer, optimizer as optimizers
 from typing_extensions import override
 
-from pufferlib.extensions.adam import AdamBatch, AdamSettings, can_step
+from pufferlib.extensions.adam import AdamBatch, can_step
+from pufferlib.extensions.cpu_library import STRUCTURES
 from pufferlib.extensions.optimizers import Adam
 from pufferlib.fast.cpu import NetworkGradients
 from pufferlib.fast.cuda_graphs import Capture, CapturedCall
@@ -59,7 +60,13 @@ class KernelAdam(Adam):
             return None
         parameters = [parameter for parameter in group["params"] if parameter.grad is not None]
         states = [self.state[parameter] for parameter in parameters]
-        settings = AdamSettings(group["lr"], *group["betas"], group["eps"], group["weight_decay"])
+        settings = STRUCTURES["AdamSettings"](
+            learning_rate=group["lr"],
+            beta1=group["betas"][0],
+            beta2=group["betas"][1],
+            epsilon=group["eps"],
+            weight_decay=group["weight_decay"],
+        )
         batch = self._batches.get(index)
         if batch is None or not batch.holds(parameters, states):
             if not can_step(parameters) or not can_step([parameter.grad for parameter in parameters]):

@@ -174,7 +174,8 @@ def test_the_loop_in_float32_serves_devices_without_a_kernel():
 
 @pytest.mark.slow
 def test_operator_obeys_the_rules_of_torch():
-    torch.library.opcheck(torch.ops.pufferlib.advantage.default, (*random_segments((5, 12), seed=5), *PLAIN))
+    *inputs, advantages = random_segments((5, 12), seed=5)
+    torch.library.opcheck(torch.ops.pufferlib.advantage.default, (*inputs, None, advantages, *PLAIN))
 
 
 @pytest.mark.slow

@@ -22,10 +22,10 @@ pytestmark = needs_emulator
 )
 def test_advantage(shape, on_emulator):  # noqa: F811
     *inputs, advantages = random_segments(shape, seed=0)
-    advantage._advantage_cuda(*inputs, advantages, *PLAIN)
+    advantage._advantage_cuda(*inputs, None, advantages, *PLAIN)
     torch.testing.assert_close(advantages.double(), truth(inputs, PLAIN), rtol=1e-5, atol=2e-5)
     present = random_presence(shape, seed=1)
-    advantage._advantage_cuda(*inputs, advantages.fill_(torch.nan), *PLAIN, present)
+    advantage._advantage_cuda(*inputs, present, advantages.fill_(torch.nan), *PLAIN)
     torch.testing.assert_close(advantages.double(), truth(inputs, PLAIN, present), rtol=1e-5, atol=2e-5)
 
 
@@ -110,11 +110,11 @@ def test_what_cannot_be_compiled_is_computed_by_torch_and_said_once(monkeypatch)
     monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
     monkeypatch.setattr(torch.version, "cuda", "13.0")
     cuda_library.can_run.cache_clear()
-    tensors = random_segments((3, 7), seed=0)
+    *inputs, advantages = random_segments((3, 7), seed=0)
     with pytest.warns(PufferWarning, match="the kernel advantage would: NVRTC says no"):
-        advantage._advantage_cuda(*tensors, *PLAIN)
-    torch.testing.assert_close(tensors[-1].double(), truth(tensors[:-1], PLAIN), rtol=1e-5, atol=2e-5)
-    advantage._advantage_cuda(*tensors, *PLAIN)  # without another word
+        advantage._advantage_cuda(*inputs, None, advantages, *PLAIN)
+    torch.testing.assert_close(advantages.double(), truth(inputs, PLAIN), rtol=1e-5, atol=2e-5)
+    advantage._advantage_cuda(*inputs, None, advantages, *PLAIN)  # without another word
     with pytest.warns(PufferWarning, match="the kernel mingru would: NVRTC says no"):
         assert not mingru._has_kernel(torch.device("cuda:0"))
     cuda_library.can_run.cache_clear()
