@@ -19,21 +19,11 @@ import torch
 from torch import Tensor
 
 from pufferlib.errors import APIUsageError, DivergedError
-from pufferlib.extensions import cpu_library
+from pufferlib.extensions import cpu_library, network_layers
 from pufferlib.extensions.adam import AdamBatch
 from pufferlib.extensions.cpu_library import CONSTANTS, STRUCTURES, ThreadPool, check_tensor, padded
 from pufferlib.extensions.declarations import Structure
-from pufferlib.extensions.network_layers import (
-    Arrange,
-    Concatenate,
-    Convolution,
-    Features,
-    Layer,
-    Layers,
-    Shape,
-    StateLayer,
-    check_layers,
-)
+from pufferlib.extensions.network_layers import Layer, Layers, Shape, StateLayer, check_layers
 
 NUM_METRICS = CONSTANTS["PPO_METRICS"]
 BLOCK_ROWS = 64  # rows that go through the layers together
@@ -54,6 +44,7 @@ OBSERVATION_DTYPES = {
     torch.bool: CONSTANTS["OBSERVATION_BYTE"],
 }
 PRODUCTS = {"float32": CONSTANTS["PRODUCTS_FLOAT32"], "bfloat16": CONSTANTS["PRODUCTS_BFLOAT16"]}
+_COPYING = network_layers.Arrange, network_layers.Concatenate, network_layers.Features
 CATEGORY_DTYPES = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)  # may stand for categories
 
 
@@ -240,9 +231,9 @@ class Network:
         for index, layer in enumerate(layers):
             seen = [shapes[value] for value in layer.inputs]
             # What is seen and what is decided keeps its digits, but for pictures.
-            is_picture = isinstance(layer, Convolution) and self.layers.divides_integers and not layer.is_of_categories
+            is_picture = layer.is_image and self.layers.divides_integers and not layer.is_of_categories
             is_exact = index + 1 in outputs or not (is_picture or observed.isdisjoint(layer.inputs))
-            if isinstance(layer, (Arrange, Concatenate, Features)) and observed.issuperset(layer.inputs):
+            if isinstance(layer, _COPYING) and observed.issuperset(layer.inputs):
                 observed.add(index + 1)
             described.append(
                 STRUCTURES["Layer"](

@@ -43,20 +43,13 @@ from pufferlib.extensions.network import (
 from pufferlib.extensions.network_layers import Layers
 from pufferlib.extensions.optimizers import make_optimizer
 from pufferlib.extensions.ppo import has_kernels
+from pufferlib.fast import learners
 from pufferlib.fast.cpu import NetworkActor, NetworkGradients, ThreadedGradients
 from pufferlib.fast.device_collector import DeviceCollector, can_be_on_the_device
 from pufferlib.fast.device_network import DeviceNetwork, can_be_in_a_rollout
 from pufferlib.fast.device_update import DeviceGradients
 from pufferlib.fast.followed import stale_files
 from pufferlib.fast.graph_actor import GraphActor
-from pufferlib.fast.learners import (
-    CapturedDistributedLearner,
-    CapturedLearner,
-    DistributedLearner,
-    KernelAdam,
-    StepsLearner,
-    take_over,
-)
 from pufferlib.fast.policy_layers import find_layers
 from pufferlib.fast.policy_watch import PolicyWatch
 from pufferlib.fast.traced_layers import trace
@@ -183,7 +176,7 @@ class Backend:
             betas=(config.adam_beta1, config.adam_beta2),
             eps=config.adam_eps,
             weight_decay=config.weight_decay,
-            adamw=KernelAdam,
+            adamw=learners.KernelAdam,
         )
 
     def make_learner(self, rollout: Rollout, generator: torch.Generator, phases: Phases, ranks: Ranks) -> Learner:
@@ -197,11 +190,11 @@ class Backend:
         can_be_captured = is_recordable and config.shuffle == "segments" and not config.skip_nonfinite
         is_captured = self.is_captured and can_be_captured
         if ranks.world_size > 1:
-            kind = CapturedDistributedLearner if is_captured else DistributedLearner
+            kind = learners.CapturedDistributedLearner if is_captured else learners.DistributedLearner
         elif config.shuffle == "steps" and not config.skip_nonfinite:
-            kind = StepsLearner
+            kind = learners.StepsLearner
         else:
-            kind = CapturedLearner if is_captured else Learner
+            kind = learners.CapturedLearner if is_captured else Learner
         return kind(rollout, gradients, optimizer, generator, phases, ranks)
 
     def take_over(self, collector: Collector, learner: Learner, generator: torch.Generator) -> None:
@@ -216,7 +209,7 @@ class Backend:
         learner.gradients.close()
         gradients = self.make_gradients(learner.gradients.rollout)
         optimizer = self.make_optimizer(gradients)
-        take_over(optimizer, learner.optimizer)
+        learners.take_over(optimizer, learner.optimizer)
         learner.follow(gradients, optimizer)
 
 

@@ -11,24 +11,9 @@ import torch
 from torch import Tensor, nn
 
 from pufferlib.emulation.tensors import describe_features
+from pufferlib.extensions import network_layers as kinds
 from pufferlib.extensions.network import OBSERVATION_DTYPES
-from pufferlib.extensions.network_layers import (
-    Activation,
-    Add,
-    Affine,
-    Arrange,
-    Attention,
-    Concatenate,
-    Convolution,
-    Embedding,
-    Features,
-    Fields,
-    Layer,
-    Linear,
-    Multiply,
-    Scale,
-    Shape,
-)
+from pufferlib.extensions.network_layers import Add, Layer, Multiply, Shape
 from pufferlib.spaces import Layout, Leaf, map_structure
 
 BYTES = "bytes of a packed observation beside its parts"  # is refused
@@ -176,36 +161,36 @@ class LayerList:
             value = self._row(value)
         key = value.index, target
         if key not in self._arranged:
-            self._arranged[key] = self._add(Arrange((self._read(value),), target))
+            self._arranged[key] = self._add(kinds.Arrange((self._read(value),), target))
         return replace(value, index=self._arranged[key].index, divided=False)
 
     # ------------------------------------------------------------------------------------------- rows and entities
 
     def _linear(self, value: Value, weight: Tensor, bias: Tensor | None) -> Value:
         if len(value.shape) == 2:
-            layer = Linear((self._read(self._entities(value)),), weight, bias, of_each=True)
+            layer = kinds.Linear((self._read(self._entities(value)),), weight, bias, of_each=True)
             return self._add(layer, (value.shape[0], len(weight)))
         if len(value.shape) != 1:
             self._refuse("a linear layer on rows of more than two dimensions")
         is_image = value.index > 0 and len(self.shapes[value.index]) == 3  # whose channels torch has first
-        return self._add(Linear((self._read(value if is_image else self._row(value)),), weight, bias))
+        return self._add(kinds.Linear((self._read(value if is_image else self._row(value)),), weight, bias))
 
     def _activate(self, value: Value, activation: str) -> Value:
         last = self.layers[-1] if self.layers else None
         if value.index == len(self.layers) and self.is_only_user:
-            if type(last) is Linear and last.activation == "linear":
+            if type(last) is kinds.Linear and last.activation == "linear":
                 self.layers[-1] = replace(last, activation=activation)
                 return value
-            if type(last) is Convolution and activation == "relu" and not last.is_rectified:
+            if type(last) is kinds.Convolution and activation == "relu" and not last.is_rectified:
                 self.layers[-1] = replace(last, is_rectified=True)
                 return value
-        return self._add(Activation((self._read_each(value),), activation), value.shape)
+        return self._add(kinds.Activation((self._read_each(value),), activation), value.shape)
 
     def _concatenate(self, values: Sequence[Value], parts: Sequence[tuple[int, int]] | None = None) -> Value:
         parts = parts or [(0, math.prod(value.shape)) for value in values]
         if len(values) > 8:
             self._refuse("more than 8 parts side by side")
-        return self._add(Concatenate(tuple(self._read_each(self._row(value)) for value in values), tuple(parts)))
+        return self._add(kinds.Concatenate(tuple(self._read_each(self._row(value)) for value in values), tuple(parts)))
 
     def _combine(self, kind: type[Add | Multiply], left: Operand, right: Operand) -> Value | Scores:
         self._require_floats(left, right)
@@ -225,7 +210,7 @@ class LayerList:
         if type(number) not in (int, float):
             self._refuse("a sum or product with something that is neither a number nor a row")
         factor, term = (1.0, float(number)) if is_add else (float(number), 0.0)
-        return self._add(Affine((self._read_each(numbers(value)),), factor, term), value.shape)
+        return self._add(kinds.Affine((self._read_each(numbers(value)),), factor, term), value.shape)
 
     def _scale(self, value: Value, weight: Tensor | None, bias: Tensor | None, **signs: float) -> Value:
         tensor = bias if weight is None else weight
@@ -234,7 +219,7 @@ class LayerList:
         if not is_known or sizes != 1 and ((sizes,) != last or sizes != tensor.shape[-1]):
             self._refuse(f"arithmetic with a tensor of {tuple(tensor.shape)}")
         value = self._plain(value)
-        return self._add(Scale((self._read_each(value),), weight, bias, **signs), value.shape)
+        return self._add(kinds.Scale((self._read_each(value),), weight, bias, **signs), value.shape)
 
     def _require_floats(self, *operands: Operand) -> None:
         if all(type(each) is int or getattr(each, "kind", "") == "observed" for each in operands):
@@ -261,7 +246,7 @@ class LayerList:
             found = self._concatenate([value], [(part[0] * size, part[1] * size)])
         elif size == 1:
             entities = self._entities(replace(value, shape=(before, value.shape[dimension])))
-            found = self._add(Concatenate((self._read_each(entities),), (part,)))
+            found = self._add(kinds.Concatenate((self._read_each(entities),), (part,)))
         else:
             self._refuse("an index that is not of columns")
         return replace(value, index=found.index, shape=shape, divided=False)
@@ -276,14 +261,14 @@ class LayerList:
         if not are_alike or len(values) > 8:
             self._refuse("parts of different shapes, or more than 8 side by side")
         parts = tuple((0, value.shape[1]) for value in values)
-        found = self._add(Concatenate(tuple(self._read_each(self._entities(value)) for value in values), parts))
+        found = self._add(kinds.Concatenate(tuple(self._read_each(self._entities(value)) for value in values), parts))
         return replace(found, shape=found.shape[::-1], kind=kind)
 
-    def _fields(self) -> Fields | None:
+    def _fields(self) -> kinds.Fields | None:
         if self.packed is None:
             return None
         places = [(dtype_of(leaf), leaf.offset, math.prod(leaf.shape)) for leaf in self.packed.leaves]
-        return Fields(places, math.prod(self.packed.row_space.shape))
+        return kinds.Fields(places, math.prod(self.packed.row_space.shape))
 
     # ---------------------------------------------------------------------------------------- parts of observations
 
@@ -297,16 +282,16 @@ class LayerList:
             self._refuse("categories that are not numbers of the observation")
         for column in columns:
             self.counts[column] = min(len(table), self.counts.get(column, len(table)))
-        return self._add(Embedding((self._read(row),), table), (*value.shape, table.shape[1]))
+        return self._add(kinds.Embedding((self._read(row),), table), (*value.shape, table.shape[1]))
 
     def _columns(self, index: int) -> list[int] | None:
         # The places in the observation that the numbers of a value have; None where they are computed.
         if index == 0:
             return list(range(math.prod(self.shapes[0])))
         layer, shape = self.layers[index - 1], self.shapes[self.layers[index - 1].inputs[0]]
-        found = self._columns(layer.inputs[0]) if type(layer) in (Concatenate, Arrange) else None
-        if found is None or type(layer) is Arrange or len(layer.inputs) > 1:
-            return found if type(layer) is Arrange and 3 not in (len(shape), len(layer.shape)) else None
+        found = self._columns(layer.inputs[0]) if type(layer) in (kinds.Concatenate, kinds.Arrange) else None
+        if found is None or type(layer) is kinds.Arrange or len(layer.inputs) > 1:
+            return found if type(layer) is kinds.Arrange and 3 not in (len(shape), len(layer.shape)) else None
         ((first, count),) = layer.parts
         return [column for start in range(0, len(found), shape[0]) for column in found[start + first :][:count]]
 
@@ -326,7 +311,7 @@ class LayerList:
         for column, (first, count) in enumerate(zip(lowest.int().tolist(), counts.int().tolist(), strict=True)):
             if count:
                 self.counts[column] = max(first + count, 1)
-        return self._add(Features((self._read_parts(),), factors, lowest, counts))
+        return self._add(kinds.Features((self._read_parts(),), factors, lowest, counts))
 
     def _open(self, value: Operand, layout: Layout | None) -> bool:
         # Whether the observation has parts, whose numbers layers may read from now on.
@@ -348,7 +333,7 @@ class LayerList:
 
     def _part(self, leaf: Leaf, first: int) -> Value:
         size = math.prod(leaf.shape)
-        found = self._add(Concatenate((self._read_parts(),), ((first, size),)), leaf.shape)
+        found = self._add(kinds.Concatenate((self._read_parts(),), ((first, size),)), leaf.shape)
         if leaf.dtype.kind not in "iu":
             return found
         return replace(found, kind="integer" if leaf.dtype.itemsize > 1 else "observed")
@@ -392,7 +377,7 @@ class LayerList:
             self._refuse("a product of matrices that is no attention")
         q, k, *mask = scores.inputs
         inputs = tuple(self._read(each) for each in (q, k, v, *mask))
-        found = self._add(Attention(inputs, heads, scores.scale, scores.hidden_score, scores.is_safe))
+        found = self._add(kinds.Attention(inputs, heads, scores.scale, scores.hidden_score, scores.is_safe))
         if len(scores.shape) == 2:
             return replace(found, shape=(q.shape[0], v.shape[1]))
         return Turned(replace(found, shape=(q.shape[0], heads, v.shape[1] // heads)), (1, 0, 2))
