@@ -109,13 +109,9 @@ class _LearnCall:
     metrics: Tensor
     ratios: Tensor
     values: Tensor
+    states: ctypes.Array
     is_outside: ctypes.c_int32 = field(default_factory=ctypes.c_int32)
     structure: Structure | None = None
-    _states: ctypes.Array | None = None
-
-    def point(self, states: Sequence[Tensor]) -> int:
-        self._states = _pointers(states)
-        return ctypes.addressof(self._states)
 
     def check(self, observations: Tensor, segments: Tensor) -> None:
         if self.is_outside.value:
@@ -362,41 +358,9 @@ class Network:
         self._locate()
         self._library.puffer_network_pack(self._address, self._threads.address)
 
-    def act(
-        self,
-        observations: Tensor,
-        states: Sequence[Tensor],
-        noise: Tensor,
-        actions: Tensor,
-        logprobs: Tensor,
-        values: Tensor,
-        stored: Tensor | None = None,
-        masks: Tensor | None = None,
-        present: Tensor | None = None,
-    ) -> None:
-        """One step for every row, with the parameters of the last `refresh`.
-
-        Args:
-            observations: `(rows, ...)` of OBSERVATION_DTYPES, each row contiguous.
-            states: of every MinGRU layer one, of every LSTM layer the hidden state and the memory, `(rows, width)`,
-                contiguous, overwritten with the state after the step.
-            noise: `(rows, parts)`, from which actions are made: uniform in [0, 1) for choices, of the standard normal
-                distribution for numbers; contiguous.
-            actions: `(rows,)` or `(rows, parts)` of `action_dtype`, to be written; the parts of a row lie side by side.
-            logprobs: `(rows,)` float32, to be written: of the actions.
-            values: `(rows,)` float32, to be written.
-            stored: contiguous, of the observations' shape and dtype, to be written: a copy of them; None leaves none.
-            masks: `(rows, choices)` bool, contiguous, a column for each choice of each part. False is never drawn; each
-                part has a True. None where all are allowed.
-            present: `(rows,)` bool, False for rows that decide nothing: their actions, log-probabilities and values are
-                zeros. None where all decide.
-
-        Raises:
-            APIUsageError: if a tensor differs from the above.
-            DivergedError: if a logit or a number is NaN.
-        """
-        prepared = self.prepare_act(observations, states, noise, actions, logprobs, values, stored, masks, present)
-        prepared(observations)
+    def act(self, observations: Tensor, *arguments: Tensor | Sequence[Tensor], **keywords: Tensor | None) -> None:
+        """Computes the step that `prepare_act` checks, of the same arguments, once."""
+        self.prepare_act(observations, *arguments, **keywords)(observations)
 
     def prepare_act(
         self,
@@ -410,9 +374,26 @@ class Network:
         masks: Tensor | None = None,
         present: Tensor | None = None,
     ) -> Act:
-        """What `act` computes with the same arguments, checked once and computed at every call of what is returned.
+        """Checks one step for every row; each call of the result computes it with the parameters of the last `refresh`.
 
-        Without noise, actions and log-probabilities nothing is decided.
+        Args:
+            observations: `(rows, ...)` of OBSERVATION_DTYPES, each row contiguous.
+            states: of every MinGRU layer one, of every LSTM layer the hidden state and the memory, `(rows, width)`,
+                contiguous, overwritten with the state after the step.
+            noise: `(rows, parts)`, from which actions are made: uniform in [0, 1) for choices, of the standard normal
+                distribution for numbers; contiguous. Without noise, actions and log-probabilities nothing is decided.
+            actions: `(rows,)` or `(rows, parts)` of `action_dtype`, to be written; the parts of a row lie side by side.
+            logprobs: `(rows,)` float32, to be written: of the actions.
+            values: `(rows,)` float32, to be written.
+            stored: contiguous, of the observations' shape and dtype, to be written: a copy of them; None leaves none.
+            masks: `(rows, choices)` bool, contiguous, a column for each choice of each part. False is never drawn; each
+                part has a True. None where all are allowed.
+            present: `(rows,)` bool, False for rows that decide nothing: their actions, log-probabilities and values are
+                zeros. None where all decide.
+
+        Raises:
+            APIUsageError: if a tensor differs from the above. What is returned raises a DivergedError if a logit or a
+                number is NaN.
         """
         rows, results = observations.shape[0], {"values": values}
         if noise is not None:
@@ -569,7 +550,8 @@ class Network:
         scratch, scratch_size = self._take_scratch(slots, block, steps)
         if self._gradients.shape[0] != chunks + 1:
             self._gradients = torch.empty(chunks + 1, self._gradient_size)
-        call = _LearnCall(torch.empty(NUM_METRICS), torch.empty(count, steps), torch.empty(count, steps))
+        results = torch.empty(NUM_METRICS), torch.empty(count, steps), torch.empty(count, steps)
+        call = _LearnCall(*results, _pointers(minibatch.states))
         call.structure = STRUCTURES["Learn"](
             network=self._address,
             observations=self._describe(observations, 2),
@@ -580,7 +562,7 @@ class Network:
             block=block,
             chunks=chunks,
             reset=minibatch.resets.data_ptr(),
-            initial=call.point(minibatch.states),
+            initial=ctypes.addressof(call.states),
             coefficients=STRUCTURES["PpoCoefficients"](**coefficients),
             ratios=call.ratios.data_ptr(),
             values=call.values.data_ptr(),
