@@ -287,7 +287,9 @@ class Network:
             self._fields = (STRUCTURES["ObservationField"] * len(places))(*places)
         if categories is not None:
             of_each = self._numbers // len(categories.counts)  # of a cell one, of a channel all its pixels
-            self._categories = torch.stack([categories.lowest, *categories.columns()]).repeat_interleave(of_each, 1)
+            ends = categories.counts.cumsum(0).int()
+            columns = torch.stack([categories.lowest, ends - categories.counts, ends - 1])
+            self._categories = columns.repeat_interleave(of_each, 1)
         rows = [None] * 3 if self._categories is None else self._categories
         lowest, first_columns, last_columns = map(_address, rows)
         return STRUCTURES["Network"](

@@ -1,13 +1,14 @@
 """The layers of a policy, as the kernels compute them: a list, in which each reads what earlier ones give.
 
-A kind of layer is a class here and a struct of a header, as norm_layer.h; cpu_kernels.h and network.h list them.
+A kind of layer is a class here and a struct of a header, as norm_layer.h; cpu_kernels.h and network.h list them. Fields
+that are tensors and fractions are handed to the kernel in their order, and other numbers by `sizes`.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import ClassVar
 
 import torch
@@ -68,11 +69,6 @@ class Categories:
             and -(2**30) < self.lowest.min().item() <= self.lowest.max().item() < 2**30  # so that no sum wraps
         )
 
-    def columns(self) -> tuple[Tensor, Tensor]:
-        """The first and the last column of each cell, `(cells,)` int32."""
-        ends = self.counts.cumsum(0).int()
-        return ends - self.counts, ends - 1
-
 
 @dataclass(frozen=True)
 class Layer:
@@ -80,9 +76,6 @@ class Layer:
 
     inputs: tuple[int, ...]  # the values that it reads: 0 is the observation, i + 1 what layer i of the list gives
 
-    kind: ClassVar[str]
-    tensor_names: ClassVar[tuple[str, ...]] = ()  # of the fields with its parameters, in the order of its header
-    number_names: ClassVar[tuple[str, ...]] = ()  # likewise, of those with its other numbers
     num_states: ClassVar[int] = 0
     is_step_by_step: ClassVar[bool] = False  # whether its rows lie step by step, else sequence by sequence
     is_image: ClassVar[bool] = False  # whether a few rows at a time go through it: then it keeps nothing of a row
@@ -91,14 +84,19 @@ class Layer:
         """Whether it reads observations of this shape as they are: numbers, or categories."""
         return categories is None and len(shape) == 1  # pixels of an observation lie otherwise than those of layers
 
+    @property
+    def kind(self) -> str:
+        """As the kernel's LAYER_ constants have it."""
+        return type(self).__name__.removesuffix("Layer").upper()
+
     def parameters(self) -> tuple[Tensor | None, ...]:
-        """Those of torch, in the order of its header; None for a bias that is missing."""
-        return tuple(getattr(self, name) for name in self.tensor_names)
+        """Its tensors, in the order of its header; None for a bias that is missing."""
+        return tuple(getattr(self, each.name) for each in fields(self) if each.type in ("Tensor", "Tensor | None"))
 
     @property
     def numbers(self) -> tuple[float, ...]:
-        """As its header has them; those that are missing are 0."""
-        return tuple(getattr(self, name) for name in self.number_names)
+        """Its fractions, as its header has them; those that are missing are 0."""
+        return tuple(getattr(self, each.name) for each in fields(self) if each.type == "float")
 
     def result(self, shapes: Sequence[Shape]) -> Shape | None:
         """The shape of its result for inputs of these shapes; None where they do not fit its parameters."""
@@ -117,9 +115,6 @@ class Linear(Layer):
     bias: Tensor | None  # `(outputs,)` or None
     activation: str = "linear"  # one of ACTIVATIONS
     of_each: bool = field(default=False, kw_only=True)  # whether it is applied to the numbers of each entity
-
-    kind = "LINEAR"
-    tensor_names = "weight", "bias"
 
     @override
     def result(self, shapes: Sequence[Shape]) -> Shape | None:
@@ -167,8 +162,6 @@ class Convolution(Layer):
     dilation: int | tuple[int, int] = 1  # pixels from one number of a filter to the next
     groups: int = 1  # of channels, each of which as many filters see
 
-    kind = "CONVOLUTION"
-    tensor_names = "weight", "bias"
     is_image = True
 
     @override
@@ -221,8 +214,6 @@ class Pool(Layer):
     padding: int | tuple[int, int]
     is_largest: bool  # whether the largest is taken
 
-    kind = "POOL"
-
     @override
     def reads(self, shape: Shape, categories: Categories | None) -> bool:
         return False
@@ -248,8 +239,6 @@ class MinGRU(Layer):
 
     weight: Tensor  # `(3 * units, units)`: candidates, gates, highways
 
-    kind = "MINGRU"
-    tensor_names = ("weight",)
     num_states = 1
 
     @override
@@ -274,14 +263,18 @@ class LSTM(Layer):
     input_bias: Tensor | None  # `(4 * units,)` or None, as is the next one
     hidden_bias: Tensor | None  # added to the same sums
 
-    kind = "LSTM"
-    tensor_names = "input_weight", "hidden_weight", "input_bias", "hidden_bias"
     num_states = 2
     is_step_by_step = True
+    gates: ClassVar[int] = 4
 
     @override
     def result(self, shapes: Sequence[Shape]) -> Shape | None:
-        return _result_of_gates(4, shapes[0], *self.parameters())
+        if self.hidden_weight.dim() != 2 or len(shapes[0]) != 1:
+            return None
+        units = self.hidden_weight.shape[1]
+        rows, biases = self.gates * units, (self.input_bias, self.hidden_bias)
+        are_shaped = self.hidden_weight.shape == (rows, units) and self.input_weight.shape == (rows, *shapes[0])
+        return (units,) if units and are_shaped and all(_is_of(bias, (rows,)) for bias in biases) else None
 
     @override
     def sizes(self, shapes: Sequence[Shape]) -> tuple[int, ...]:
@@ -292,12 +285,8 @@ class LSTM(Layer):
 class GRU(LSTM):
     """A GRU layer, as torch.nn.GRUCell has it: rows of reset gate, update gate and candidate; the rest as of LSTM."""
 
-    kind = "GRU"
     num_states = 1
-
-    @override
-    def result(self, shapes: Sequence[Shape]) -> Shape | None:
-        return _result_of_gates(3, shapes[0], *self.parameters())
+    gates = 3
 
 
 @dataclass(frozen=True)
@@ -310,7 +299,6 @@ class StateLayer(Layer):
 
     units: int  # numbers of the entry
 
-    kind = "STATE"
     num_states = 1
     is_step_by_step = True
 
@@ -329,10 +317,6 @@ class Norm(Layer):
     is_centered: bool  # whether the mean is subtracted
     of_each: bool = False  # whether the numbers of each entity are normalised apart
 
-    kind = "NORM"
-    number_names = ("epsilon",)
-    tensor_names = "weight", "bias"
-
     @override
     def result(self, shapes: Sequence[Shape]) -> Shape | None:
         units = shapes[0][:1]
@@ -350,8 +334,6 @@ class Activation(Layer):
 
     activation: str  # one of ACTIVATIONS, but not linear
 
-    kind = "ACTIVATION"
-
     @override
     def result(self, shapes: Sequence[Shape]) -> Shape | None:
         return None if self.activation == "linear" else shapes[0]
@@ -365,8 +347,6 @@ class Activation(Layer):
 class Add(Layer):
     """The sum of its inputs, all of one shape."""
 
-    kind = "ADD"
-
     @override
     def result(self, shapes: Sequence[Shape]) -> Shape | None:
         return shapes[0] if len(set(shapes)) == 1 else None
@@ -375,8 +355,6 @@ class Add(Layer):
 @dataclass(frozen=True)
 class Multiply(Add):
     """The product of two inputs of one shape."""
-
-    kind = "MULTIPLY"
 
     @override
     def result(self, shapes: Sequence[Shape]) -> Shape | None:
@@ -390,17 +368,12 @@ class Affine(Layer):
     factor: float
     term: float  # is added
 
-    kind = "AFFINE"
-    number_names = "factor", "term"
-
 
 @dataclass(frozen=True)
 class Concatenate(Layer):
     """Parts of its inputs side by side: of images, their channels."""
 
     parts: tuple[tuple[int, int], ...]  # of each input, the first number or channel, and how many
-
-    kind = "CONCATENATE"
 
     @override
     def result(self, shapes: Sequence[Shape]) -> Shape | None:
@@ -426,10 +399,6 @@ class Scale(Layer):
     power: float = 1.0  # 1, or -1 for a division
     sign: float = 1.0  # 1, or -1 for a subtraction
 
-    kind = "SCALE"
-    number_names = "power", "sign"
-    tensor_names = "weight", "bias"
-
     @override
     def result(self, shapes: Sequence[Shape]) -> Shape | None:
         are_shaped = all(each is None or each.numel() in (1, shapes[0][0]) for each in self.parameters())
@@ -448,9 +417,6 @@ class Compare(Layer):
     how: str  # such as GREATER_EQUAL, of the kernel's COMPARE_ constants
     other: float  # the other number
 
-    kind = "COMPARE"
-    number_names = ("other",)
-
     @override
     def sizes(self, shapes: Sequence[Shape]) -> tuple[int, ...]:
         return (CONSTANTS[f"COMPARE_{self.how}"],)
@@ -462,8 +428,6 @@ class Arrange(Layer):
 
     shape: Shape  # of the result; of an image, the row has one channel after the other
     has_channels_last: bool = False  # whether the row has one pixel of that image after the other instead
-
-    kind = "ARRANGE"
 
     @override
     def result(self, shapes: Sequence[Shape]) -> Shape | None:
@@ -489,9 +453,6 @@ class Features(Layer):
     lowest: Tensor  # `(numbers,)`, the first category
     counts: Tensor  # `(numbers,)`, how many categories; 0 for a number that is none
 
-    kind = "FEATURES"
-    tensor_names = "factors", "lowest", "counts"
-
     @override
     def result(self, shapes: Sequence[Shape]) -> Shape | None:
         are_shaped = self.inputs == (0,) and all(tensor.shape == shapes[0] for tensor in self.parameters())
@@ -509,9 +470,6 @@ class Embedding(Layer):
     """The row of a table that each number of a row stands for; NaN for a number that is none of its rows."""
 
     weight: Tensor  # the table, `(rows, numbers)`
-
-    kind = "EMBEDDING"
-    tensor_names = ("weight",)
 
     @override
     def result(self, shapes: Sequence[Shape]) -> Shape | None:
@@ -536,9 +494,6 @@ class Attention(Layer):
     hidden_score: float = -math.inf  # of what is not visible
     is_safe: bool = False  # whether a query that sees nothing gets zeros, else NaN
 
-    kind = "ATTENTION"
-    number_names = "scale", "hidden_score"
-
     @override
     def result(self, shapes: Sequence[Shape]) -> Shape | None:
         if not 3 <= len(shapes) <= 4 or any(len(shape) != 2 for shape in shapes[:3]):
@@ -554,16 +509,6 @@ class Attention(Layer):
         (units, queries), (_, keys), (numbers, _), *mask = shapes
         flags = bool(mask), bool(mask) and len(mask[0]) == 2, self.is_safe
         return self.heads, units // self.heads, numbers // self.heads, queries, keys, *map(int, flags)
-
-
-def _result_of_gates(
-    gates: int, shape: Shape, weight: Tensor, hidden_weight: Tensor, *biases: Tensor | None
-) -> Shape | None:
-    if hidden_weight.dim() != 2 or len(shape) != 1:
-        return None
-    units = hidden_weight.shape[1]
-    are_shaped = hidden_weight.shape == (gates * units, units) and weight.shape == (gates * units, shape[0])
-    return (units,) if units and are_shaped and all(_is_of(bias, (gates * units,)) for bias in biases) else None
 
 
 def _is_of(tensor: Tensor | None, shape: Shape) -> bool:
