@@ -456,30 +456,17 @@ class Network:
         call.scratch = self._scratch.data_ptr()  # which a larger call may have replaced
         self._library.puffer_network_act(ctypes.addressof(call), self._threads.address)
 
-    def learn(
-        self,
-        observations: Tensor,
-        minibatch: NetworkBatch,
-        *,
-        clip_coef: float,
-        vf_clip_coef: float,
-        vf_coef: float,
-        ent_coef: float,
-    ) -> Learned:
+    def learn(self, observations: Tensor, minibatch: NetworkBatch, **coefficients: float) -> Learned:
         """The gradients of losses.ppo_loss over a minibatch, with the parameters as they are now.
 
         Args:
             observations: the rollout's, `(segments, T, ...)` of OBSERVATION_DTYPES; each observation contiguous.
             minibatch: what is learned from.
-            clip_coef: as for losses.ppo_loss, as are the next ones.
-            vf_clip_coef: how far a value may leave the old one.
-            vf_coef: weight of the value loss.
-            ent_coef: weight of the entropy bonus.
+            coefficients: those of losses.ppo_loss.
 
         Raises:
             APIUsageError: if a tensor differs from what NetworkBatch says.
         """
-        coefficients = {"clip_coef": clip_coef, "vf_clip_coef": vf_clip_coef, "vf_coef": vf_coef, "ent_coef": ent_coef}
         call = self._prepare(observations, minibatch, len(minibatch.segments), coefficients)
         self._pack()
         self._library.puffer_network_learn(ctypes.addressof(call.structure), self._threads.address)
