@@ -7,17 +7,8 @@ from dataclasses import replace
 
 from torch import nn
 
-from pufferlib.extensions.network_layers import (
-    LSTM,
-    Categories,
-    Convolution,
-    Layer,
-    Layers,
-    Linear,
-    MinGRU,
-    Normalizer,
-    OneHotLinear,
-)
+from pufferlib.extensions import network_layers as kinds
+from pufferlib.extensions.network_layers import Layer, Layers
 from pufferlib.fast.policy_watch import is_altered
 from pufferlib.metrics.measures import EPSILON
 from pufferlib.models import ACTIVATIONS, ActionHead, Continuous, Convolutional, Default, LSTMWrapper, MinGRUWrapper
@@ -34,7 +25,7 @@ def find_layers(policy: nn.Module) -> Layers | None:
     if is_altered(policy):
         return None
     if type(policy) is NormalizedObservations:
-        normalizer, inner = Normalizer(policy.mean, policy.variance, EPSILON, policy.clip), policy.policy
+        normalizer, inner = kinds.Normalizer(policy.mean, policy.variance, EPSILON, policy.clip), policy.policy
     try:
         layers = replace(_find_layers(inner), normalizer=normalizer)
     except _OtherPolicyError:
@@ -90,18 +81,18 @@ def _find_layers(policy: nn.Module) -> Layers:
         value=len(layers),
         value_place=sum(head.sizes),
         log_std=log_std,
-        categories=None if one_hot is None else Categories(one_hot.lowest, one_hot.highest - one_hot.lowest + 1),
+        categories=None if one_hot is None else kinds.Categories(one_hot.lowest, one_hot.highest - one_hot.lowest + 1),
         divides_integers=shape is not None,
         has_channels_last=getattr(policy, "channels_last", False),
     )
 
 
-def recurrent_layer(module: nn.Module, value: int) -> LSTM | MinGRU | None:
+def recurrent_layer(module: nn.Module, value: int) -> kinds.LSTM | kinds.MinGRU | None:
     """Returns a module of the library's recurrent wrappers as a layer that reads a value; None if it is another."""
     if type(module) is nn.LSTMCell:
-        return LSTM((value,), module.weight_ih, module.weight_hh, module.bias_ih, module.bias_hh)
+        return kinds.LSTM((value,), module.weight_ih, module.weight_hh, module.bias_ih, module.bias_hh)
     if type(module) is nn.Linear and module.bias is None:
-        return MinGRU((value,), module.weight)
+        return kinds.MinGRU((value,), module.weight)
     return None
 
 
@@ -120,9 +111,9 @@ class _Chain(list[Layer]):
             inputs = (len(self) if first is None else first,)
             first = None
             if cells and inputs == (0,):
-                self.append(OneHotLinear(inputs, module.weight, module.bias, activation, cells))
+                self.append(kinds.OneHotLinear(inputs, module.weight, module.bias, activation, cells))
             else:
-                self.append(Linear(inputs, module.weight, module.bias, activation))
+                self.append(kinds.Linear(inputs, module.weight, module.bias, activation))
 
     def add_convolutions(self, stack: nn.Module, channels: int, is_of_categories: bool) -> None:
         *modules, flatten = stack if type(stack) is nn.Sequential else [stack]
@@ -135,7 +126,7 @@ class _Chain(list[Layer]):
             _require((module.padding, module.dilation, module.groups) == ((0, 0), (1, 1), 1))
             observed = 0 if self else channels
             flags = observed, is_of_categories and bool(observed)
-            self.append(Convolution((len(self),), module.weight, module.bias, module.stride[0], *flags))
+            self.append(kinds.Convolution((len(self),), module.weight, module.bias, module.stride[0], *flags))
 
 
 def _continuous_layers(policy: Continuous) -> Layers:
