@@ -30,21 +30,17 @@ def library() -> ctypes.CDLL:
     Raises a PufferError if they were not built, or from another cpu_kernels.h than the one beside this file.
     """
     opened = open_library("cpu_kernels")
-    expected, found = declarations.fingerprint(_HEADER), _built_from(opened)
+    expected, found = declarations.fingerprint(_HEADER), "an earlier version"
+    function = getattr(opened, "puffer_declarations", None)
+    if function is not None:
+        function.argtypes, function.restype = [], ctypes.c_char_p
+        found = function().decode()
     if found != expected:
         raise PufferError(
             f"expected kernels built from cpu_kernels.h as it is now, {expected}, found those of {found}; "
             "rebuild them with `python setup.py build_ext --inplace`"
         )
     return declare(opened)
-
-
-def _built_from(opened: ctypes.CDLL) -> str:
-    function = getattr(opened, "puffer_declarations", None)
-    if function is None:
-        return "an earlier version"
-    function.argtypes, function.restype = [], ctypes.c_char_p
-    return function().decode()
 
 
 def open_library(name: str) -> ctypes.CDLL:

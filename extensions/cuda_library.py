@@ -82,11 +82,7 @@ def launch(
 
 
 def prepare(program: str | Program, device: torch.device) -> None:
-    """Compiles and loads kernels before they are needed.
-
-    Raises:
-        PufferError: if they cannot be compiled or loaded.
-    """
+    """Compiles and loads kernels before they are needed; raises a PufferError if that is not possible."""
     with torch.cuda.device(device):
         _module(program, torch.cuda.current_device())
 
@@ -120,17 +116,10 @@ def shared_memory(device: torch.device) -> int:
 
 
 def reserve_shared(program: str | Program, function: str, device: torch.device, shared_bytes: int, blocks: int) -> None:
-    """Lets a kernel have shared memory, of which a multiprocessor sets aside what some blocks need and caches the rest.
+    """Lets a kernel have `shared_bytes` for each block, at most `shared_memory` of the device.
 
-    Args:
-        program: the file that holds the kernel, without `.cu`, or what else it is compiled from.
-        function: the kernel.
-        device: where it will run.
-        shared_bytes: for each block, at most `shared_memory` of the device.
-        blocks: that are to fit into a multiprocessor at once.
-
-    Raises:
-        PufferError: if the kernel cannot be compiled or loaded, or the memory cannot be had.
+    A multiprocessor sets aside what `blocks` need, and caches with the rest. Raises a PufferError if the kernel cannot
+    be compiled or loaded, or the memory cannot be had.
     """
     percent = min(100, -(-100 * blocks * shared_bytes // shared_memory(device)))
     with torch.cuda.device(device):
@@ -151,11 +140,7 @@ def _as_argument(argument):
 
 @functools.cache
 def open_driver() -> ctypes.CDLL:
-    """The library of the driver.
-
-    Raises:
-        PufferError: if there is none.
-    """
+    """The library of the driver; raises a PufferError if there is none."""
     try:
         return ctypes.CDLL("libcuda.so.1")
     except OSError as error:
@@ -201,12 +186,8 @@ def _module(program: str | Program, device_index: int) -> ctypes.c_void_p:
 def architecture_for(major: int, minor: int, known: Sequence[int]) -> str:
     """What NVRTC compiles for, so that a device of compute capability `major`.`minor` runs it.
 
-    Machine code runs on later devices of the same major; the driver compiles PTX for all later ones.
-
-    Args:
-        major: of the device.
-        minor: likewise.
-        known: the architectures that NVRTC can compile for, such as 90 for sm_90.
+    Machine code runs on later devices of the same major; the driver compiles PTX for all later ones. `known` are the
+    architectures that NVRTC can compile for, such as 90 for sm_90.
     """
     capability = 10 * major + minor
     usable = [each for each in known if each <= capability]
@@ -216,15 +197,10 @@ def architecture_for(major: int, minor: int, known: Sequence[int]) -> str:
 
 
 def machine_code(program: str | Program, architecture: str, is_cached: bool = True) -> bytes:
-    """Compiles for an architecture such as "sm_90", or takes the result from the cache.
+    """Compiles for "sm_90" to machine code, for "compute_90" to PTX, or takes the result from the cache.
 
-    Args:
-        program: as `launch` takes it.
-        architecture: "sm_..." for machine code, "compute_..." for PTX.
-        is_cached: False compiles anew, and replaces what the cache has.
-
-    Raises:
-        PufferError: if NVRTC is missing or rejects the code.
+    Without `is_cached` it compiles anew, and replaces what the cache has. Raises a PufferError if NVRTC is missing or
+    rejects the code.
     """
     nvrtc = _open_nvrtc()
     if isinstance(program, str):

@@ -12,7 +12,6 @@ import functools
 import hashlib
 import io
 import tokenize
-from collections.abc import Iterator
 from pathlib import Path
 
 from pufferlib.ppo import advantages, losses, sampling
@@ -36,22 +35,16 @@ def hashes() -> dict[str, str]:
 
 def _hash(path: Path) -> str:
     digest = hashlib.sha256()
-    for line in _logical_lines(path):
-        is_docstring = len(line) == 1 and line[0].startswith(('"', "'"))
-        if line and line[0] not in ("import", "from") and not is_docstring:
-            digest.update(" ".join(line).encode() + b"\n")
-    return digest.hexdigest()[:16]
-
-
-def _logical_lines(path: Path) -> Iterator[list[str]]:
-    # The tokens of every statement, or of the head of a compound one, without comments.
-    line: list[str] = []
+    line: list[str] = []  # the tokens of a statement, or of the head of a compound one
     for token in tokenize.generate_tokens(io.StringIO(path.read_text(encoding="utf-8")).readline):
         if token.type == tokenize.NEWLINE:
-            yield line
+            is_docstring = len(line) == 1 and line[0].startswith(('"', "'"))
+            if line and line[0] not in ("import", "from") and not is_docstring:
+                digest.update(" ".join(line).encode() + b"\n")
             line = []
         elif token.type not in _UNSEEN:
             line.append(token.string)
+    return digest.hexdigest()[:16]
 
 
 def update_hashes() -> None:
