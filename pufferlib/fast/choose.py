@@ -22,6 +22,7 @@ Results are those of ppo/, as far as sums of floats in another order are the sam
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -51,7 +52,7 @@ from pufferlib.fast.device_update import DeviceGradients
 from pufferlib.fast.followed import stale_files
 from pufferlib.fast.graph_actor import GraphActor
 from pufferlib.fast.policy_layers import find_layers
-from pufferlib.fast.policy_watch import PolicyWatch
+from pufferlib.fast.policy_watch import watch_changes
 from pufferlib.fast.traced_layers import trace
 from pufferlib.fast.traced_values import UntracedError
 from pufferlib.metrics.measures import Phases
@@ -76,7 +77,7 @@ class Backend:
     network: Network | None  # the kernel that computes the policy; None for torch
     is_captured: bool  # whether torch's operations are replayed as CUDA graphs
     reason: str | None  # why it is torch; None for the kernel
-    watch: PolicyWatch  # remembers the policy as it was
+    is_outdated: Callable[[], bool]  # whether the policy changed since: parts were replaced, frozen, moved, or hooked
 
     @property
     def name(self) -> str:
@@ -93,10 +94,6 @@ class Backend:
     def describe(self) -> dict[str, str | None]:
         """The name and the reason, as `config.json` has them."""
         return {"by": self.name, "because": self.reason}
-
-    def is_outdated(self) -> bool:
-        """Whether the policy changed since: parts were replaced, frozen, moved, or given a hook."""
-        return self.watch.has_changed()
 
     def autocast(self) -> AbstractContextManager:
         """The precision that torch computes the policy in."""
@@ -237,7 +234,7 @@ def choose_backend(
         network=network,
         is_captured=is_captured,
         reason=reason,
-        watch=PolicyWatch(policy, by_kernel=network is not None),
+        is_outdated=watch_changes(policy, by_kernel=network is not None),
     )
 
 

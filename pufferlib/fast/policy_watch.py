@@ -9,7 +9,7 @@ import functools
 import random
 import sys
 from argparse import Namespace
-from collections.abc import Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import is_dataclass
 from enum import Enum
 from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType, SimpleNamespace
@@ -101,28 +101,19 @@ def surroundings() -> list[Hashable]:
     return found
 
 
-class PolicyWatch:
-    """Remembers the modules of a policy with their classes, methods, settings, hooks and parameters.
+def watch_changes(policy: nn.Module, by_kernel: bool = False) -> Callable[[], bool]:
+    """Returns a call that tells whether a module, its class, a method, a setting, a hook or a parameter changed since.
 
-    It remembers torch's hooks and modes for all modules as well, but no values of parameters or buffers. A look costs
-    some microseconds for each module.
+    A hook or a mode of torch for all modules counts too, but no values of parameters or buffers. A call costs some
+    microseconds for each module.
 
-    Attributes:
+    Args:
         policy: is watched.
         by_kernel: whether a kernel computes it: then all of its buffers are watched, and what modules of a user's own
             keep, and the code and the global names that they compute by. Others may change these at every call.
     """
-
-    def __init__(self, policy: nn.Module, by_kernel: bool = False):
-        self.policy, self.by_kernel = policy, by_kernel
-        self._facts = _look(policy, by_kernel)
-
-    def has_changed(self) -> bool:
-        """Whether a module, a parameter or a method was replaced, added, removed, frozen, moved, or given a hook.
-
-        A hook or a mode of torch for all modules counts too.
-        """
-        return _look(self.policy, self.by_kernel) != self._facts
+    before = _look(policy, by_kernel)
+    return lambda: _look(policy, by_kernel) != before
 
 
 def _look(policy: nn.Module, by_kernel: bool) -> list[object]:

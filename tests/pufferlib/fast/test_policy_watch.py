@@ -17,7 +17,7 @@ from trained import iterate, weights
 
 from pufferlib.errors import APIUsageError
 from pufferlib.fast.cpu import NetworkActor, NetworkGradients, ThreadedGradients
-from pufferlib.fast.policy_watch import PolicyWatch, is_altered
+from pufferlib.fast.policy_watch import is_altered, watch_changes
 from pufferlib.models import ActionHead, Continuous, Default, LSTMWrapper, MinGRUWrapper
 from pufferlib.policy import NormalizedObservations, normalized
 from pufferlib.ppo.actor import Actor
@@ -129,32 +129,32 @@ CHANGES += [of_another_class, clipped_otherwise, normalized_otherwise, hooked_af
 @pytest.mark.parametrize("change", CHANGES)
 def test_a_change_of_what_a_policy_is_made_of_is_noticed(change):
     policy = make_policy()
-    watch = PolicyWatch(policy)
+    has_changed = watch_changes(policy)
     change(policy)
-    assert watch.has_changed()
-    assert not PolicyWatch(policy).has_changed()
+    assert has_changed()
+    assert not watch_changes(policy)()
 
 
 def test_one_hook_for_another_is_noticed():
     policy = make_policy()
     hook = policy.policy.register_forward_hook(lambda module, inputs, output: None)
-    watch = PolicyWatch(policy)
-    assert not watch.has_changed()
+    has_changed = watch_changes(policy)
+    assert not has_changed()
     hook.remove()
     policy.policy.register_forward_hook(lambda module, inputs, output: None)
-    assert watch.has_changed()
+    assert has_changed()
 
 
 def test_other_values_are_no_change():
     policy = make_policy()
-    watch = PolicyWatch(policy)
+    has_changed = watch_changes(policy)
     with torch.no_grad():
         for tensor in policy.state_dict().values():
             tensor.add_(1)
     policy.load_state_dict(copy.deepcopy(policy.state_dict()))
     policy.eval(), policy.train()
     next(policy.parameters()).grad = torch.ones(16, 5)
-    assert not watch.has_changed()
+    assert not has_changed()
 
 
 def test_modules_that_are_shared_or_missing_are_watched():
@@ -162,10 +162,10 @@ def test_modules_that_are_shared_or_missing_are_watched():
     policy = nn.ModuleList([shared, shared, nn.BatchNorm1d(3)])
     policy.empty = None
     policy.register_module("nothing", None)
-    watch = PolicyWatch(policy)
-    assert not watch.has_changed()
+    has_changed = watch_changes(policy)
+    assert not has_changed()
     policy[1].weight.requires_grad_(False)
-    assert watch.has_changed()
+    assert has_changed()
 
 
 # ----------------------------------------------------------------------------------------------- what comes of it
