@@ -125,7 +125,7 @@ class Act:
     """A step of some rows that was checked once, to be computed from other observations into the same memory.
 
     Called with observations of the same shape, strides and dtype, whose memory may be another. Raises as
-    `Network.act` does.
+    `Network.prepare_act` says.
     """
 
     def __init__(
@@ -444,7 +444,7 @@ class Network:
 
         Args:
             observations: `(rows, ...)` of OBSERVATION_DTYPES, each row contiguous.
-            states: as for `act`.
+            states: as for `prepare_act`.
             values: `(rows,)` float32, to be written.
 
         Raises:

@@ -215,10 +215,6 @@ class Pool(Layer):
     is_largest: bool  # whether the largest is taken
 
     @override
-    def reads(self, shape: Shape, categories: Categories | None) -> bool:
-        return False
-
-    @override
     def result(self, shapes: Sequence[Shape]) -> Shape | None:
         if len(shapes[0]) == 2:
             return shapes[0][:1] if _pair(self.size) == (shapes[0][1], 1) and not any(_pair(self.padding)) else None

@@ -84,10 +84,8 @@ class DeviceNetwork:
 
     def draw(self, noise: Tensor, generator: torch.Generator) -> None:
         """Fills `(agents, num_parts)` with the random numbers that draw actions, as `sample_logits` does."""
-        if self.draws_numbers:
-            noise.normal_(generator=generator)
-        else:
-            noise.uniform_(generator=generator)
+        fill = noise.normal_ if self.draws_numbers else noise.uniform_
+        fill(generator=generator)
 
 
 def can_be_in_a_rollout(layers: Layers | None, observations: torch.dtype) -> bool:
