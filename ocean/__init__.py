@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import os
 from pathlib import Path
 
 from pufferlib.environment import PufferEnv
@@ -19,7 +20,7 @@ _FOLDER = Path(__file__).parent
 
 def names() -> list[str]:
     """The names of all environments, such as `puffer_breakout`, in alphabetical order."""
-    return sorted(PREFIX + path.stem for path in _FOLDER.glob("*/*.ini") if path.stem == path.parent.name)
+    return sorted(PREFIX + name for name in os.listdir(_FOLDER) if os.path.exists(f"{_FOLDER}/{name}/{name}.ini"))
 
 
 def config_path(name: str) -> Path:

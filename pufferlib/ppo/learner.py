@@ -57,7 +57,7 @@ class Gradients:
         self.config = config
         self.all_parameters = list(policy.parameters())
         self.parameters = [parameter for parameter in self.all_parameters if parameter.requires_grad]
-        self.loss, self.coefficients = loss, _coefficients(loss, config)
+        self.loss, self.coefficients = loss, coefficients(loss, config)
         self.metric_names: tuple[str, ...] = METRICS
         called = policy
         if config.compile:
@@ -148,9 +148,12 @@ class Gradients:
         """Ends threads; it may be called again."""
 
 
-def _coefficients(loss: Loss, config: ResolvedTrainConfig) -> dict[str, Any]:
-    # The settings that a loss names as its keywords, but for those that a functools.partial has bound; of one with
-    # `**kwargs` those of `ppo_loss`.
+def coefficients(loss: Loss, config: ResolvedTrainConfig) -> dict[str, Any]:
+    """Returns the settings that a loss names as its keywords, but for those that a functools.partial has bound.
+
+    Of a loss with `**kwargs` those of `ppo_loss`. Raises APIUsageError for a keyword that is no setting and has no
+    default.
+    """
     settings = {name: getattr(config, name) for name in config.settings()}
     if not config.clip_vloss:
         settings["vf_clip_coef"] = math.inf
