@@ -293,7 +293,7 @@ def _compare(policy: nn.Module, layers: Layers, rollout: Rollout, counts: Mappin
     batch = NetworkBatch(torch.arange(count), actions, resets, states, *old, None)
     learned = Network(layers).learn(seen, batch, **coefficients)
     _check_close("values", learned.values, values.detach())
-    _check_close("log-probabilities", learned.ratios.log(), (logprobs.detach() - old[0]))
+    _check_close("log-probabilities", learned.ratios.log() + old[0], logprobs.detach())
     for parameter, found, gradient in zip(parameters, learned.gradients, expected, strict=True):
         name = next(name for name, each in policy.named_parameters() if each is parameter)
         if gradient is None:

@@ -1122,6 +1122,24 @@ def test_a_difference_between_the_policy_and_its_layers_is_noticed(tmp_path, mon
     trainer.release()
 
 
+def test_large_numbers_have_roundings_of_their_size(tmp_path):
+    class Bytes(nn.Module):
+        spaces = Box(0, 255, (64,), np.uint8), CHOICES
+
+        def __init__(self):
+            super().__init__()
+            self.body, self.actor, self.critic = nn.Linear(64, 64), nn.Linear(64, 3), nn.Linear(64, 1)
+            nn.init.orthogonal_(self.body.weight, 2.0)
+
+        def forward(self, observations, state=None):
+            hidden = self.body(observations.float()).relu()
+            return self.actor(hidden), self.critic(hidden)
+
+    trainer = make_trainer(Bytes, tmp_path)
+    assert "kernel" in trainer.computed_by and "torch" not in trainer.computed_by
+    trainer.release()
+
+
 class Deeper(Default):
     """A subclass of the library's policy with another encoder."""
 

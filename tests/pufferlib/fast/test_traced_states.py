@@ -623,7 +623,8 @@ class Rows(LSTM):
     batch_first = False
 
     def step(self, x, state):
-        output, _ = self.rnn(x, (state["h"][:1], state["c"][:1]))
+        output, (h, c) = self.rnn(x, (state["h"][:1], state["c"][:1]))
+        state["h"], state["c"] = h.expand_as(state["h"]), c.expand_as(state["c"])
         return output
 
 
