@@ -105,6 +105,7 @@ def _fills_a_gpu(entry: Entry, num_envs: int | str, num_buffers: int | str) -> b
 
 
 _MANY_STEPS = 2**22  # of a rollout, from which on one environment is made first, to see what all need
+_ENDS = ("hidden_size", "encode_observations", "decode_actions")  # of a policy, that a recurrent layer stands between
 _LARGE_LAYER = 8_192
 
 
@@ -149,6 +150,12 @@ def load_policy(
     def make() -> nn.Module:
         policy = make_module(policy_class, env, **arguments)
         if wrapper is not None:
+            lacking = [name for name in _ENDS if not hasattr(policy, name)]
+            if lacking:
+                raise ConfigError(
+                    f"[base] rnn_name {args['rnn_name']} needs a policy with {', '.join(_ENDS)}, found no "
+                    f"{', '.join(lacking)} in {policy_class.__name__}; add --rnn-name None, or what is missing"
+                )
             sizes = {"input_size": policy.hidden_size, "hidden_size": policy.hidden_size}
             policy = make_module(wrapper, env, policy, **{**sizes, **recurrent})
         return normalized(env, policy, train.normalization_clip) if train.normalize_observations else policy

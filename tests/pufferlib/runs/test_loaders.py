@@ -170,6 +170,18 @@ def test_the_policy_is_what_the_settings_describe(args, make_env, rnn_name, kind
     assert type(policy) is kind and policy.hidden_size == 24
 
 
+class Endless(torch.nn.Module):
+    def __init__(self, env):
+        super().__init__()
+        self.layer = torch.nn.Linear(2, 2)
+
+
+def test_a_recurrent_layer_needs_a_policy_with_two_ends(args, make_env):
+    given = {**args, "policy_name": f"{__name__}:Endless", "rnn_name": "MinGRU"}
+    with pytest.raises(ConfigError, match="MinGRU needs a policy with hidden_size, .* in Endless; add --rnn-name None"):
+        load_policy(given, make_env(args), SQUARED)
+
+
 def test_the_seed_of_the_run_decides_the_weights_and_nothing_global_does(args, make_env):
     vecenv = make_env(args)
     made = []
