@@ -142,7 +142,7 @@ class Line:
     """A line of the table."""
 
     seen: str  # for which trainings it is, in words
-    fits: Callable[[Facts], bool]  # whether a training is one of them, if it has as many agents
+    fits: Callable[[Facts], bool]  # whether a training is one of them, whatever its agents
     settings: Mapping[str, Any]  # what it sets, by section and name, such as `train.learning_rate`
     measured: str  # what showed that it helps
     of_full_vectors: bool | None = False  # whether it is for full vectors or for fewer agents; None for both

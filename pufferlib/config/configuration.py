@@ -193,8 +193,9 @@ def policy_classes(args: Mapping[str, Any]) -> tuple[type, type | None]:
     such module.
     """
     modules = _policy_modules(args["env_name"])
-    rnn_name, (module, _, policy_name) = args["rnn_name"], args["policy_name"].rpartition(":")
+    rnn_name = args["rnn_name"]
     rnn_class = None if rnn_name is None else _find(modules, "rnn_name", rnn_name, _WRAPPER)
+    module, _, policy_name = args["policy_name"].rpartition(":")
     if module:
         modules = [import_named(args["policy_name"])]
     return _find(modules, "policy_name", policy_name, ""), rnn_class

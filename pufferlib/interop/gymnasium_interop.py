@@ -17,6 +17,7 @@ from pufferlib.emulation.emulated_env import ACTION_MASK
 from pufferlib.environment import fitting_actions
 from pufferlib.errors import APIUsageError, require_extra
 from pufferlib.families import catalog
+from pufferlib.families.catalog import Entry
 from pufferlib.interop import spec_of
 from pufferlib.interop.ocean_envs import OceanInside, mask_info, ocean_name, write_actions
 from pufferlib.ocean.environment import OceanEnv
@@ -268,21 +269,23 @@ def make_gymnasium(name: str | type[OceanEnv], render_mode: str | None = None, *
         MissingExtraError: if a package that it needs is not installed.
         APIUsageError: if it is neither in C nor Gymnasium's, has several agents, or an argument is out of its range.
     """
-    if isinstance(name, str) and catalog.find(name).family != "ocean":
-        return _make_of_family(name, **({} if render_mode is None else {"render_mode": render_mode}), **env_kwargs)
+    entry = catalog.find(name) if isinstance(name, str) else None
+    if entry is not None and entry.family != "ocean":
+        return _make_of_family(entry, **({} if render_mode is None else {"render_mode": render_mode}), **env_kwargs)
     own = ocean_name(name)
     env = OceanGymnasiumEnv(own, render_mode, **env_kwargs)
     env.spec = spec_of(own, render_mode=render_mode, **env_kwargs)
     return env
 
 
-def _make_of_family(name: str, **env_kwargs: object) -> gymnasium.Env:
-    made = catalog.find(name).creator(**env_kwargs)
+def _make_of_family(entry: Entry, **env_kwargs: object) -> gymnasium.Env:
+    made = entry.creator(**env_kwargs)
     if isinstance(made, GymnasiumPufferEnv):
         return made.env
     made.close()
     raise APIUsageError(
-        f"an environment in C or of Gymnasium's, with one agent, is expected, got {name}; pufferlib.make makes others"
+        f"an environment in C or of Gymnasium's, with one agent, is expected, got {entry.name}; "
+        "pufferlib.make makes others"
     )
 
 

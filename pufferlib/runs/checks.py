@@ -79,7 +79,7 @@ def check_acting(
     with _unchanged(policy, device):
         state = _first_state(policy, device)
         name = "forward_eval" if hasattr(policy, "forward_eval") else "forward"
-        # torch counts writes into a tensor, but for those of kernels of one's own.
+        # Writes are counted by `_version`, except those of a kernel that torch does not know: hence the copy.
         before = {name: (entry, entry._version, entry.clone()) for name, entry in state.items()}
         _check_call(policy, name, acting_forward(policy), _zeros(observation_space, device), state, action_space)
     expected = {name: tuple(entry.shape) for name, (*_, entry) in before.items()}
