@@ -44,6 +44,7 @@ _LEAST_STEPS = 16  # a batch that could only be cut into shorter segments is tak
 _MINIBATCHES = 4
 _POOL_SIZE = 8  # of opponent="pool"
 _MOST_MINIBATCHES = 128  # of a full vector's batch in a pass
+_MOST_AGENTS = 2_048  # of as many environments as nobody asked for
 
 
 def _named_settings(keywords: Mapping[str, Any]) -> dict[str, Any]:
@@ -360,10 +361,16 @@ def _make(
     env: str | Callable, num_envs: int | str, num_workers: int | str, seed: int, **arguments: Any
 ) -> PufferEnv | vector.Vector:
     counts = "num_envs" in env_settings(env) if isinstance(env, str) else making.has_num_envs(env)
-    if num_envs == "auto":
-        num_envs = making.NUM_ENVS if counts else AUTO_SINGLE_ENVS
     if counts:
-        return making.make(env, num_envs=num_envs, **arguments)
+        count = making.NUM_ENVS if num_envs == "auto" else num_envs
+        made = making.make(env, num_envs=count, **arguments)
+        fewer = max(1, count * _MOST_AGENTS // made.num_agents)
+        if num_envs != "auto" or fewer >= count:
+            return made
+        made.close()
+        return making.make(env, num_envs=fewer, **arguments)
+    if num_envs == "auto":
+        num_envs = AUTO_SINGLE_ENVS
     sizes = {"num_envs": num_envs, "num_workers": num_workers, "seed": seed}
     if isinstance(env, str):
         entry, arguments = catalog.find(env), making.env_arguments(env, arguments)

@@ -44,6 +44,15 @@ class CornerEnv(pufferlib.PufferEnv):
         self.times_closed += 1
 
 
+class CrowdEnv(CornerEnv):
+    """As many environments as are asked for, of 100 agents each."""
+
+    def __init__(self, num_envs, buf=None, seed=0):
+        super().__init__()
+        self.num_agents = 100 * num_envs
+        pufferlib.PufferEnv.__init__(self, buf)
+
+
 def settings_from_keywords(given, num_agents, world_size=1, agents_per_env=256):
     """What keywords ask for in environments of `num_agents` agents in each process, by default a full vector."""
     spaces = Box(0, 1, (2,), np.float32), Discrete(2)
@@ -211,9 +220,11 @@ def test_the_default_policy_leaves_torchs_random_numbers_alone(env):
         ("puffer_squared", {"batch_size": 512}, 256, "puffer_squared"),
         (SQUARED, {"num_envs": 8}, 8, "puffer_squared"),
         (CornerEnv, {"num_envs": 2, "num_workers": 1}, 2, f"{__name__}:CornerEnv"),
+        (CrowdEnv, {"num_steps": 4, "batch_size": "auto"}, 2_000, f"{__name__}:CrowdEnv"),
+        (CrowdEnv, {"num_steps": 4, "batch_size": "auto", "num_envs": 30}, 3_000, f"{__name__}:CrowdEnv"),
         (lambda: SQUARED(num_envs=4), {}, 4, "puffer_squared"),
     ],
-    ids=["name", "name alone", "class of many", "class of one", "vector"],
+    ids=["name", "name alone", "class of many", "class of one", "crowd", "crowd by number", "vector"],
 )
 def test_what_an_environment_may_be(env, keywords, agents, name):
     if not isinstance(env, (str, type)):
