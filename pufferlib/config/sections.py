@@ -47,7 +47,7 @@ def env_settings(env: str | Entry) -> Mapping[str, Setting]:
     found = dict(find(env).settings)
     if "num_envs" in found:
         count = found["num_envs"]
-        agents = f"auto is {AUTO_AGENTS_CPU} agents in all on a CPU and {AUTO_AGENTS_CUDA} on CUDA."
+        agents = f"auto is {AUTO_AGENTS_CPU} agents in all on a CPU and up to {AUTO_AGENTS_CUDA} on CUDA."
         found["num_envs"] = dataclasses.replace(count, kind=int | Literal["auto"], meaning=f"{count.meaning} {agents}")
     return found
 

@@ -14,7 +14,8 @@ from pufferlib.setting import setting
 _MOST_STEPS_CUDA = 65_536  # of an automatic minibatch on each device: more do not keep it busier
 _MOST_STEPS_CPU = 16_384  # of all processes on CPUs: larger ones fall out of a core's cache
 _LEAST_STEPS = 256  # gradients of fewer are mostly noise
-AUTO_AGENTS_CUDA = 8_192  # agents in all that keep a device busy in each step
+AUTO_AGENTS_CUDA = 8_192  # agents at most, which keep a device busy in each step
+_LEAST_BATCHES = 64  # of a training with so many agents: few large batches learn less than many small ones
 AUTO_AGENTS_CPU = 1_024  # enough that Python's share of a step is small; more fall out of the cache
 
 
@@ -70,15 +71,25 @@ class ResolvedTrainConfig(TrainConfig):
 
 
 def resolve_env_count(
-    num_envs: int | Auto, device_type: str, num_buffers: int, agents_per_env: int, world_size: int = 1
+    num_envs: int | Auto,
+    device_type: str,
+    num_buffers: int,
+    agents_per_env: int,
+    world_size: int = 1,
+    train: TrainConfig | None = None,
 ) -> int:
     """Returns the number of C environments in each PufferEnv of a process, for `[env] num_envs`.
 
-    Processes that train on CPUs share the agents; each GPU gets as many as keep it busy.
+    Processes that train on CPUs share the agents. Each GPU gets as many as keep it busy, or half as many, and so on,
+    but no fewer than a CPU, where a training of these steps would have fewer than 64 batches.
     """
     if num_envs != "auto":
         return num_envs
     agents = AUTO_AGENTS_CUDA if device_type == "cuda" else AUTO_AGENTS_CPU // world_size
+    if train is not None and train.num_iterations is None:
+        most = train.total_timesteps / (_LEAST_BATCHES * train.bptt_horizon * world_size)
+        while agents > max(most, AUTO_AGENTS_CPU):
+            agents //= 2
     return max(1, agents // (num_buffers * agents_per_env))
 
 

@@ -112,6 +112,28 @@ def test_automatic_environments_are_shared_by_processes_on_cpus_alone(device, ex
     assert resolve_env_count(7, device, 1, 1, world_size=4) == 7
 
 
+@pytest.mark.parametrize(
+    ("device", "settings", "expected"),
+    [
+        ("cuda", {"total_timesteps": 64 * 64 * 8192}, 8192),
+        ("cuda", {"total_timesteps": 64 * 64 * 8192 - 1}, 4096),
+        ("cuda", {"total_timesteps": 64 * 64 * 8192, "bptt_horizon": 128}, 4096),
+        ("cuda", {"total_timesteps": 1_000_000}, 1024),
+        ("cuda", {"total_timesteps": 1_000_000, "num_iterations": 10}, 8192),
+        ("cpu", {"total_timesteps": 1_000_000}, 1024),
+    ],
+)
+def test_a_short_training_on_a_gpu_has_fewer_agents_and_so_more_batches(device, settings, expected):
+    train = TrainConfig(**settings)
+    assert resolve_env_count("auto", device, 1, 1, train=train) == expected
+    assert resolve_env_count(7, device, 1, 1, train=train) == 7
+
+
+def test_processes_count_their_agents_together_in_a_batch():
+    train = TrainConfig(total_timesteps=64 * 64 * 8192)
+    assert resolve_env_count("auto", "cuda", 1, 1, world_size=2, train=train) == 4096
+
+
 @pytest.mark.parametrize(("device", "agents", "minibatch"), [("cpu", 1024, 16_384), ("cuda", 8192, 65_536)])
 def test_breakouts_sizes_follow_the_device(device, agents, minibatch):
     args = load_config("puffer_breakout")
