@@ -41,7 +41,6 @@ from pufferlib.loggers.logger import Logger
 from pufferlib.loggers.services import NeptuneLogger, WandbLogger
 from pufferlib.metrics.finite import describe_update, explaining
 from pufferlib.metrics.measures import prefixed
-from pufferlib.ocean import PREFIX
 from pufferlib.play.matches import load_member
 from pufferlib.play.scores import PeriodicEvaluation, final_episodes, play_whole_episodes
 from pufferlib.policy import NormalizedObservations
@@ -51,7 +50,7 @@ from pufferlib.ppo.opponents import OpponentPool
 from pufferlib.runs import checks
 from pufferlib.runs.calls import AnyLogger, resolve_call
 from pufferlib.runs.checkpoint import find_weights, note, resolve_model, save_checkpoint_file
-from pufferlib.runs.description import LENGTH, Change, find_run, settings_of, with_new_length
+from pufferlib.runs.description import LENGTH, Change, find_run, pretrained_names, settings_of, with_new_length
 from pufferlib.runs.loaders import load_env, load_policy
 from pufferlib.runs.run import Run
 from pufferlib.runs.state_check import plain_metadata
@@ -426,7 +425,7 @@ class PuffeRL:
                     steps = self._collector.collect(self.global_step)
                 self._learner.prepare()
             self._collector.require_steps()
-        if self.epoch == 0 and self.ranks.is_first and not self.env_name.startswith(PREFIX):
+        if self.epoch == 0 and self.ranks.is_first and self.env_name not in pretrained_names():
             found = checks.observation_far_outside(self.rollout, self.vecenv)
             if found is not None:
                 warnings.warn(found, errors.PufferWarning, stacklevel=3)

@@ -144,11 +144,16 @@ static PyObject* py_vec_reset(PyObject* self, PyObject* args) {
     if (seed_object != Py_None && parse_seed(seed_object, &seed) < 0) return NULL;
     VecHandle* vec = vec_from(capsule, OPEN);
     if (vec == NULL) return NULL;
+    bool is_seeded = seed_object != Py_None;
+    vec->vec.is_busy = 1;
+    PyThreadState* thread = PyEval_SaveThread();
     for (int i = 0; i < vec->envs.count; i++) {
         Env* env = set_at(&vec->envs, i);
-        if (seed_object != Py_None) env->rng = rng_seed(seed, (uint64_t)i);
+        if (is_seeded) env->rng = rng_seed(seed, (uint64_t)i);
         env_begin(env);
     }
+    PyEval_RestoreThread(thread);
+    vec->vec.is_busy = 0;
     vec_set_ready(vec);
     Py_RETURN_NONE;
 }

@@ -26,6 +26,7 @@ from pufferlib.families import catalog
 from pufferlib.fast.device_collector import suits
 from pufferlib.loggers.logger import Logger
 from pufferlib.models import Default
+from pufferlib.ocean.faults import warn_of_faults
 from pufferlib.policy import init_args, initial_state, make_module, normalized
 from pufferlib.ppo.learner import Loss
 from pufferlib.ppo.losses import ppo_loss
@@ -201,6 +202,8 @@ def _resolve(
     policy = checks.move_policy(policy, device)
     checks.check_policy(policy, vecenv.single_observation_space, vecenv.single_action_space, device)
     ranks.require_same(checks.facts_of_policy(policy))
+    if ranks.is_first:
+        warn_of_faults(vecenv.driver_env)
     if config.normalize_observations:
         policy = normalized(vecenv, policy, config.normalization_clip).to(device)
     if config.shuffle == "steps" and hasattr(policy, "initial_state"):

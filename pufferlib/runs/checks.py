@@ -15,14 +15,17 @@ from torch import Tensor, nn
 from torch.distributions import Normal
 from torch.utils._pytree import tree_leaves
 
-from pufferlib import ocean, spaces, vector
+from pufferlib import spaces, vector
 from pufferlib.config import ResolvedTrainConfig, TrainConfig
 from pufferlib.dashboard.output import say
 from pufferlib.emulation.tensors import leaf_view
 from pufferlib.environment import PufferEnv
 from pufferlib.errors import APIUsageError, kind_of
+from pufferlib.ocean.environment import OceanEnv
+from pufferlib.ocean.faults import find_faults
 from pufferlib.policy import Forward, Logits, acting_forward, initial_state, training_forward
 from pufferlib.ppo.rollout import Rollout
+from pufferlib.runs.description import pretrained_names
 from pufferlib.runs.loaders import borrowed_generator
 from pufferlib.runs.making import is_vector, ready_env
 from pufferlib.setting import shown
@@ -305,7 +308,7 @@ class EarlyNotes:
 
     def __init__(self, config: ResolvedTrainConfig, env_name: str):
         self._config = config
-        self._is_tuned = env_name.startswith(ocean.PREFIX)  # rewards, observations and episodes suit the settings
+        self._is_tuned = env_name in pretrained_names()  # rewards, observations and episodes suit the settings
         self._is_length_awaited, self._is_rollout_awaited = not self._is_tuned, True
 
     @property
@@ -391,6 +394,8 @@ def _far_bounds(space: Box) -> tuple[np.ndarray, np.ndarray]:
 def check_env(env: object, steps: int = 1_000, seed: int = 0) -> list[str]:
     """Plays an environment by random actions, and says what would keep a policy from learning in it.
 
+    Environments of Ocean are played on arrays of their own first: a fault of their C comes alone, before all else.
+
     Args:
         env: what `PuffeRL` takes: a PufferEnv, an environment of Gymnasium or PettingZoo, a name, or a class or
             function that makes one. One that is given ready is reset, and stays open.
@@ -401,12 +406,14 @@ def check_env(env: object, steps: int = 1_000, seed: int = 0) -> list[str]:
         A sentence for each finding, with what helps; empty where nothing is wrong.
 
     Raises:
-        APIUsageError: if it is no environment, or cannot be stepped as one.
+        APIUsageError: if it is no environment, or cannot be stepped as one, or its C writes outside of its arrays.
     """
     with ready_env(env) as ready:
         if not is_vector(ready):
             vector.check_env(ready)
-        return list(_findings(ready, steps, seed))
+        driver = getattr(ready, "driver_env", ready)
+        faults = find_faults(driver, steps, seed) if isinstance(driver, OceanEnv) else []
+        return faults or list(_findings(ready, steps, seed))
 
 
 def _findings(env: PufferEnv | Vector, steps: int, seed: int) -> Iterator[str]:

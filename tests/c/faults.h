@@ -23,6 +23,8 @@
 #define STRUCT_UNCHECKED 11    // in c_accepts
 #define ACTION_WRITTEN 12      // which is the caller's
 #define ACTION_AS_FLOAT 13     // whose bits are no such number
+#define ROW_OF_ANOTHER 14      // has each agent's observation
+#define ADDRESS_KEPT 15        // in the struct
 
 #ifndef FAULT
 #define FAULT NO_FAULT
@@ -47,6 +49,7 @@ typedef struct {
     int longest;                                    // steps
     int fuse[FAULTS_AGENTS];                        // steps left
     int steps[FAULTS_AGENTS], ones[FAULTS_AGENTS];  // of the running episode; actions that were 1
+    const void* address;                            // of nothing, unless the fault is there
     Log log;
 } Faults;
 
@@ -65,7 +68,7 @@ PUFFER_FN int faults_new_fuse(Faults* env) {
 }
 
 PUFFER_FN void faults_observe(Faults* env, int agent, int action) {
-    uint8_t* row = env->observations + FAULTS_FEATURES * agent;
+    uint8_t* row = env->observations + FAULTS_FEATURES * (FAULT == ROW_OF_ANOTHER ? 0 : agent);
     row[0] = (uint8_t)env->fuse[agent];
     row[1] = (uint8_t)(FAULT == OBSERVATION_OUTSIDE && env->ones[agent] == 3 ? 2 : action);
     if (FAULT == WRITE_PAST_ROW) row[FAULTS_FEATURES] = 0;
@@ -79,6 +82,7 @@ PUFFER_FN void faults_begin(Faults* env, int agent) {
 }
 
 PUFFER_FN void c_reset(Faults* env) {
+    if (FAULT == ADDRESS_KEPT) env->address = env;
     for (int agent = 0; agent < FAULTS_AGENTS; agent++) faults_begin(env, agent);
 }
 

@@ -1,8 +1,14 @@
-"""The tests of all environments notice each fault of tests/c/faults.h, and find none where there is none."""
+"""The tests of all environments notice each fault of tests/c/faults.h, as do `check_env` and a training's first second.
+
+None of them finds one where there is none.
+"""
 
 from __future__ import annotations
 
 import inspect
+import re
+import time
+import warnings
 
 import gymnasium
 import numpy as np
@@ -14,7 +20,10 @@ import test_headers
 from compiled import compiled_binding
 from contract import Case
 
+import pufferlib
 from pufferlib import ocean
+from pufferlib.errors import APIUsageError, PufferWarning
+from pufferlib.ocean import faults as finding
 from pufferlib.ocean.environment import OceanEnv
 
 HEADER = test_headers.ROOT / "tests/c/faults.h"
@@ -99,3 +108,59 @@ def test_a_struct_that_nobody_checks_is_noticed(faults):
 def test_what_lies_outside_the_struct_is_noticed_in_the_header(faults, tmp_path):
     with pytest.raises(AssertionError):
         test_headers.test_a_header_has_no_state_and_calls_nothing_but_math_and_memory("faults", tmp_path)
+
+
+# What an author is told of, before a training and when it begins.
+TOLD = {
+    "NO_FAULT": None,
+    "TERMINAL_ERASED": r"in log\.n, where 0 ended by a flag",
+    "LOG_ASSIGNED": r"log\.episode_return",
+    "OBSERVATION_OUTSIDE": r"observes 2 at \[1\], outside of Box",
+    "LIBC_RAND": r"take chance from env->rng",
+    "STATE_OUTSIDE": r"keep all that it remembers in the struct",
+    "FLAG_KEPT": r"leaves terminals of an agent as they were in c_step",
+    "REWARD_KEPT": r"leaves rewards of an agent as they were in c_step",
+    "EPISODES_MERGED": r"add 1 to log\.n",
+    "ACTION_AS_FLOAT": r"read them by the type that c_layout says",
+    "ROW_OF_ANOTHER": r"leaves observations of an agent as they were in c_reset",
+    "ADDRESS_KEPT": r"keeps an address in its struct",
+}
+
+
+@pytest.mark.quick("NO_FAULT", "EPISODES_MERGED", "ROW_OF_ANOTHER")
+@pytest.mark.parametrize(("faults", "told"), TOLD.items(), indirect=["faults"], ids=TOLD)
+def test_check_env_and_the_first_second_of_a_training_tell_of_a_fault(faults, told, in_tmp_path):
+    env = ocean.env_class(NAME)(8)
+    found = pufferlib.check_env(env)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        pufferlib.PuffeRL(env).release()
+    warned = [str(warning.message) for warning in caught if warning.category is PufferWarning]
+    if told is None:
+        assert found == [] == warned
+    else:
+        for (sentence,) in (found, warned):
+            assert re.search(rf"^ocean/.*\.h .*{told}", sentence)
+
+
+@pytest.mark.parametrize("faults", ["WRITE_PAST_ROW"], indirect=True)
+def test_nothing_is_trained_that_writes_outside_of_its_rows(faults, in_tmp_path):
+    for call in (pufferlib.check_env, pufferlib.PuffeRL):
+        with pytest.raises(APIUsageError, match="must write only its rows of observations"):
+            call(ocean.env_class(NAME)(8))
+
+
+@pytest.mark.parametrize("faults", ["NO_FAULT"], indirect=True)
+def test_a_call_that_does_not_return_is_told_of(faults, monkeypatch):
+    monkeypatch.setattr(finding, "STUCK_SECONDS", 0.01)
+    monkeypatch.setattr(finding, "_first_fault", lambda *arguments: time.sleep(0.1))
+    with pytest.warns(PufferWarning, match=r"\.h does not return from c_reset or c_step"):
+        pufferlib.check_env(ocean.env_class(NAME)(8))
+
+
+def test_the_environments_that_are_played_stay_as_they_were():
+    env = ocean.env_class("puffer_template")(4)
+    env.reset(3)
+    before, observations = env.snapshot(), env.observations
+    assert finding.find_faults(env, steps=20) == []
+    assert env.snapshot() == before and env.observations is observations

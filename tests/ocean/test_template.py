@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from contract import checksum
 
+import pufferlib
 from pufferlib.ocean.template.template import Template
 
 
@@ -39,6 +40,10 @@ def test_a_wrong_answer_ends_the_episode():
     (statistics,) = env.episode_statistics()
     assert statistics["perf"] == pytest.approx(0.4)
     assert (statistics["score"], statistics["episode_return"], statistics["episode_length"]) == (2.0, 1.0, 3.0)
+
+
+def test_nothing_is_found_that_keeps_a_policy_from_learning():
+    assert pufferlib.check_env("puffer_template") == []
 
 
 def test_every_question_is_asked_equally_often():

@@ -176,3 +176,14 @@ def test_observations_far_outside_of_their_box_are_warned_of_once(recwarn, space
     said = [str(warning.message) for warning in recwarn if issubclass(warning.category, PufferWarning)]
     assert len(said) == (found is not None)
     assert found is None or re.search(found, said[0])
+
+
+def test_a_game_in_c_that_comes_without_an_agent_is_looked_at_like_any_other(capsys, recwarn):
+    env = Declared(UNIT, (IN, OUT))
+    env.reward = 1000.0
+    trainer = PuffeRL(env, **{**SMALL, "batch_size": 1024, "normalize_rewards": False})
+    trainer.env_name = "puffer_new"
+    trainer.learn(1_024)
+    trainer.release()
+    assert "note: rewards are as large as 1,000" in capsys.readouterr().out
+    assert any("far outside its space" in str(warning.message) for warning in recwarn)
