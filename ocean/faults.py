@@ -41,11 +41,6 @@ class _Probe:
             array.view(np.uint8)[...] = self.fill & 1 if array.dtype == bool else self.fill
         getattr(self.env.binding, function)(self.env.handle, *arguments)
 
-    def overwritten(self) -> list[str]:
-        """The arrays before or behind which something was written."""
-        guards = {name: np.append(memory[:GUARD], memory[-GUARD:]) for name, memory in self.memory.items()}
-        return [name for name, guard in guards.items() if (guard != POISON).any()]
-
     def differing(self, other: _Probe) -> str | None:
         """The first array in which the environments are others than the first ones of another probe."""
         pairs = ((name, getattr(self.env, name), getattr(other.env, name)) for name in self.written)
@@ -91,7 +86,8 @@ def find_faults(env: OceanEnv, steps: int = 1000, seed: int = 0) -> list[str]:
         fault = _first_fault(*probes, steps, seed)
     finally:
         watch.cancel()
-    for name in (name for probe in probes for name in probe.overwritten()):
+    memories = (memory for probe in probes for memory in probe.memory.items())
+    for name in (name for name, memory in memories if (np.append(memory[:GUARD], memory[-GUARD:]) != POISON).any()):
         raise APIUsageError(
             f"ocean/{folder}/{folder}.h must write only its rows of {name}, and writes before or behind them; compare "
             f"its indices with c_layout, or have `pytest -n0 tests/ocean -k {folder} -m slow` name the line"
@@ -111,15 +107,13 @@ def _first_fault(one: _Probe, many: _Probe, filled: _Probe, other: _Probe, steps
             probe.call("vec_step", EVERY_STEP) if step else probe.call("vec_reset", probe.written, seed)
         unlike, unwritten = one.differing(many), one.differing(filled)
         if unlike is not None or (unwritten is not None and step > 0 and unwritten not in EVERY_STEP):
-            return (
-                f"writes other {unlike or unwritten} where other environments are stepped too, from one seed and by "
-                "the same actions; take chance from env->rng alone, and keep all that it remembers in the struct"
+            found = (
+                f"writes other {unlike or unwritten} where other environments are stepped too, by one seed and actions"
             )
+            return f"{found}; take chance from env->rng alone, and keep all that it remembers in the struct"
         if unwritten is not None:
-            return (
-                f"leaves {unwritten} of an agent as they were in {'c_step' if step else 'c_reset'}; write the whole "
-                "observation in c_reset, and the reward and both flags of every agent in every c_step"
-            )
+            found = f"leaves {unwritten} of an agent as they were in {'c_step' if step else 'c_reset'}"
+            return f"{found}; write the whole observation in c_reset, and every reward and both flags in every c_step"
         if isinstance(space, Box):
             outside = np.argwhere(~((env.observations >= space.low) & (env.observations <= space.high)))[:1]
             for place in map(tuple, outside.tolist()):
@@ -145,16 +139,11 @@ def _first_fault(one: _Probe, many: _Probe, filled: _Probe, other: _Probe, steps
         return "does the same by all actions; read them by the type that c_layout says, int32_t or float"
     log = env.binding.vec_log(env.handle)
     if log["n"] not in (ends, ends / env.agents_per_env):  # one for each agent, or for a game of all
-        return (
-            f"counts {log['n']:g} episodes in log.n, where {ends} ended by a flag; where one ends, and only there, set "
-            "a flag and add 1 to log.n"
-        )
+        return f"counts {log['n']:g} episodes in log.n, where {ends} ended by a flag; add 1 only where one is set"
     for name, seen in zip(("episode_return", "episode_length"), sums.tolist(), strict=True):
         if log["n"] == ends and abs(log.get(name, seen) - seen) > 1e-3 * max(abs(seen), ends):
-            return (
-                f"adds {log[name]:g} to log.{name} in {ends} episodes, where it is {seen:g} in all; add that of each "
-                "episode once, where it ends, and then call c_reset, which sets every member anew"
-            )
+            found = f"adds {log[name]:g} to log.{name} in {ends} episodes, where it is {seen:g} in all"
+            return f"{found}; add it once, where an episode ends, and then call c_reset, which sets every member anew"
     if log.get("perf", 0.0) > 1.001 * log["n"]:
         return f"adds {log['perf']:g} to log.perf in {ends} episodes; add a number from 0 to 1 for each"
     return None

@@ -120,7 +120,7 @@ TOLD = {
     "STATE_OUTSIDE": r"keep all that it remembers in the struct",
     "FLAG_KEPT": r"leaves terminals of an agent as they were in c_step",
     "REWARD_KEPT": r"leaves rewards of an agent as they were in c_step",
-    "EPISODES_MERGED": r"add 1 to log\.n",
+    "EPISODES_MERGED": r"in log\.n, where \d+ ended by a flag",
     "ACTION_AS_FLOAT": r"read them by the type that c_layout says",
     "ROW_OF_ANOTHER": r"leaves observations of an agent as they were in c_reset",
     "ADDRESS_KEPT": r"keeps an address in its struct",
