@@ -81,8 +81,8 @@ def find_faults(env: OceanEnv, steps: int = 1000, seed: int = 0) -> list[str]:
     watch = threading.Timer(STUCK_SECONDS, warnings.warn, (stuck, PufferWarning))
     watch.daemon = True
     watch.start()
-    probes = _Probe(env, 1, 0), _Probe(env, 3, 0), _Probe(env, 1, 0x41), _Probe(env, 1, 0)
     try:
+        probes = _Probe(env, 1, 0), _Probe(env, 3, 0), _Probe(env, 1, 0x41), _Probe(env, 1, 0)
         fault = _first_fault(*probes, steps, seed)
     finally:
         watch.cancel()
