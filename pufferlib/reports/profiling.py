@@ -22,7 +22,7 @@ from pufferlib.families.catalog import slug
 from pufferlib.loggers.logger import NoLogger
 from pufferlib.machine import usable_cores
 from pufferlib.pufferl import PuffeRL
-from pufferlib.runs.folder import storing
+from pufferlib.runs.folder import storing, write_atomically
 from pufferlib.runs.loaders import load_env, load_policy
 
 DOMINATES = 0.5  # the share of the time from which a part dominates
@@ -131,8 +131,10 @@ def trace(trainer: PuffeRL, path: Path) -> str:
         with trainer.phases.marked(record_function), profiling as profiler:
             for _ in range(TRACED):
                 _iterate(trainer)
-    with storing(path):
-        profiler.export_chrome_trace(str(path))
+    with storing(path), tempfile.TemporaryDirectory() as folder:
+        whole = Path(folder, "trace.json")
+        profiler.export_chrome_trace(str(whole))  # it leaves no file on a full disk, and says nothing
+        write_atomically(path, whole.read_bytes())
     sort_by = "self_cuda_time_total" if is_cuda else "self_cpu_time_total"
     table = profiler.key_averages().table(sort_by, row_limit=_OPERATORS, max_name_column_width=_NAME_COLUMNS)
     return table.strip()

@@ -2,12 +2,14 @@
 
 import json
 import os
+import resource
 from pathlib import Path
 
 import pytest
 import torch
 
 from pufferlib import PuffeRL, cli
+from pufferlib.errors import StorageError
 from pufferlib.reports import profiling
 from pufferlib.reports.profiling import advice, parts
 from pufferlib.runs.description import pretrained_path
@@ -68,6 +70,20 @@ def test_operations_of_threads_that_share_a_minibatch_are_seen(in_tmp_path):
         torch.set_num_threads(before)
     calls = {line.split()[0]: int(line.split()[-1]) for line in table.splitlines() if line.split()[-1].isdigit()}
     assert calls["aten::addmm"] > 2 * calls["learn"]
+
+
+@pytest.mark.slow
+def test_a_trace_that_a_disk_has_no_room_for_is_an_error(in_tmp_path):
+    trainer = PuffeRL("puffer_squared", num_envs=64, batch_size=2048, log_interval=10**9, device="cpu")
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, hard))
+    try:
+        with pytest.raises(StorageError, match=r"trace\.json"):
+            profiling.trace(trainer, Path("trace.json"))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    trainer.release()
+    assert not os.listdir()
 
 
 def test_a_trace_that_cannot_be_written_is_told_first(in_tmp_path, capsys):
