@@ -106,8 +106,8 @@ class RunsOptions(Section):
     environment counts as solved, such as perf, or else the return. Runs that differ in settings from others of their
     environment say in which. The first column is a run's name for `puffer plot RUN...` and `puffer report RUN`.
 
-    A run is running while a process writes to its folder, finished when it took all its steps, stopped when it ended
-    early and what it learned was saved, and failed when it ended without saving that.
+    A run is running while a process writes to its folder, finished when it took all its steps and was saved, stopped
+    when it ended early and what it learned was saved, and failed when it ended without saving that.
     """
 
     data_dir: str = setting("experiments", "The folder of the runs.")

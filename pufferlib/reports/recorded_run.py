@@ -151,11 +151,11 @@ class RecordedRun:
         iterations, steps = (number(train.get(name)) for name in ("num_iterations", "total_timesteps"))
         epoch = number(self.newest.get("epoch")) or 0
         is_over = steps is not None and self.steps >= steps if iterations is None else epoch >= iterations
-        if is_over:
-            return "finished"
         saved_steps = number(read_facts(self.folder / "last.json").get("agent_steps"))
-        is_saved = (self.folder / TRAINER_STATE).exists() and saved_steps is not None and saved_steps >= self.steps
-        return "stopped" if is_saved else "failed"
+        is_saved = saved_steps is not None and saved_steps >= self.steps
+        if is_over and is_saved:
+            return "finished"
+        return "stopped" if is_saved and (self.folder / TRAINER_STATE).exists() else "failed"
 
 
 def read_run(folder: Path) -> RecordedRun:

@@ -64,7 +64,7 @@ def test_a_score_may_be_a_metric_of_any_group(tmp_path):
     ("made", "state"),
     [
         ({"logs": 10}, "finished"),
-        ({"logs": 10, "saved": False}, "finished"),
+        ({"logs": 10, "saved": False}, "failed"),
         ({"logs": 4}, "stopped"),
         ({"logs": 4, "saved": False}, "failed"),
         ({"logs": 4, "num_iterations": 4}, "finished"),
