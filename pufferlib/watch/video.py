@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import tempfile
@@ -118,7 +119,8 @@ class _GifEncoder:
             self._file.write(b";")
 
     def abandon(self) -> None:
-        self._file.close()
+        with contextlib.suppress(OSError):  # it writes what is buffered
+            self._file.close()
 
     def _time(self, index: int) -> int:
         return int(100 * index / self._fps + Fraction(1, 2))

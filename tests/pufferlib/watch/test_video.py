@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import stat
 import subprocess
@@ -224,6 +225,20 @@ def test_what_the_encoder_complains_of_is_told(tmp_path, monkeypatch):
         for index in range(1000):
             video.add(picture(index))
     assert [path.name for path in tmp_path.iterdir()] == ["ffmpeg"]
+
+
+def test_a_gif_that_a_disk_has_no_room_for_leaves_nothing(tmp_path):
+    noise = np.random.default_rng(0).integers(0, 256, (48, 64, 3), np.uint8)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    with VideoWriter(tmp_path / "a.gif", (64, 48), 10) as video:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1000, hard))
+        try:
+            with pytest.raises(StorageError, match="make room"):
+                for shift in range(100):
+                    video.add(np.roll(noise, shift, axis=0))
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert not [*tmp_path.iterdir()]
 
 
 @needs_ffmpeg
