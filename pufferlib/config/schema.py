@@ -254,7 +254,7 @@ class TrainConfig(ConfigSection, section="train"):
         "elsewhere computes in float32. auto is bfloat16 for that kernel on processors that multiply more of it, "
         "AMD's that have it and Intel's with AMX, and float32 otherwise.",
     )
-    compile: bool = setting(False, "Compile the policy and the losses with torch.compile.")
+    compile: bool = setting(False, "Compile what the policy learns by with torch.compile.")
     compile_mode: Literal["default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs"] = setting(
         "max-autotune-no-cudagraphs", "The mode of torch.compile."
     )

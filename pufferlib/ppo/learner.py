@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
+import re
 import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
@@ -15,7 +16,7 @@ from torch.optim import Optimizer
 
 from pufferlib.config import ResolvedTrainConfig
 from pufferlib.distributed import Ranks
-from pufferlib.errors import APIUsageError, DivergedError
+from pufferlib.errors import APIUsageError, ConfigError, DivergedError
 from pufferlib.extensions.optimizers import set_learning_rate
 from pufferlib.metrics.finite import is_finite
 from pufferlib.metrics.measures import MetricSums, Phases
@@ -59,10 +60,7 @@ class Gradients:
         self.parameters = [parameter for parameter in self.all_parameters if parameter.requires_grad]
         self.loss, self.coefficients = loss, coefficients(loss, config)
         self.metric_names: tuple[str, ...] = METRICS
-        called = policy
-        if config.compile:
-            called = torch.compile(policy, mode=config.compile_mode, fullgraph=config.compile_fullgraph)
-        self._forward = training_forward(policy, called)
+        self._forward = training_forward(policy, _compiled(policy, config) if config.compile else policy)
         self._is_recurrent = hasattr(policy, "initial_state")
         self._autocast = autocast
         self._memory = threading.local()
@@ -146,6 +144,24 @@ class Gradients:
 
     def close(self) -> None:
         """Ends threads; it may be called again."""
+
+
+def _compiled(policy: nn.Module, config: ResolvedTrainConfig) -> Callable[..., tuple[Logits, Tensor]]:
+    called = torch.compile(policy, mode=config.compile_mode, fullgraph=config.compile_fullgraph)
+
+    def call(*inputs: Any) -> tuple[Logits, Tensor]:
+        try:
+            return called(*inputs)
+        except (torch._dynamo.exc.TorchDynamoException, torch._dynamo.exc.FailOnRecompileLimitHit) as error:
+            reason, *_ = str(error).strip().splitlines()
+            line = re.findall(r'File "(.+)", (line \d+)', str(error))[-1:]  # the innermost of the user's own
+            where = ", ".join([reason.rstrip("."), *(part for place in line for part in place)])
+            raise ConfigError(
+                f"[train] compile is True, but torch.compile failed on the policy {type(policy).__name__} ({where}); "
+                "mend that, or set compile_fullgraph or compile to False"
+            ) from error
+
+    return call
 
 
 def coefficients(loss: Loss, config: ResolvedTrainConfig) -> dict[str, Any]:

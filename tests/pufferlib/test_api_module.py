@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from pufferlib import pufferl
-from pufferlib.errors import PufferError
+from pufferlib.errors import ConfigError, PufferError
 
 pytestmark = pytest.mark.usefixtures("in_tmp_path")
 
@@ -163,6 +163,34 @@ def test_compile_and_precision_are_settings(mode, precision):
     policy = pufferl.load_policy(args, vecenv, "puffer_breakout")
     trainer = pufferl.PuffeRL(args["train"], vecenv, policy)
     assert (trainer.config.compile_mode, trainer.config.precision) == (mode, precision)
+    trainer.release()
+
+
+class _Branching(torch.nn.Module):
+    """What it computes depends on what it sees, and on how often it was called."""
+
+    def __init__(self, by_calls):
+        super().__init__()
+        self.layer, self.by_calls, self.calls = torch.nn.Linear(118, 4), by_calls, 0
+
+    def forward(self, observations):
+        self.calls += 1
+        outputs = self.layer(observations.float())
+        if self.calls == 10**6 if self.by_calls else outputs.sum().item() > 1e9:
+            outputs = -outputs
+        return outputs[:, :3], outputs[:, 3]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("by_calls", [False, True])
+def test_a_policy_that_cannot_be_compiled_is_told_by_its_setting(by_calls):
+    args = small_args()
+    vecenv = pufferl.load_env("puffer_breakout", args)
+    args["train"].update(compile=True, compile_mode="default", minibatch_size=256)
+    trainer = pufferl.PuffeRL(args["train"], vecenv, _Branching(by_calls))
+    with pytest.raises(ConfigError, match="compile_fullgraph or compile"):
+        for _ in range(10):
+            trainer.evaluate(), trainer.train()
     trainer.release()
 
 
