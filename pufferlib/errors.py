@@ -82,6 +82,14 @@ def nearest(name: str, candidates: Iterable[str]) -> str:
     return f"; did you mean {' or '.join(repr(match) for match in close)}?" if close else ""
 
 
+def with_colon(name: str) -> str:
+    """Ends an error message about `module.attribute` like `nearest`, with a colon; empty where there is no module."""
+    module, _, attribute = name.rpartition(".")
+    package = module.partition(".")[0]  # to find what is inside would run it
+    is_there = ":" not in name and package.isidentifier() and importlib.util.find_spec(package) is not None
+    return f"; did you mean '{module}:{attribute}'?" if is_there else ""
+
+
 def kind_of(value: object) -> str:
     """`the class X` for a class, else the name of a value's type, for messages."""
     return f"the class {value.__name__}" if isinstance(value, type) else type(value).__name__

@@ -27,7 +27,7 @@ from pufferlib.config.sections import (
     require_sections,
     section_settings,
 )
-from pufferlib.errors import APIUsageError, ConfigError, import_named, nearest
+from pufferlib.errors import APIUsageError, ConfigError, import_named, nearest, with_colon
 from pufferlib.families import catalog
 from pufferlib.families.catalog import Entry, find
 from pufferlib.reading import read_bytes, read_json
@@ -251,7 +251,7 @@ def _find(modules: list[ModuleType], setting: str, name: str, suffix: str) -> ty
             return value
     own = {module.__name__ for module in modules}
     offered = [found for found, value in classes.items() if value.__module__ in own and _takes(value, taken)]
-    remedy = nearest(name, offered) or f"; there are {', '.join(offered)}"
+    remedy = (not suffix and with_colon(name)) or nearest(name, offered) or f"; there are {', '.join(offered)}"
     raise ConfigError(f"[base] {setting} must name a class that takes {' and '.join(taken)}, found no {name!r}{remedy}")
 
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from pufferlib.errors import CheckpointError, UnknownEnvironmentError
+from pufferlib.errors import CheckpointError, UnknownEnvironmentError, with_colon
 from pufferlib.families.entry import Entry, Family, callable_entry, nearest_names, slug, word_of
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def find(name: str | Callable[..., PufferEnv] | Entry) -> Entry:
     found = lookup(name)
     if found is not None:
         return found
-    remedy = _of_family(name) or _of_library(name) or _nearest(name) or ";"
+    remedy = _of_family(name) or _of_library(name) or with_colon(name) or _nearest(name) or ";"
     raise UnknownEnvironmentError(f"there is no environment {name!r}{remedy} `puffer envs` lists all names")
 
 

@@ -48,6 +48,10 @@ def test_a_policy_of_ones_own_goes_by_its_module(models, tmp_path, monkeypatch):
         policy_classes({**args, "policy_name": "module_with_a_policy:Mein"})
     with pytest.raises(APIUsageError, match="there is no module 'nowhere'"):
         policy_classes({**args, "policy_name": "nowhere:Mine"})
+    with pytest.raises(ConfigError, match=r"found no '.*'; did you mean 'module_with_a_policy:Mine'"):
+        policy_classes({**args, "policy_name": "module_with_a_policy.Mine"})
+    with pytest.raises(ConfigError, match=r"found no 'nowhere\.Mine'; there are"):
+        policy_classes({**args, "policy_name": "nowhere.Mine"})
 
 
 class Narrow:

@@ -361,6 +361,10 @@ def test_a_class_or_function_of_a_module_is_a_name(module_of_ones_own):
 def test_what_a_module_lacks_is_told_with_what_it_has(module_of_ones_own):
     with pytest.raises(UnknownEnvironmentError, match="did you mean 'worlds_of_one:Corridor'"):
         catalog.find("worlds_of_one:Coridor")
+    with pytest.raises(UnknownEnvironmentError, match=r"'worlds_of_one\.Corridor'; did you mean 'worlds_of_one:C"):
+        catalog.find("worlds_of_one.Corridor")
+    with pytest.raises(UnknownEnvironmentError, match=r"'world_of_one\.Corridor'; `puffer envs`"):
+        catalog.find("world_of_one.Corridor")
     with pytest.raises(APIUsageError, match="worlds_of_one:NUMBER must be a class or function .* got int"):
         catalog.find("worlds_of_one:NUMBER")
     with pytest.raises(APIUsageError, match="there is no module 'world_of_one' in .* or among the installed packages"):
