@@ -105,8 +105,8 @@ def play_all(
     entry = catalog.find(env_name)
     own = next((word for word in words if word not in (BOT, RANDOM, PRETRAINED, *ocean.names())), None)
     settings = load_config(env_name) if own is None else find_training(own, env_name, data_dir)
-    arguments = against("self", entry, settings["env"] | {"num_envs": 1})
-    with closing(make(env_name, **arguments)) as env:
+    arguments = against("self", entry, settings["env"])
+    with closing(make(env_name, **{**arguments, "num_envs": 1})) as env:
         players = [load_member(word, env_name, env, torch.device("cpu"), data_dir) for word in words]
     points = np.zeros((len(words), len(words)))
     for row, column in itertools.combinations(range(len(words)), 2):

@@ -44,5 +44,12 @@ class Rounds(pufferlib.PufferEnv):
         self.left[:] = np.frombuffer(snapshot, np.int64)
 
 
+class Tables(Rounds):
+    """The same game, without an argument `num_envs`."""
+
+    def __init__(self, tables=4, buf=None, seed=0):
+        super().__init__(num_envs=tables, buf=buf)
+
+
 class SmallRounds(Rounds):
     """Another game with the same spaces."""

@@ -7,7 +7,7 @@ from contextlib import ExitStack, closing
 import numpy as np
 import pytest
 import torch
-from rivals_game import Rounds
+from rivals_game import Rounds, Tables
 from torch import nn
 
 import pufferlib
@@ -103,11 +103,15 @@ def test_a_game_in_which_one_side_never_acted_is_a_game(choices, expected):
 
 
 def test_games_of_one_environment_that_are_many_are_all_counted():
-    class Many(Rounds):
-        def __init__(self, tables=4, buf=None, seed=0):
-            super().__init__(num_envs=tables, buf=buf)
+    assert play_match(Fixed(1), Fixed(0), catalog.find(Tables), {}, games=10, seed=1) == [1.0] * 10
 
-    assert play_match(Fixed(1), Fixed(0), catalog.find(Many), {}, games=10, seed=1) == [1.0] * 10
+
+def test_players_of_a_game_that_takes_no_number_of_environments_meet(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with closing(PuffeRL(Tables, logger=NoLogger())) as trainer:
+        trainer.save_checkpoint("first.pt")
+    match = play_all(["random", "first.pt"], 4, "rivals_game:Tables")
+    assert (match.points + match.points.T).sum() == 2 * 4
 
 
 def test_the_bot_plays_the_same_games_for_the_same_points():
