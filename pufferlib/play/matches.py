@@ -21,6 +21,7 @@ from pufferlib.play import scores
 from pufferlib.play.agent import load_agent, training_settings
 from pufferlib.play.player import Decision, Episodes, Player
 from pufferlib.policy import EnvSpaces, Logits, acting_forward, device_of, initial_state
+from pufferlib.ppo.collector import agents_in_one
 from pufferlib.ppo.opponents import points_of
 from pufferlib.runs.checkpoint import resolve_run
 from pufferlib.vector import Vector
@@ -120,7 +121,7 @@ def _choose(is_first: Tensor, first: Logits, second: Logits) -> Logits:
 
 def seats_of(vecenv: Vector) -> np.ndarray:
     """The agents of the first side, `(num_agents,)` bool: by turns the first half of a game's seats and the other."""
-    seats = vecenv.driver_env.agents_per_env
+    seats = agents_in_one(vecenv)
     agents = np.arange(vecenv.num_agents)
     return (agents % seats < seats // 2) ^ (agents // seats % 2 == 1)
 
@@ -156,7 +157,7 @@ def versus(word: str | nn.Module | None, env_name: str, data_dir: str, policy: n
     """Returns a policy and another one, or what a word means, as a `Versus`; the policy alone against the bot."""
     if word == BOT:
         return policy
-    seats = getattr(vecenv.driver_env, "agents_per_env", 1)
+    seats = agents_in_one(vecenv)
     if seats < 2:
         raise APIUsageError(
             f"a match needs games of 2 agents or more, got {seats} in {env_name}; take a game with an argument opponent"

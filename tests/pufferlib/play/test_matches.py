@@ -114,6 +114,13 @@ def test_players_of_a_game_that_takes_no_number_of_environments_meet(tmp_path, m
     assert (match.points + match.points.T).sum() == 2 * 4
 
 
+@pytest.mark.parametrize(("choices", "expected"), [((1, 0), 1.0), ((0, 1), 0.0)])
+def test_the_agents_of_an_environment_of_pettingzoo_are_those_of_a_game(choices, expected):
+    rps = pytest.importorskip("pettingzoo.classic.rps_v2", exc_type=ImportError)
+    paper_wins = play_match(*map(Fixed, choices), catalog.find(rps.parallel_env), {}, games=4, seed=1)
+    assert paper_wins == [expected] * 4
+
+
 def test_the_bot_plays_the_same_games_for_the_same_points():
     entry = catalog.find("puffer_slimevolley")
     with closing(pufferlib.make("puffer_slimevolley", opponent="self")) as env:
