@@ -90,11 +90,11 @@ class Verb:
     # the settings that its function takes, by the configuration with all flags, its options and the flags
     settings: Callable[[dict[str, Any], Section, Found], dict[str, Any]] = lambda args, options, flags: args
 
-    def call(self, *arguments: object, options: Section) -> None:
+    def call(self, *arguments: object, options: Section, **keywords: object) -> None:
         """Imports the function and calls it."""
         module, _, name = self.function.partition(":")
         function = getattr(importlib.import_module(f"pufferlib.{module}"), name)
-        function(*arguments, **({"options": options} if options.settings() else {}))
+        function(*arguments, **({"options": options} if options.settings() else {}), **keywords)
 
     def require_words(self, name: str, words: Sequence[str]) -> None:
         """Raises APIUsageError if a command without an environment takes more words, or fewer."""
@@ -239,7 +239,9 @@ def _run_with_words(name: str, rest: list[str]) -> None:
     words: list[str] = []
     found = FlagTable(None, name).parse(rest, words)
     VERBS[name].require_words(name, words)
-    VERBS[name].call(*words, options=options_of(name)(**{setting.name: value for setting, value in found}))
+    options = options_of(name)(**{setting.name: value for setting, value in found if not setting.section})
+    env_kwargs = {setting.name: value for setting, value in found if setting.section}
+    VERBS[name].call(*words, options=options, **({"env_kwargs": env_kwargs} if env_kwargs else {}))
 
 
 def _run_for_environment(name: str, rest: list[str]) -> None:

@@ -6,6 +6,7 @@ Nothing here imports torch, and nothing runs a user's module.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from importlib import resources
@@ -69,6 +70,11 @@ def _words_at(before: Sequence[str], typed: str, verbs: Mapping[str, tuple[str, 
     env_name = before[1] if argument is None and before[1:] and not before[1].startswith("-") else None
     if argument is None:
         known |= _settings(env_name)
+    elif before[0] == "match":
+        runs = [f"{Path(word).name}_" for word in before[1:]]  # whose names begin with their environment's
+        begun = (name for name in _environments("") if any(run.startswith(f"{name}_") for run in runs))
+        env_name = dict(itertools.pairwise(before)).get("--env") or next(begun, None)
+        known |= {flag: one for flag, one in _settings(env_name).items() if one.section == "env"}
     flag, has_value, _ = typed.partition("=")
     if has_value and flag.startswith("--"):
         yield from ((f"{flag}={value}", "") for value in _values(known.get(flag.replace("_", "-")), env_name))

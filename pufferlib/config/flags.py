@@ -168,6 +168,7 @@ class MatchOptions(Section):
     PLAYER is a run's folder, a file of weights, an environment for the agent that comes with the package, `latest` or a
     run's id, `pretrained`, `bot` for the environment's own, or `random`. Actions are drawn. Ratings are Elo's, those
     that explain all games best (Bradley and Terry), with intervals of 95 %; a draw more is counted for each pair.
+    The game has the settings of the first agent with a file; `--env.NAME VALUE` sets another, as in `puffer eval`.
     """
 
     games: int = setting(200, "Games of each pair, half of them from each side.", "[1, 1e6]")
@@ -256,6 +257,8 @@ class FlagTable:
         if key in self._settings:
             return self._settings[key]
         section, _, name = key.partition(".")
+        if self._entry is None and self._command == "match" and section == "env" and name:
+            return Setting(section, name)  # checked once the players say in what game
         if self._entry is not None and name:
             if section == SweepConfig.section and "." in name:
                 return self._dimension_setting(flag, name)

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 
 from pufferlib import ocean
-from pufferlib.config import load_config
+from pufferlib.config import check_section, load_config
 from pufferlib.config.flags import MatchOptions
 from pufferlib.dashboard.output import plain_table, printable
 from pufferlib.errors import APIUsageError
@@ -89,11 +90,17 @@ class Match:
 
 
 def play_all(
-    words: Sequence[str], games: int, env_name: str | None = None, seed: int = 42, data_dir: str = "experiments"
+    words: Sequence[str],
+    games: int,
+    env_name: str | None = None,
+    seed: int = 42,
+    data_dir: str = "experiments",
+    env_kwargs: Mapping[str, Any] | None = None,
 ) -> Match:
     """Plays every pair of players; see `puffer match`, whose options these are.
 
-    The environment has the settings that the first run or file was trained with, or else those of its configuration.
+    The environment has `env_kwargs` over the settings that the first run or file was trained with, or else over those
+    of its configuration.
     """
     if len(words) < 2 or len({Path(word).resolve() for word in words}) < len(words):
         raise APIUsageError(f"a match needs 2 different players or more, got {' '.join(words) or 'none'}; name others")
@@ -105,7 +112,8 @@ def play_all(
     entry = catalog.find(env_name)
     own = next((word for word in words if word not in (BOT, RANDOM, PRETRAINED, *ocean.names())), None)
     settings = load_config(env_name) if own is None else find_training(own, env_name, data_dir)
-    arguments = against("self", entry, settings["env"])
+    given = check_section("env", env_kwargs or {}, entry)
+    arguments = against("self", entry, settings["env"] | given)
     with closing(make(env_name, **{**arguments, "num_envs": 1})) as env:
         players = [load_member(word, env_name, env, torch.device("cpu"), data_dir) for word in words]
     points = np.zeros((len(words), len(words)))
@@ -121,9 +129,9 @@ def play_all(
     return Match(env_name, [PRETRAINED if word in ocean.names() else word for word in words], points)
 
 
-def match_command(*words: str, options: MatchOptions) -> None:
-    """Plays the match, and prints its tables."""
-    match = play_all(words, options.games, options.env, options.seed, options.data_dir)
+def match_command(*words: str, options: MatchOptions, env_kwargs: Mapping[str, Any] | None = None) -> None:
+    """Plays the match, in a game of these settings, and prints its tables."""
+    match = play_all(words, options.games, options.env, options.seed, options.data_dir, env_kwargs)
     games = f"{options.games} games of each pair, half of them from each side"
     print(printable(f"{match.env_name}: {len(words)} players, {games}"))
     print(match.text())

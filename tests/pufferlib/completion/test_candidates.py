@@ -60,6 +60,13 @@ def test_flags_and_their_sections():
     assert meanings == {"--load-model-path": "The weights to start from"}
 
 
+def test_settings_of_the_game_of_a_match():
+    assert "--env" in words("puffer match --e") and "--env.bot-depth" not in words("puffer match bot random --env.")
+    assert "--env.bot-depth" in words("puffer match bot random --env puffer_connect4 --env.b")
+    assert "--env.bot-depth" in words("puffer match experiments/puffer_connect4_20260101_1 random --env.b")
+    assert words("puffer match puffer_hex random --env.swap ") == ["True", "False"]
+
+
 @pytest.mark.parametrize(
     ("flag", "values"),
     [

@@ -187,7 +187,9 @@ def test_what_does_not_fit_is_refused():
     env.close()
 
 
-def test_the_game_has_the_settings_that_the_first_file_was_trained_with(tmp_path, monkeypatch):
+def test_the_game_has_the_settings_that_the_first_file_was_trained_with_unless_others_are_given(
+    tmp_path, monkeypatch, capsys
+):
     monkeypatch.chdir(tmp_path)
     for name, game in (("first.pt", "kuhn"), ("second.pt", "kuhn"), ("other.pt", "leduc")):
         env = pufferlib.make("puffer_poker", num_envs=8, opponent="self", game=game)
@@ -197,8 +199,13 @@ def test_the_game_has_the_settings_that_the_first_file_was_trained_with(tmp_path
     assert match.env_name == "puffer_poker" and (match.points + match.points.T).sum() == 2 * 6 * 4
     with pytest.raises(CheckpointError, match=r"other.pt: tensor .* use the policy and environment settings"):
         play_all(["first.pt", "other.pt"], games=4)
+    with pytest.raises(CheckpointError, match=r"first.pt: tensor"):
+        play_all(["first.pt", "other.pt"], games=4, env_kwargs={"game": "leduc"})
     with pytest.raises(APIUsageError, match="2 different players"):
         play_all(["first.pt", "./first.pt"], games=4)
+    assert main(["match", "random", "--env.game", "leduc", "other.pt", "--games=4"]) == 0
+    assert main(["match", "random", "first.pt", "--env.gaem=leduc"]) == 2
+    assert "no setting 'gaem' in [env]; did you mean 'game'" in capsys.readouterr().err
 
 
 def test_a_match_in_which_no_game_ended_says_so(monkeypatch):
