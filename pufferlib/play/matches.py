@@ -135,10 +135,12 @@ class MatchSheet(scores.ScoreSheet):
 
     def add(self, episodes: Episodes) -> None:
         """Adds the episodes of whole games; the environment's reports, which are of no side, are left out."""
-        own = self._is_first[episodes.agents]
+        is_first, took_part = self._is_first[episodes.agents], (episodes.lengths > 0) | (episodes.returns != 0)
+        own = is_first & took_part
         super().add(Episodes(episodes.agents[own], episodes.returns[own], episodes.lengths[own]))
-        returns, is_first = (each.reshape(-1, self._seats) for each in (episodes.returns, own))
-        self._reported.setdefault("points", []).extend(points_of(returns, is_first).tolist())
+        returns = np.where(took_part, episodes.returns, np.nan)
+        points = points_of(*(each.reshape(-1, self._seats) for each in (returns, is_first)))
+        self._reported.setdefault("points", []).extend(points[~np.isnan(points)].tolist())
 
 
 def against(word: str, entry: Entry, env_kwargs: Mapping[str, Any]) -> dict[str, Any]:

@@ -98,7 +98,7 @@ class OpponentPool:
         self._before = np.zeros((2, self.capacity))  # points and games when the rollout began
         self.next_snapshot = 0
         self._recent = np.zeros(2)  # points and games against the pool since the last snapshot
-        self._returns = np.zeros(num_agents)
+        self._returns = np.zeros(num_agents)  # NaN for who took no part in a game so far
         # Whose games begin with the newest observation: starts.
         self._has_ended, self._starts, self._masks = np.zeros((3, num_agents), bool)
         self._players = np.full(num_agents, -1)  # the member that plays an agent
@@ -153,12 +153,15 @@ class OpponentPool:
 
         The observations and the action masks may be read until the batch acts.
         """
-        self._returns[rows] += rewards
+        returns = self._returns[rows]
+        returns[np.isnan(returns) & (rewards != 0)] = 0.0
+        returns += rewards
         self._has_ended[rows] |= ended
         over = self._has_ended[rows].reshape(-1, self._seats).all(1).nonzero()[0] + rows.start // self._seats
         if len(over):
             self._count(over)
             self._draw(over, self._streams.ready(rows))
+        returns[np.isnan(returns) & masks] = 0.0
         self._seen[rows.start], self._masks[rows] = Seen(observations, action_masks), masks
         return masks & (self._players[rows] < 0)
 
@@ -184,6 +187,7 @@ class OpponentPool:
         rated = games[(self.opponents[games] >= 0) & self._is_counted[games]]
         returns, is_other = (each.reshape(-1, self._seats)[rated] for each in (self._returns, self._players >= 0))
         points = points_of(returns, ~is_other)
+        rated, points = rated[~np.isnan(points)], points[~np.isnan(points)]
         np.add.at(self.points, self.opponents[rated], points)
         np.add.at(self.games, self.opponents[rated], 1.0)
         self._recent += points.sum(), len(points)
@@ -199,7 +203,7 @@ class OpponentPool:
         has_seat = numbers[:, 2:].argsort(1).argsort(1) < self._seats // 2
         players = np.where(has_seat, self.opponents[games][:, None], -1)
         arrays = (self._players, self._starts, self._has_ended, self._returns)
-        for array, values in zip(arrays, (players, True, False, 0.0), strict=True):
+        for array, values in zip(arrays, (players, True, False, np.nan), strict=True):
             array.reshape(-1, self._seats)[games] = values
         self._is_counted[games] = True
 
@@ -308,9 +312,13 @@ class OpponentPool:
 def points_of(returns: np.ndarray, is_first: np.ndarray) -> np.ndarray:
     """What the first side got of games, `(games,)`: 1, 0.5 or 0, by which side's mean return is larger.
 
-    Both arguments are `(games, seats)`: the agents' returns, and those of the first side.
+    Both arguments are `(games, seats)`: the agents' returns, NaN for who took no part, and whether they are of the
+    first side. Points are NaN where a whole side took no part.
     """
-    first, other = ((returns * side).sum(1) / side.sum(1) for side in (is_first, ~is_first))
+    took_part = ~np.isnan(returns)
+    sides = (is_first & took_part, ~is_first & took_part)
+    with np.errstate(invalid="ignore"):
+        first, other = (np.where(side, returns, 0.0).sum(1) / side.sum(1) for side in sides)
     return 0.5 * (1.0 + np.sign(first - other))
 
 

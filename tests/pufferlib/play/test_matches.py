@@ -60,8 +60,18 @@ def test_the_points_of_a_game_are_by_the_returns_of_its_sides():
     sheet.add(Episodes(np.array([0, 1]), np.array([2.0, -2.0]), np.array([3, 3])))
     sheet.add(Episodes(np.array([2, 3]), np.array([0.5, 0.5]), np.array([1, 0])))
     sheet.add(Episodes(np.array([0, 1, 2, 3]), np.array([0.0, 1.0, -1.0, 1.0]), np.array([1, 1, 1, 1])))
+    sheet.add(Episodes(np.array([0, 1]), np.array([-3.0, 0.0]), np.array([2, 0])))  # the second took no part
     assert sheet.numbers("points") == [1.0, 0.5, 0.0, 1.0]
-    assert sheet.scores()["episode_return"].episodes == 4  # of the first side alone
+    assert sheet.scores()["episode_return"].episodes == 5  # of the first side alone
+
+
+def test_agents_who_took_no_part_count_for_neither_side():
+    sheet = MatchSheet(np.array([True, True, False, False]), 4)
+    sheet.add(Episodes(np.arange(4), np.array([0.0, 3.0, 2.0, 2.0]), np.array([0, 1, 1, 1])))
+    assert sheet.numbers("points") == [1.0]
+    sheet.add(Episodes(np.arange(4), np.array([0.0, 0.0, -2.0, 2.0]), np.array([0, 0, 1, 1])))
+    assert sheet.numbers("points") == [1.0]
+    assert sheet.scores()["episode_return"].mean == 3.0
 
 
 def test_sides_are_balanced():
