@@ -50,7 +50,13 @@ static uint8_t action_masks[MAX_AGENTS * GAME_POLICY_CHOICES];
 #ifdef ENV_TURNS
 static uint8_t masks[MAX_AGENTS];
 #endif
-static int num_envs;            // that play, no more than the episodes need
+#ifdef ENV_TURNS
+enum { HAS_OWN = 0 };
+#else
+enum { HAS_OWN = AGENTS_PER_ENV > 1 };  // whether agents may end apart, so that returns and lengths are counted here
+#endif
+static double returns[MAX_AGENTS], lengths[MAX_AGENTS];  // of the running episodes
+static int num_envs;                                     // that play, no more than the episodes need
 static int quotas[MAX_AGENTS];  // episodes still to be counted: as many of every agent, so that long ones count too
 
 typedef struct {
@@ -107,7 +113,13 @@ static bool open_environments(void) {
     return true;
 }
 
-#define ADD(name) add(&scores->name, log->name / log->n, counted);
+// A report is a mean of all agents that ended, those that have played their quota too; `own` is of the others alone.
+static double mean_of(const char* name, double reported, const double* own) {
+    if (own == NULL) return reported;
+    return strcmp(name, "episode_return") == 0 ? own[0] : strcmp(name, "episode_length") == 0 ? own[1] : reported;
+}
+
+#define ADD(name) add(&scores->name, mean_of(#name, log->name / log->n, own), counted);
 
 // Deals the episodes out, evenly among all that are played side by side.
 static void deal(int episodes, Scores* scores) {
@@ -124,13 +136,20 @@ static void deal(int episodes, Scores* scores) {
 static void count_episodes(int i, Scores* scores) {
     Log* log = &envs[i].log;
     int ended = 0, counted = 0;
+    double sums[2] = {0, 0};
     for (int agent = i * AGENTS_PER_ENV; agent < (i + 1) * AGENTS_PER_ENV; agent++) {
         if (!(terminals[agent] | truncations[agent])) continue;
         ended += 1;
-        if (quotas[agent] == 0) continue;
-        counted += 1;
-        quotas[agent] -= 1;
+        if (quotas[agent] > 0) {
+            counted += 1;
+            quotas[agent] -= 1;
+            sums[0] += returns[agent];
+            sums[1] += lengths[agent];
+        }
+        returns[agent] = lengths[agent] = 0;
     }
+    double means[2] = {sums[0] / fmax(counted, 1), sums[1] / fmax(counted, 1)};
+    const double* own = HAS_OWN && (int)log->n == ended ? means : NULL;
     scores->episodes_left -= counted;
     if (counted > 1 && (int)log->n != ended) counted = 1;
     scores->episodes += counted;
@@ -143,6 +162,10 @@ static void step(Scores* scores, bool is_sampled) {
     game_policy_act(&policy, observations, num_agents, actions, is_sampled);
     for (int i = 0; i < num_envs; i++) {
         c_step(&envs[i]);
+        for (int agent = i * AGENTS_PER_ENV; HAS_OWN && agent < (i + 1) * AGENTS_PER_ENV; agent++) {
+            returns[agent] += rewards[agent];
+            lengths[agent] += 1;
+        }
         if (envs[i].log.n > 0) count_episodes(i, scores);
     }
     for (int agent = 0; agent < num_agents; agent++) {
