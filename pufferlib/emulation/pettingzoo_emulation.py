@@ -14,7 +14,7 @@ from typing_extensions import override
 
 from pufferlib import spaces
 from pufferlib.emulation import emulated_env
-from pufferlib.emulation.emulated_env import ACTION_MASK, EmulatedEnv
+from pufferlib.emulation.emulated_env import ACTION_MASK, EmulatedEnv, single_number
 from pufferlib.emulation.rows import ActionLayout, Split, row_writer
 from pufferlib.environment import StepResult, fitting_actions
 from pufferlib.errors import APIUsageError, kind_of, require_extra
@@ -88,24 +88,25 @@ class PettingZooPufferEnv(EmulatedEnv):
             actions = fitting_actions(actions, self.actions)
         chosen = {agent: self._splits[row](actions[row]) for agent, row in self._live.items()}
         result = self.env.step(chosen)
-        if len(result) != 5:
+        if len(result) != 5 or not all(hasattr(part, "get") for part in result):
             raise APIUsageError(
-                "step() of a parallel PettingZoo environment must return observations, rewards, terminations, "
-                f"truncations and infos, got {len(result)} values from {self.env}; make it a current one"
+                "step() of a parallel PettingZoo environment must return dicts of observations, rewards, terminations, "
+                f"truncations and infos, got {', '.join(map(kind_of, result))} from {self.env}; make it a current one"
             )
         self._clear_step()
         observations, rewards, terminations, truncations, infos = result
         remaining = dict.fromkeys(self.env.agents)
         final_observations = []
         for agent, row in self._live.items():
-            self.rewards[row] = rewards.get(agent, 0.0)
+            reward = rewards.get(agent, 0.0)
+            self.rewards[row] = reward if isinstance(reward, (int, float)) else single_number(reward, self.env)
             terminated, truncated = bool(terminations.get(agent, False)), bool(truncations.get(agent, False))
             if not (terminated or truncated) and agent in remaining:
                 continue
             remaining.pop(agent, None)
             self.terminals[row] = terminated or not truncated  # one that just vanishes has come to an end as well
             self.truncations[row] = truncated
-            self._reports.append(emulated_env.plain_numbers(infos.get(agent, {})))
+            self._reports.append(emulated_env.plain_numbers(infos.get(agent) or {}))
             if truncated and not terminated and agent in observations:
                 self._write(row, observations[agent])
                 final_observations.append(emulated_env.final_observation(self.observations, row))

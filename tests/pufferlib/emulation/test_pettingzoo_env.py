@@ -100,6 +100,51 @@ def test_the_trainer_counts_what_every_agent_got():
     assert trainer.global_step == 20
 
 
+def returning(**changes):
+    """The steps of an environment whose results are changed, by their names."""
+
+    class Changed(Leaving):
+        def step(self, actions):
+            names = ("observations", "rewards", "terminations", "truncations", "infos")
+            result = super().step(actions)
+            self.agents.reverse()
+            return [changes.get(name, lambda part: part)(part) for name, part in zip(names, result, strict=True)]
+
+    env = PettingZooPufferEnv(Changed(ends=("truncated", "truncated", "terminated")))
+    env.reset(seed=1)
+    return [step[1:4] for step in steps_of(env, 4)]
+
+
+def each(change):
+    return lambda part: {agent: change(value) for agent, value in part.items()}
+
+
+@pytest.mark.parametrize("of_one", [np.array, np.float64, lambda value: np.array([value])])
+def test_rewards_and_flags_may_be_numbers_and_arrays_of_one_in_any_order(of_one):
+    plain = returning()
+    assert (
+        returning(rewards=each(of_one), terminations=each(of_one), truncations=each(int), infos=each(lambda _: None))
+        == plain
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"rewards": each(lambda _: None)}, "a reward must be a number, got None"),
+        ({"rewards": each(lambda reward: np.array([reward] * 2))}, r"a reward must be a number, got array\(\["),
+        (
+            {"terminations": lambda _: False},
+            r"step\(\) .* must return dicts .*, got dict, dict, bool, dict, dict from",
+        ),
+        ({"infos": lambda _: None}, r"got dict, dict, dict, dict, NoneType from"),
+    ],
+)
+def test_rewards_and_flags_that_are_none_of_these_are_told(changes, message):
+    with pytest.raises(APIUsageError, match=message):
+        returning(**changes)
+
+
 def test_seeds_and_options_reach_the_environment():
     env = PettingZooPufferEnv(Leaving(lengths=(1,), ends=("terminated",)), seed=5, options={"a": 1})
     env.reset(), env.step(np.zeros(1, int)), env.reset(seed=7, options={"a": 2})
