@@ -33,7 +33,7 @@ from pufferlib.play.player import clear_states
 from pufferlib.policy import Logits, acting_forward, device_of, initial_state, normalized
 from pufferlib.ppo.sampling import greedy_action, mask_logits, sample_logits
 from pufferlib.runs import description
-from pufferlib.runs.checkpoint import load, load_policy_weights
+from pufferlib.runs.checkpoint import load_policy_weights
 from pufferlib.runs.checks import check_acting
 from pufferlib.runs.folder import NAMED
 from pufferlib.runs.loaders import load_policy, resolve_device
@@ -359,16 +359,12 @@ def _find_weights(source: str | Path) -> Path:
 
 
 def _description(path: Path) -> Mapping[str, Any]:
-    found = load(path, has_numbers=False)
-    described = found.get("description") if isinstance(found, dict) else None
-    if isinstance(described, dict):
-        return description.check_description(described, path)
-    file = description.find_description(path)
-    if file is None:
+    found = description.describe_model(path)
+    if found is None:
         raise CheckpointError(
             f"{path} does not say what it was trained with; load it from its run's folder, or {_BY_HAND}"
         )
-    return description.read_description(file)
+    return found
 
 
 def _as_recorded(env: object, settings: Mapping[str, Any]) -> object:

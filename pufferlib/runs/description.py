@@ -25,7 +25,7 @@ from pufferlib.config.schema import ARGUMENTS, SECTIONS
 from pufferlib.errors import CheckpointError, ConfigError, PufferError, nearest
 from pufferlib.families import catalog
 from pufferlib.policy import NormalizedObservations, init_args
-from pufferlib.runs.checkpoint import resolve_model, resolve_run, saved_runs
+from pufferlib.runs.checkpoint import load, resolve_model, resolve_run, saved_runs
 from pufferlib.runs.folder import CONFIG_FILE, read_facts
 from pufferlib.runs.making import find_origin
 from pufferlib.vector import Vector
@@ -167,11 +167,24 @@ def describe_run(
 
 def read_description(path: Path, env_name: str | None = None) -> dict[str, Any]:
     """Returns the content of a `config.json`, as `check_description` does."""
-    found = check_description(read_facts(path), path)
+    return _of_environment(check_description(read_facts(path), path), path.parent, env_name)
+
+
+def _of_environment(found: dict[str, Any], path: Path, env_name: str | None) -> dict[str, Any]:
     saved_name = found["settings"]["env_name"]
     if env_name not in (None, saved_name):
-        raise CheckpointError(f"{path.parent} must be of a run of {env_name}, got one of {saved_name}")
+        raise CheckpointError(f"{path} must be of a run of {env_name}, got one of {saved_name}")
     return found
+
+
+def describe_model(path: Path, env_name: str | None = None) -> dict[str, Any] | None:
+    """Returns what describes weights, inside their file or beside it, as `check_description` does; None for nothing."""
+    found = load(path, has_numbers=False)
+    described = found.get("description") if isinstance(found, dict) else None
+    if isinstance(described, dict):
+        return _of_environment(check_description(described, path), path, env_name)
+    file = find_description(path)
+    return None if file is None else read_description(file, env_name)
 
 
 def find_description(model: Path) -> Path | None:
@@ -264,12 +277,11 @@ def run_settings(env_name: str, args: Mapping[str, Any], is_policy_named: bool) 
 def model_settings(env_name: str, args: Mapping[str, Any], is_policy_named: bool) -> dict[str, Any]:
     """Returns the settings that a model was trained with, on the device of `args`, or `args` if no file has them."""
     path = resolve_model(args["train"]["data_dir"], env_name, args["load_model_path"])
-    file = find_description(path)
-    if file is None:
+    described = describe_model(path, env_name)
+    if described is None:
         return {**args, "load_model_path": str(path)}
-    described = read_description(file, env_name)
     if not is_policy_named:
-        _require_named_policy(described, file.parent, "load the weights into it there")
+        _require_named_policy(described, path.parent, "load the weights into it there")
     saved = described["settings"]
     train = {**saved["train"], "device": args["train"]["device"]}
     return {**saved, "train": train, "resume": None, "load_model_path": str(path)}

@@ -19,7 +19,7 @@ def run(tmp_path):
         begun["train"].update(gamma=0.5, device="cuda", data_dir=str(tmp_path))
         folder.mkdir()
         write_json(folder / CONFIG_FILE, {**description.describe_run(begun), "policy_class": policy_class})
-        (folder / "model_puffer_squared_000001.pt").touch()
+        checkpoint.save(folder / "model_puffer_squared_000001.pt", {})
         (folder / checkpoint.TRAINER_STATE).touch()
         today = load_config(SQUARED)
         today["train"].update(device="cpu", data_dir=str(tmp_path))
@@ -47,6 +47,17 @@ def test_a_model_without_its_run_is_played_by_the_settings_of_today(run):
     (folder / description.CONFIG_FILE).unlink()
     path = str(folder / "model_puffer_squared_000001.pt")
     assert model_settings(SQUARED, {**today, "load_model_path": path}, False) == {**today, "load_model_path": path}
+
+
+def test_a_file_that_says_how_it_was_trained_is_played_so(run, tmp_path):
+    folder, today = run()
+    path = tmp_path / "mine.pt"
+    checkpoint.save(path, {"description": read_json(folder / CONFIG_FILE)})
+    given = {**today, "load_model_path": str(path)}
+    found = model_settings(SQUARED, given, is_policy_named=False)
+    assert (found["train"]["gamma"], found["load_model_path"]) == (0.5, str(path))
+    with pytest.raises(CheckpointError, match="mine.pt must be of a run of puffer_pong, got one of puffer_squared"):
+        model_settings("puffer_pong", given, is_policy_named=False)
 
 
 def test_a_policy_that_no_setting_names_has_to_be_named(run):
