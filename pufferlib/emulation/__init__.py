@@ -111,7 +111,7 @@ def makes_others(creator: Callable) -> bool:
         return True
     others = (gymnasium.Env, VectorEnv, *_pettingzoo_kinds())
     is_other = isinstance(inner, type) and issubclass(inner, others) and not issubclass(inner, PufferEnv)
-    return is_other and "buf" not in inspect.signature(creator).parameters
+    return is_other and "buf" not in inspect.signature(inner).parameters
 
 
 def _pettingzoo_kinds() -> tuple[type, ...]:
@@ -120,14 +120,13 @@ def _pettingzoo_kinds() -> tuple[type, ...]:
 
 
 def _described(creator: Callable) -> str:
-    return f"{getattr(creator, '__name__', creator)!s}{inspect.signature(creator)}"
+    inner = creator.func if isinstance(creator, partial) else creator
+    return f"{getattr(inner, '__name__', inner)!s}{inspect.signature(inner)}"
 
 
-def _mismatch(creator: Callable, args: Sequence, kwargs: Mapping[str, Any]) -> TypeError | None:
+def _mismatch(creator: Callable, args: Sequence, kwargs: Mapping[str, Any]) -> Exception | None:
     try:
         inspect.signature(creator).bind(*args, **kwargs)
-    except TypeError as error:
-        return error
-    except ValueError:  # a builtin that does not tell
-        pass
+    except (TypeError, ValueError) as error:  # a partial with wrong keywords, or a builtin that does not tell
+        return error if isinstance(error, TypeError) or isinstance(creator, partial) else None
     return None

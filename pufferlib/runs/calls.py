@@ -320,6 +320,8 @@ def _from_keywords(
     seed = TrainConfig.settings()["seed"].check(settings.get("seed", TrainConfig.seed))
     ready = vector.as_puffer_env(env)
     if making.is_to_be_made(ready):
+        if opponent == "pool" and "opponent" not in catalog.find(ready).settings:
+            played = {}  # it is a game of several agents anyway, or the pool refuses it
         if num_envs == "auto" and isinstance(ready, partial):
             num_envs = ready.keywords.get("num_envs", num_envs)
         ready = _make(ready, num_envs, num_workers, seed, **played)

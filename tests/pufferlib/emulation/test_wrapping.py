@@ -114,6 +114,8 @@ def test_keywords_go_to_the_class_and_the_seed_to_its_reset():
     first = env.reset()[0]
     assert first.shape == (1, 7)
     assert np.array_equal(first, same.reset()[0]) and not np.array_equal(first, other.reset()[0])
+    with pytest.raises(APIUsageError, match=r"Dice\(size=2\) does not accept the arguments .*sise=3"):
+        pufferlib.make(partial(Dice, sise=3))
     with pytest.raises(APIUsageError, match=r"Dice\(size=2\) does not accept the arguments .*'sise'"):
         pufferlib.make(Dice, num_envs=4, sise=3)
 

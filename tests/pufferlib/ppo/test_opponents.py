@@ -151,6 +151,13 @@ def test_a_game_in_which_a_side_took_no_part_does_not_count(paid, is_counted):
     trainer.close()
 
 
+def test_a_game_without_an_argument_opponent_has_a_pool_too():
+    trainer = make_trainer(opponent="pool")
+    iterate(trainer, 1)
+    assert trainer.pool.capacity == 3 and len(trainer.pool.members) == 1
+    trainer.close()
+
+
 def test_the_oldest_snapshot_makes_room_and_the_games_against_it_do_not_count():
     trainer = make_trainer()
     iterate(trainer, 3)
