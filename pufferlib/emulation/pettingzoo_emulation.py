@@ -24,7 +24,8 @@ from pufferlib.spaces import Layout, only_numbers
 class PettingZooPufferEnv(EmulatedEnv):
     """Steps a parallel PettingZoo environment; row `i` is agent `env.possible_agents[i]`.
 
-    An environment of the other kind (AEC) is converted by PettingZoo's own `aec_to_parallel`, if it is parallelizable.
+    An environment of the other kind (AEC) is converted by PettingZoo's own `aec_to_parallel` if it is parallelizable.
+    Else each step is that of the agent whose turn it is, and the others wait, masked, for whom everything is allowed.
 
     A mask is True where the agent acts on the observation beside it; the row of an agent that is gone is zeros. One
     that ends before the others has its last reward and its flag at that step, and is masked from that step on. When no
@@ -46,6 +47,7 @@ class PettingZooPufferEnv(EmulatedEnv):
     @override
     def _describe(self, env: object) -> None:
         self.env = _parallel(env)
+        self._takes_turns = self.env is not env and not env.metadata.get("is_parallelizable", False)
         agents = list(getattr(self.env, "possible_agents", []))
         if not agents:
             raise APIUsageError(
@@ -142,6 +144,10 @@ class PettingZooPufferEnv(EmulatedEnv):
             self._write(row, observations[agent])
             if self._has_mask[row]:
                 self._write_mask(row, observations[agent][ACTION_MASK])
+        if self._takes_turns:
+            self.masks[np.arange(self.num_agents) != self._row_of[self.env.aec_env.agent_selection]] = False
+            if self.has_action_masks:
+                self.action_masks[~self.masks] = True
 
     def _write(self, row: int, observation: Any) -> None:
         self._writers[row](_without_mask(observation) if self._has_mask[row] else observation)
@@ -174,7 +180,7 @@ def _space_without_mask(space: gymnasium.Space) -> gymnasium.Space:
 def _parallel(env: object) -> Any:
     require_extra("pettingzoo", "pettingzoo")
     import pettingzoo
-    from pettingzoo.utils.conversions import aec_to_parallel
+    from pettingzoo.utils.conversions import aec_to_parallel, turn_based_aec_to_parallel
 
     if isinstance(env, pettingzoo.ParallelEnv):
         return env
@@ -183,11 +189,7 @@ def _parallel(env: object) -> Any:
             f"PettingZooPufferEnv takes a pettingzoo.ParallelEnv or AECEnv, got {kind_of(env)}; "
             "a Gymnasium environment goes to GymnasiumPufferEnv"
         )
-    if not env.metadata.get("is_parallelizable", False):
-        raise APIUsageError(
-            f"an environment whose agents take turns must be parallelizable, got {env}, whose metadata does not say so"
-        )
-    return aec_to_parallel(env)
+    return (aec_to_parallel if env.metadata.get("is_parallelizable", False) else turn_based_aec_to_parallel)(env)
 
 
 def _flat_writer(space: gymnasium.Space, row: np.ndarray) -> Callable[[Any], None]:

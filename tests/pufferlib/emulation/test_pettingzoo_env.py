@@ -277,10 +277,18 @@ def test_environments_of_pettingzoo_run(family, name, kind, monkeypatch):
     env.close()
 
 
-def test_an_environment_whose_agents_take_turns_and_cannot_act_at_once_is_refused():
+def test_agents_who_take_turns_act_one_at_a_time_and_the_others_wait():
     tictactoe = pytest.importorskip("pettingzoo.classic.tictactoe_v3", exc_type=ImportError)
-    with pytest.raises(APIUsageError, match="must be parallelizable"):
-        PettingZooPufferEnv(env_creator=tictactoe.env)
+    env = PettingZooPufferEnv(env_creator=tictactoe.raw_env)
+    env.reset(seed=1)
+    for place, turn in zip((0, 3, 1, 4), (0, 1) * 2, strict=True):
+        assert env.masks.tolist() == [turn == 0, turn == 1]
+        assert env.action_masks[turn, place] and env.action_masks[1 - turn].all()  # who waits does nothing by it
+        _, rewards, terminals, _, _ = env.step(np.array([place, 0] if turn == 0 else [0, place], np.int32))
+        assert not (rewards.any() or terminals.any() or env.action_masks[1 - turn, place])
+    observations, rewards, terminals, _, _ = env.step(np.array([2, 0], np.int32))
+    assert rewards.tolist() == [1, -1] and terminals.all() and not observations.any()
+    assert env.masks.tolist() == [True, False] and env.action_masks.all()
 
 
 def test_the_end_can_be_seen_before_the_environment_begins_anew():
