@@ -12,6 +12,7 @@ from pufferlib.config import check_config, check_section
 from pufferlib.errors import CheckpointError, UnknownEnvironmentError
 from pufferlib.families import catalog
 from pufferlib.play.scores import counts_by_agent
+from pufferlib.runs.checkpoint import save
 from pufferlib.runs.description import model_settings, pretrained_names, pretrained_path
 from pufferlib.runs.loaders import load_policy
 
@@ -114,6 +115,7 @@ def test_weights_with_a_description_of_their_own_are_played_by_it(tmp_path):
     settings = {**pretrained_facts("puffer_cartpole")["settings"]}
     settings["train"] = {**settings["train"], "gamma": 0.25}
     (tmp_path / "mine.json").write_text(json.dumps({"settings": settings}))
+    save(tmp_path / "mine.pt", {})
     given = {"load_model_path": str(tmp_path / "mine.pt"), "train": {"device": "cpu", "data_dir": "here"}}
     found = model_settings("puffer_cartpole", given, is_policy_named=False)
     assert (found["train"]["gamma"], found["train"]["device"]) == (0.25, "cpu")
