@@ -94,7 +94,8 @@ def evaluate_command(env_name: str, args: dict[str, Any], options: EvalOptions) 
 
     env = scores.ConfiguredEnv(entry, args["env"])
     with scores.player_in(env, make_policy, options.episodes, seed, not options.is_greedy, is_drawn) as player:
-        _print_agents(player.vecenv, options.episodes)
+        if options.opponent is None:  # else an episode is a game, of one side
+            _print_agents(player.vecenv, options.episodes)
         quotas = quotas_for(player, options.episodes)
         max_steps = options.max_steps * int(quotas.max())
         if is_drawn:

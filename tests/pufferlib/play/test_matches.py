@@ -175,7 +175,8 @@ def test_the_commands_print_the_points(tmp_path, monkeypatch, capsys):
     assert "2 players, 6 games of each pair" in output and "±" in output
     flags = ["--pretrained", "--opponent", "random", "--sample", "--episodes", "6", "--headless"]
     assert main(["eval", "puffer_connect4", *flags]) == 0
-    assert "points" in capsys.readouterr().out
+    output = capsys.readouterr().out
+    assert "points" in output and "(n = 6)" in output and "an episode is one of" not in output
 
 
 def test_what_does_not_fit_is_refused():
