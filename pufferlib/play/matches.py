@@ -79,11 +79,14 @@ class Versus(nn.Module):
     """Two policies as one: the first acts for the agents where `is_first`, `(agents,)` bool, the second for the others.
 
     It is called with observations of all of these agents, who play games of `seats`. A second of None acts as the
-    first: it stands for a bot.
+    first: it stands for a bot. Where `is_random` the second's likeliest actions are random ones.
     """
 
-    def __init__(self, first: nn.Module, second: nn.Module | None, is_first: np.ndarray, seats: int):
+    def __init__(
+        self, first: nn.Module, second: nn.Module | None, is_first: np.ndarray, seats: int, is_random: bool = False
+    ):
         super().__init__()
+        self._generator = torch.Generator().manual_seed(0) if is_random else None
         self.seats, self.make_tracker = seats, partial(GameTracker, seats=seats)
         self.sides = nn.ModuleList([first] if second is None else [first, second])
         self.register_buffer("is_first", torch.from_numpy(is_first), persistent=False)
@@ -106,8 +109,19 @@ class Versus(nn.Module):
             state.update((f"{prefix}{name}", value) for name, value in own.items())
             found.append((logits, values.view(len(observations), -1)))
         (first, first_values), (second, second_values) = found[0], found[-1]
+        if self._generator is not None:
+            second = _drawn(second, self._generator)
         is_first = self.is_first if len(observations) == len(self.is_first) else self.is_first[: len(observations)]
         return _choose(is_first, first, second), _choose(is_first, first_values, second_values)
+
+
+def _drawn(logits: Logits, generator: torch.Generator) -> Logits:
+    if isinstance(logits, tuple):
+        return tuple(_drawn(part, generator) for part in logits)
+    if isinstance(logits, Normal):
+        noise = torch.randn(logits.loc.shape, generator=generator).to(logits.loc.device)
+        return Normal(logits.loc + logits.scale * noise, logits.scale)
+    return torch.rand(logits.shape, generator=generator).to(logits.device)
 
 
 def _choose(is_first: Tensor, first: Logits, second: Logits) -> Logits:
@@ -166,7 +180,7 @@ def versus(word: str | nn.Module | None, env_name: str, data_dir: str, policy: n
         )
     device = device_of(policy)
     rival = load_rival(word, env_name, vecenv, device, data_dir) if isinstance(word, str) else word
-    return Versus(policy, rival, seats_of(vecenv), seats).to(device)
+    return Versus(policy, rival, seats_of(vecenv), seats, is_random=word == RANDOM).to(device)
 
 
 def sheet_for(player: Player) -> scores.ScoreSheet:

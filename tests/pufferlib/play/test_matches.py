@@ -225,6 +225,17 @@ def test_a_match_in_which_no_game_ended_says_so(monkeypatch):
         play_all(["random", "bot"], 4, "puffer_connect4")
 
 
+def test_a_random_opponent_is_random_where_the_likeliest_actions_are_taken_too():
+    with closing(vector.make(Rounds, env_kwargs={"num_envs": 1}, num_envs=6, backend="Serial")) as vecenv:
+        policy = Default(vecenv.driver_env, hidden_size=8)
+        both, rows = versus("random", "any", "", policy, vecenv), torch.from_numpy(seats_of(vecenv))
+    observations = torch.rand(12, 3)
+    found = torch.stack([both(observations, {})[0] for _ in range(300)])
+    assert torch.equal(found[0][rows], found[1][rows])
+    shares = found[:, ~rows].argmax(-1).flatten().bincount(minlength=3) / (300 * 6)
+    assert shares.min() > 0.28 and shares.max() < 0.39
+
+
 def test_a_random_player_takes_all_choices_alike():
     env = Rounds()
     policy = load_rival("random", "any", env, torch.device("cpu"), "")
