@@ -20,6 +20,7 @@ from gymnasium.spaces import Box, Discrete
 from torch import nn
 from tracking_env import RECIPE, TrackingEnv
 
+import pufferlib
 from pufferlib import distributed, vector
 from pufferlib.distributed import Ranks
 from pufferlib.environment import PufferEnv
@@ -622,6 +623,34 @@ def test_a_process_that_waits_for_a_decision_says_what_ended_the_first():
 
 
 # --- runs
+
+
+def go_on_twice(folder):
+    """Two iterations after a checkpoint, and the same two again from it: observations and weights of both."""
+    settings = {"bptt_horizon": 8, "batch_size": 128, "minibatch_size": 32, "total_timesteps": 4 * 128}
+    env = pufferlib.make("puffer_squared", num_envs=8)
+    trainer = PuffeRL(env, device="cpu", data_dir=folder, seed=3, logger=NoLogger(), **settings)
+
+    def iterate():
+        for _ in range(2):
+            trainer.evaluate()
+            trainer.train()
+        weights = [tensor.tolist() for tensor in trainer.policy.state_dict().values()]
+        return trainer.rollout.observations.tolist(), trainer.global_step, weights
+
+    iterate()
+    path = trainer.save_checkpoint()
+    found = [iterate()]
+    trainer.load_checkpoint(Path(path).parent)
+    found.append(iterate())
+    trainer.release()
+    return found
+
+
+def test_two_ranks_go_on_from_a_checkpoint_exactly(tmp_path):
+    first, second = ranks.call(go_on_twice, str(tmp_path))
+    assert first[0] == first[1] and second[0] == second[1]
+    assert first[0][0] != second[0][0] and first[0][1:] == second[0][1:]
 
 
 @pytest.mark.slow
