@@ -105,6 +105,8 @@ def tree(tmp_path_factory):
     for name in MAPPED:
         (copy / "pufferlib" / name).unlink(missing_ok=True)  # links of an editable install of ROOT
     shutil.copy(ROOT / ".gitignore", copy)
+    setup_file = copy / "setup.py"
+    setup_file.write_text(setup_file.read_text().replace('"-O3"', '"-O1"'))  # which compiles in less than half the time
     for folder in (copy / "ocean").iterdir():
         if folder.is_dir() and folder.name not in ("squared", "include"):
             shutil.rmtree(folder)
