@@ -6,10 +6,10 @@ import functools
 
 import fuzzers
 import pytest
+from checked_headers import is_changed
 
 # One of each kind: a table in common, a field, boxes, search, many agents, a board.
 SOME = ("pacman", "tetris", "drone", "checkers", "squared")
-DAILY = ("pacman", "squared")
 INPUTS = {"play": 600, "calls": 2000}
 
 slow = pytest.mark.slow
@@ -32,7 +32,11 @@ def program(tmp_path_factory):
 @slow
 @pytest.mark.parametrize("mode", INPUTS)
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=() if name in DAILY else pytest.mark.weekly) for name in SOME]
+    "name",
+    [
+        pytest.param(name, marks=() if name == "squared" or is_changed(f"puffer_{name}") else pytest.mark.weekly)
+        for name in SOME
+    ],
 )
 def test_no_input_breaks_an_environment(program, name, mode, tmp_path):
     (found := tmp_path / "found").mkdir()

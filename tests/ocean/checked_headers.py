@@ -1,11 +1,11 @@
 """Which sources were under the sanitizers as they are: `python tests/ocean/checked_headers.py` notes all of them.
 
 Sanitizers, compilers for GPUs and the tests of the shared binding see, on every run of the slow tests, the environments
-of STANDING and those whose headers changed since they were noted. The others are marked `weekly`, and run where these
-tests are chosen: by `make test-weekly` and by the workflow of that name. Run that first, then note the headers. What
-the quick tests ask of every environment they ask of the same ones and of those of QUICK. The rules of a game that is
-none of STANDING and did not change are tested by the slow tests (conftest.py), but for its thousands of random games,
-which are weekly. What builds the kernels anew, or
+of STANDING (sanitizers two of them, while the C of all is what was noted) and those whose headers changed since they
+were noted. The others are marked `weekly`, and run where these tests are chosen: by `make test-weekly` and by the
+workflow of that name. Run that first, then note the headers. What the quick tests ask of every environment they ask of
+the same ones and of those of QUICK. The rules of a game that is none of STANDING and did not change are tested by the
+slow tests (conftest.py), but for its thousands of random games, which are weekly. What builds the kernels anew, or
 everything under the sanitizers, is weekly likewise while the C of `extensions/`, `vector/` and `ocean/include/` is what
 was noted. With the variable PUFFER_ALL_ENVIRONMENTS, which bench/sanitize.py sets, nothing is left to another day.
 """

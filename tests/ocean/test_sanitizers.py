@@ -15,13 +15,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from checked_headers import params
+from checked_headers import SHARED, STANDING, is_changed, params
 from contract import COMPILED, Case, cases, extreme_cases
 from game import SNAPSHOT_HEADER_BYTES, Game
 from test_headers import HEADERS, INCLUDE, ROOT, WARNINGS, check, is_gcc, struct_name
 
 from pufferlib import ocean
 
+# Those that are built and stepped on every run: what was under the sanitizers as it is has nothing new to show.
+ALWAYS = STANDING if is_changed(SHARED) else ("puffer_breakout", "puffer_target")
 STEPS = 100_000  # of agents, as few for each environment alone as a game has ends in
 FLAGS = ["-std=gnu11", "-g", "-O1", "-fno-sanitize-recover=all", *WARNINGS]
 
@@ -127,26 +129,26 @@ def shared_state(game, size):
     return ctypes.string_at(get_pointer(game.shared, f"pufferlib.ocean.{game.name}.shared".encode()), size)
 
 
-@pytest.mark.parametrize("case", params(cases()))
+@pytest.mark.parametrize("case", params(cases(), ALWAYS))
 def test_random_steps_are_clean_under_asan_and_ubsan(memory_checked, case, tmp_path):
     driver = Driver(memory_checked, case, tmp_path)
     steps = max(2500, STEPS // (4 * driver.agents))
     assert driver.hash(envs=4, threads=1, steps=steps) != driver.hash(envs=4, threads=1, steps=10)
 
 
-@pytest.mark.parametrize("case", params(extreme_cases()))
+@pytest.mark.parametrize("case", params(extreme_cases(), ALWAYS))
 def test_the_smallest_and_the_largest_are_clean_too(memory_checked, case, tmp_path):
     driver = Driver(memory_checked, case, tmp_path)
     driver.hash(envs=2, threads=1, steps=max(500, min(2500, STEPS // driver.agents)))
 
 
-@pytest.mark.parametrize("case", params(cases()))
+@pytest.mark.parametrize("case", params(cases(), ALWAYS))
 def test_whatever_is_accepted_in_place_of_a_struct_is_stepped_cleanly(memory_checked, case, tmp_path):
     driver = Driver(memory_checked, case, tmp_path)
     assert 30 <= driver.fuzz(tries=3000, steps=max(30, 1000 // driver.agents)) < 2900
 
 
-@pytest.mark.parametrize("name", params(COMPILED))
+@pytest.mark.parametrize("name", params(COMPILED, ALWAYS))
 def test_two_threads_over_disjoint_environments_are_clean_under_tsan(thread_checked, name, tmp_path):
     driver = Driver(thread_checked, Case(name), tmp_path)
     steps = max(60, min(500, STEPS // (7 * driver.agents)))
