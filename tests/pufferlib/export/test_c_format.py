@@ -103,16 +103,15 @@ def test_so_it_does_for_categories_that_are_none():
 @pytest.mark.slow
 @every_case
 @pytest.mark.parametrize(  # blocks, and what is left of them
-    "rows", [1, *(pytest.param(rows, marks=pytest.mark.weekly) for rows in (2, 48)), 101]
+    "rows", [*(pytest.param(rows, marks=pytest.mark.weekly) for rows in (1, 2, 48)), 101]
 )
 def test_so_it_does_at_full_speed_for_any_number_of_agents(name, rows):
     policy, env = CASES[name]()
     assert_agrees(policy, env, drawn(env, steps=4, rows=rows), "-O3", "-march=native")
 
 
-@pytest.mark.quick("mixed")
 @every_kind
-@pytest.mark.parametrize("optimization", ["-O1", pytest.param("-O3", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("optimization", [pytest.param("-O1", marks=(pytest.mark.slow, pytest.mark.weekly)), "-O3"])
 def test_so_it_does_row_by_row_where_memory_is_scarce(name, optimization):
     policy, env = CASES[name]()
     assert_agrees(policy, env, drawn(env, steps=4, rows=7), optimization, "-DPUFFERNET_BLOCK=1")

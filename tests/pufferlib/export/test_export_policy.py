@@ -25,10 +25,15 @@ from pufferlib.policy import acting_forward
 from pufferlib.spaces import Layout
 
 onnxruntime = pytest.importorskip("onnxruntime", reason="pip install -e '.[test]'")
+slow, weekly = pytest.mark.slow, pytest.mark.weekly
 QUICK = ["mingru"]
-EVERY_FORMAT = [pytest.param("onnx", marks=pytest.mark.slow), "torchscript", "c"]
+EVERY_FORMAT = [pytest.param("onnx", marks=slow), "torchscript", "c"]
+DAILY = ["mixed", "mingru", "categories", "image_mingru", "cells", "wrapped"]  # as ONNX, by an exporter that is torch's
 every_case = pytest.mark.parametrize(
-    "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in CASES]
+    "name", [name if name in QUICK else pytest.param(name, marks=slow) for name in CASES]
+)
+few_cases = pytest.mark.parametrize(
+    "name", [pytest.param(case, marks=[slow] * (case not in QUICK) + [weekly] * (case not in DAILY)) for case in CASES]
 )
 
 
@@ -87,7 +92,7 @@ def assert_same(found, logits, values, state):
         torch.testing.assert_close(result, tensor, rtol=1e-4, atol=1e-4, msg=lambda text, name=name: f"{name}: {text}")
 
 
-@every_case
+@few_cases
 def test_onnxruntime_does_what_the_policy_does(name, tmp_path):
     policy, env = CASES[name]()
     path = export_policy(policy, env, tmp_path / "policy.onnx")
