@@ -34,7 +34,7 @@ def test_a_game_of_ocean_is_trained_by_its_class_without_its_ini(defaults, tmp_p
     assert rows[2] == ("puffer_bandit, seed 1, ini withheld: threshold of its ini", 0.95, "perf")
 
 
-DAILY = ("template", "squared", "cartpole")
+DAILY = ("template", "cartpole")
 
 
 @pytest.mark.slow

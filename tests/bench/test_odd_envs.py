@@ -88,7 +88,12 @@ def test_what_is_odd_is_told_early_with_what_helps(odd, capsys, name):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("name", "episodes"), [("rewards of 1000", 30), ("observations of 10000", 30), ("episodes of 5000 steps", 2)]
+    ("name", "episodes"),
+    [
+        ("observations of 10000", 30),
+        pytest.param("rewards of 1000", 30, marks=pytest.mark.weekly),
+        pytest.param("episodes of 5000 steps", 2, marks=pytest.mark.weekly),
+    ],
 )
 def test_nothing_set_learns_what_is_odd(odd, name, episodes, tmp_path):
     make, steps = odd.ODD_ENVS[name]

@@ -21,6 +21,7 @@ from pufferlib.vector.ordered import OrderedVector
 
 IN_C = ("puffer_bandit", "puffer_memory", "puffer_multiagent", "puffer_password", "puffer_stochastic")
 QUICK = ("puffer_memory", "puffer_multiagent")
+TORCH = ("puffer_memory", "puffer_stochastic", "puffer_spaces")  # a state, drawn actions, structures; the others weekly
 EPISODES = 1_000  # in the mean that decides
 
 
@@ -65,7 +66,9 @@ def test_a_diagnostic_is_learnt_by_the_kernel(name, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [*IN_C, "puffer_spaces"])
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name in TORCH else pytest.mark.weekly) for name in (*IN_C, "puffer_spaces")]
+)
 def test_a_diagnostic_is_learnt_by_torch(name, tmp_path):
     outcome = learn(name, tmp_path, fused=False)
     assert outcome.is_solved and outcome.computed_by == "torch", outcome
@@ -207,6 +210,7 @@ def test_a_broken_trainer_does_not_learn_it(name, break_it, perf, tmp_path, monk
 
 
 @pytest.mark.slow
+@pytest.mark.weekly
 def test_the_likeliest_action_is_not_a_drawn_one(tmp_path, monkeypatch):
     actions_are_the_likeliest(monkeypatch)
     outcome = learn("puffer_stochastic", tmp_path, fused=False)  # the kernel draws by itself
@@ -214,6 +218,7 @@ def test_the_likeliest_action_is_not_a_drawn_one(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
+@pytest.mark.weekly
 @pytest.mark.parametrize(
     ("name", "settings", "perf"),
     [

@@ -153,7 +153,9 @@ def test_what_goes_wrong_in_the_last_play_costs_no_training(monkeypatch, capsys)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["puffer_maze", "puffer_cartpole", pytest.param("puffer_freeway", marks=weekly)])
+@pytest.mark.parametrize(
+    "name", ["puffer_cartpole", *(pytest.param(f"puffer_{name}", marks=weekly) for name in ("maze", "freeway"))]
+)
 @pytest.mark.parametrize("steps", [150_000, *(pytest.param(n, marks=weekly) for n in (400_000, 1_000_000, 2_500_000))])
 def test_a_run_of_any_length_is_scored_like_a_thousand_evaluated_episodes(name, steps):
     args, logs = train(name, steps)
