@@ -254,7 +254,7 @@ def test_receiving_and_closing_in_two_threads_never_touches_freed_memory():
         "    except APIUsageError:\n"
         "        pass\n"
         "refusals = 0\n"
-        "for _ in range(80):\n"
+        "for _ in range(25):\n"
         "    vecenv = vector.make(Squared, env_kwargs={'num_envs': 4096}, num_envs=2, num_workers=3)\n"
         "    vecenv.async_reset()\n"
         "    thread = threading.Thread(target=play, args=(vecenv,)); thread.start()\n"
