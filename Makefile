@@ -1,6 +1,8 @@
 .PHONY: build test test-slow test-weekly test-all sanitize fuzz docs lint format bench clean
 
 PYTHON ?= python
+# Of slow tests, which often wait: three on two cores.
+WORKERS = $(shell $(PYTHON) -c "import os; print(os.cpu_count() * 3 // 2 or 1)")
 C_FILES = $(shell git ls-files -co --exclude-standard '*.c' '*.h' '*.cpp' '*.cu' '*.cuh')
 
 build:
@@ -10,10 +12,10 @@ test:
 	$(PYTHON) -m pytest
 
 test-slow:
-	$(PYTHON) -m pytest -m "slow and not weekly" --durations=20
+	$(PYTHON) -m pytest -m "slow and not weekly" -n $(WORKERS) --durations=20
 
 test-weekly:
-	$(PYTHON) -m pytest -m weekly --durations=20
+	$(PYTHON) -m pytest -m weekly -n $(WORKERS) --durations=20
 	$(PYTHON) -m pytest -m "hypothesis and not slow" --hypothesis-profile drawn
 
 test-all:
