@@ -7,6 +7,7 @@
 - `ini` without a caption is read as settings; `text` and `mermaid` are for eyes.
 - `<!-- not run: why -->` in the line above says of a block why it cannot be run by a test.
 - `<!-- in a checkout -->` anywhere on a page makes its folder a copy of this checkout, for what makes environments.
+  On other pages `puffer` is forked from a server that has imported torch, which takes it seconds.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import command
 from sybil import Document, Example, Region, Sybil
 from sybil.parsers.markdown.lexers import RawFencedCodeBlockLexer
 
@@ -103,7 +105,8 @@ def shortened(code: str) -> str:
 
 
 def run(script: str, where: str) -> None:
-    places = [str(Path(sys.executable).parent), os.environ["PATH"]]
+    is_checkout = Path("setup.py").exists()
+    places = [command.program().name, str(Path(sys.executable).parent), os.environ["PATH"]][is_checkout:]
     variables = {"PATH": os.pathsep.join(places), "PUFFER_FLAGS": SHORT, "PYTHONWARNINGS": "error"}
     done = subprocess.run(
         ["bash", "-euo", "pipefail", "-c", script],

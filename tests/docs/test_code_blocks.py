@@ -49,6 +49,23 @@ def test_what_the_readme_trains_learns_before_the_readers_eyes(in_tmp_path, caps
     assert float(first.rpartition("return ")[2]) < 10.0
 
 
+@pytest.mark.slow
+def test_commands_have_the_folder_the_variables_and_the_streams_of_their_shell(in_tmp_path):
+    Path("page.md").write_text("""```bash
+mkdir a && printf '[train]\\nnothing = 1' > a/own.ini
+! (cd a && puffer train puffer_squared --config own.ini) 2> file
+! PUFFER_FLAGS='--log.nothing 1' puffer train puffer_squared 2> variable
+grep 'own.ini: .*nothing' file && grep log.nothing variable && puffer --version | grep 5
+```
+```bash
+puffer train puffer_squared --vec.nothing 1
+```""")
+    shown, failing = blocks_of(Path("page.md"))
+    shown.evaluate()
+    with pytest.raises(AssertionError, match="puffer: .*vec.nothing"):
+        failing.evaluate()
+
+
 def test_what_is_on_no_page_is_noticed(in_tmp_path):
     page = Path("page.md")
 
