@@ -15,7 +15,7 @@ PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").r
 # Those of the longest pages, whose commands and classes other tests run as well.
 WEEKLY = [
     *("docs/migration/cleanrl.md", "docs/tutorials/curriculum_and_shaping.md", "docs/tutorials/many_processes.md"),
-    *("docs/tutorials/opponents.md", "docs/tutorials/sweeps.md"),
+    *("docs/tutorials/opponents.md", "docs/tutorials/other_libraries.md", "docs/tutorials/sweeps.md"),
 ]
 IN_A_CHECKOUT = "<!-- in a checkout -->"  # on a page whose folder is to be one, for what makes environments
 
