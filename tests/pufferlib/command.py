@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import functools
 import json
 import multiprocessing
@@ -64,6 +65,7 @@ def run_code(folder, code, *arguments):
 def program():
     """Makes a folder with a program `puffer`, for shells; it is removed when this process ends."""
     folder = tempfile.TemporaryDirectory()
+    atexit.register(folder.cleanup)
     server = socket.socket(socket.AF_UNIX)
     server.bind(address := f"{folder.name}/server")
     server.listen()
