@@ -166,9 +166,9 @@ def measure_stepping(device: torch.device) -> Rows:
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
             for _ in range(STEPS_IN_A_GRAPH):
-                player.envs.step()
+                player.launch()
         seconds = median_seconds(graph.replay, repeats=20)
-        bytes_per_env = sum(part.structs.nbytes for part in player.envs.parts) / num_envs
+        bytes_per_env = sum(envs.structs.nbytes for envs in player.envs) / num_envs
         rate = num_envs * STEPS_IN_A_GRAPH / seconds
         rows.append((f"puffer_breakout, {num_envs} environments, steps alone", rate, "steps/s"))
         rows.append((f"puffer_breakout, {num_envs} environments, memory of one", bytes_per_env, "bytes"))

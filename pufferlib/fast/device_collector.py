@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,10 +16,11 @@ from pufferlib.config import TrainConfig
 from pufferlib.errors import PufferError, PufferWarning
 from pufferlib.extensions.cuda_library import launch, prepare, reserve_shared, shared_memory
 from pufferlib.fast.cuda_graphs import CapturedCall
-from pufferlib.fast.device_envs import DeviceEnvs, DevicePart, device_program, play_program
+from pufferlib.fast.device_envs import DeviceEnvs, device_program, play_program
 from pufferlib.fast.device_network import NUMBERS, OUTPUTS_PER_THREAD, DeviceNetwork
-from pufferlib.fast.graph_actor import BatchStep, GraphActor
+from pufferlib.fast.graph_actor import ActorBatch, BatchStep, GraphActor
 from pufferlib.metrics.measures import FinishedEpisodes, Phases
+from pufferlib.ocean.environment import OceanEnv
 from pufferlib.ppo.actor import Actor
 from pufferlib.ppo.collector import BOUNDARY_COLUMNS, Collector
 from pufferlib.ppo.rollout import FinalValues, RewardNormalizer, Rollout
@@ -52,7 +53,7 @@ class RolloutKernel:
 
     def __init__(
         self,
-        envs: DeviceEnvs,
+        envs: Sequence[DeviceEnvs],
         network: DeviceNetwork,
         step: BatchStep,  # at column 0 when a rollout begins
         rollout: Rollout,
@@ -63,7 +64,7 @@ class RolloutKernel:
         self._generator = generator
         device = rollout.values.device
         self._noise = torch.zeros(rollout.horizon, len(step.episode_starts), network.num_parts, device=device)
-        self._launches = [self._prepare(part, step, rollout, final_values) for part in envs.parts]
+        self._launches = [self._prepare(part, step, rollout, final_values) for part in envs]
 
     def __call__(self) -> None:
         """Fills a rollout; it may be captured."""
@@ -74,22 +75,21 @@ class RolloutKernel:
             launch_part()
 
     def _prepare(
-        self, part: DevicePart, step: BatchStep, rollout: Rollout, final_values: Tensor | None
+        self, envs: DeviceEnvs, step: BatchStep, rollout: Rollout, final_values: Tensor | None
     ) -> Callable[[], None]:
-        # The launch for the environments of one PufferEnv.
-        device, rows, noise = rollout.values.device, part.rows, self._noise
-        blocks = Blocks.deal(part.agents_per_env, step.observations, self._network, shared_memory(device))
-        program = play_program(part.binding, **self._network.macros(), **blocks.macros(part.finals is not None))
+        device, rows, noise = rollout.values.device, envs.rows, self._noise
+        blocks = Blocks.deal(envs.env.agents_per_env, step.observations, self._network, shared_memory(device))
+        program = play_program(envs.env.binding, **self._network.macros(), **blocks.macros(envs.finals is not None))
         reserve_shared(program, KERNEL, device, blocks.shared_bytes, BLOCKS_PER_SM)
         states = [state[rows].data_ptr() for state in step.states.values()]
         arguments = (
-            *(part.structs, len(part.structs), rollout.horizon, rollout.segments, self._network.weights),
+            *(envs.structs, len(envs.structs), rollout.horizon, rollout.segments, self._network.weights),
             *(noise[0, rows], noise[0].numel(), step.column_index[rows], step.observations[rows], step.actions[rows]),
             *(step.episode_starts[rows], torch.tensor(states, device=device), rollout.by_column, rollout.actions),
             *(rollout.logprobs, rollout.values, rollout.rewards.T, rollout.terminals.T, rollout.truncations.T),
-            *(part.finals, final_values),
+            *(envs.finals, final_values),
         )
-        grid, block = -(-len(part.structs) // blocks.envs), (THREADS_PER_BLOCK, 1)
+        grid, block = -(-len(envs.structs) // blocks.envs), (THREADS_PER_BLOCK, 1)
         return functools.partial(launch, program, KERNEL, grid, block, arguments, blocks.shared_bytes)
 
 
@@ -165,11 +165,13 @@ class DeviceCollector(Collector):
         changed = {"rewards"} if reward_clip or reward_normalizer is not None else set()
         self._columns_missing = dict.fromkeys({*BOUNDARY_COLUMNS} - changed, 1)  # which came with a reset, or before
         self._rows = slice(0, vecenv.num_agents)
-        self._envs: DeviceEnvs | None = None
+        self._envs: list[DeviceEnvs] = []
+        self._steps_away = 0  # of the environments on the GPU, since they were borrowed
+        self._fetched: list[tuple[DeviceEnvs, Tensor]] = []  # statistics of ended episodes, not reported yet
         self._play: CapturedCall | None = None
         self._num_plays = 0  # of a rollout
         self._bootstrap: CapturedCall | None = None
-        self._player: Actor | None = None  # whose memory both know
+        self._player: GraphActor | None = None  # whose memory both know
         self._final_values: torch.Tensor | None = None  # (T + 1, S), see RolloutKernel
         # Of each group of segments whose episodes are to be followed: rewards and ends, (T, agents).
         self._unfollowed: list[tuple[np.ndarray, np.ndarray]] = []
@@ -187,7 +189,9 @@ class DeviceCollector(Collector):
                 for column in range(len(rewards)):
                     self.tracker.step(self._rows, rewards[column], ended[column], are_there)
             if self._unfollowed:
-                self._reports.setdefault(0, FinishedEpisodes()).add(self._envs.reports())
+                reports = [report for envs, logs in self._fetched for report in envs.means(logs)]
+                self._reports.setdefault(0, FinishedEpisodes()).add(reports)
+                self._fetched.clear()
             self._unfollowed.clear()
         super().follow_episodes()
 
@@ -205,7 +209,7 @@ class DeviceCollector(Collector):
             self.actor.start_rollout(self._offset)
             for _ in range(self._num_plays):
                 self._play()
-            self._envs.steps += self.rollout.horizon
+            self._steps_away += self.rollout.horizon
             self._bootstrap()
             self.actor.finish()
         with self._phases.phase("store"):
@@ -223,31 +227,50 @@ class DeviceCollector(Collector):
         envs = self.vecenv.lend(self._bring_back)
         if self._player is not self.actor:
             self._set_up(envs)
-        self._envs.upload()
+        for each in self._envs:
+            each.upload()
+        self._steps_away = 0
 
-    def _set_up(self, envs: list) -> None:
-        step = self.actor.batch_step(self._rows)
+    def _set_up(self, envs: list[OceanEnv]) -> None:  # in the order of their agents
+        batch = self.actor.batch(self._rows)
+        step = batch.step
         tells_finals = self.vecenv.tells_final_observations and any(env.has_truncations for env in envs)
         finals = torch.zeros_like(step.observations) if tells_finals else None
         self._final_values = torch.zeros_like(self.rollout.rewards.T) if tells_finals else None
-        self._envs = DeviceEnvs(envs, step, self.rollout, finals)
-        kernel = self._kernel(step)
-        if kernel is None:
-            columns = self._columns_at_once
-            self._play = self.actor.playing(self._rows, columns, self._step)
-            self._num_plays = self.rollout.horizon // columns
-        else:
-            self._play = self.actor.captured(self._rows, kernel)
-            self._num_plays = 1
-        self._bootstrap = self.actor.bootstrapping(self._rows, 0 if kernel is None else self.rollout.horizon)
+        self._envs, begin = [], 0
+        for env in envs:
+            rows = slice(begin, begin + env.num_agents)
+            self._envs.append(DeviceEnvs(env, rows, step, self.rollout, None if finals is None else finals[rows]))
+            begin = rows.stop
+        kernel = self._kernel(batch)
+        columns = self._columns_at_once if kernel is None else self.rollout.horizon
+
+        @torch.no_grad()
+        def play() -> None:
+            for _ in range(columns):
+                batch.act()
+                for each in self._envs:
+                    each.step()
+                if finals is not None:  # which of them count is known only when the rollout is over, so all are valued
+                    values = self._player.value(self._rows, finals).float().view(-1)
+                    self._final_values.view(-1).index_copy_(0, step.column_index, values)
+
+        @torch.no_grad()
+        def bootstrap() -> None:
+            step.clear_states()
+            values = self._player.value(self._rows, step.observations)
+            step.store_values(values, 0 if kernel is None else columns)  # which does not advance the step
+
+        self._play, self._bootstrap = batch.captured(kernel or play), batch.captured(bootstrap)
+        self._num_plays = self.rollout.horizon // columns
         self._player = self.actor
 
-    def _kernel(self, step: BatchStep) -> RolloutKernel | None:
-        if self.actor.network is None:
+    def _kernel(self, batch: ActorBatch) -> RolloutKernel | None:
+        network = self.actor.network
+        if network is None:
             return None
         try:
-            generator = self.actor.stream_of(self._rows)
-            return RolloutKernel(self._envs, self.actor.network, step, self.rollout, generator, self._final_values)
+            return RolloutKernel(self._envs, network, batch.step, self.rollout, batch.generator, self._final_values)
         except PufferError as error:
             warnings.warn(
                 f"a rollout cannot be one kernel, so it is many: {error}; set [train] fused to False to not try",
@@ -256,22 +279,16 @@ class DeviceCollector(Collector):
             )
             return None
 
-    def _step(self, step: BatchStep) -> None:
-        # Which final observations count is known only when the rollout is over, so all are valued.
-        self._envs.step()
-        if self._final_values is not None:
-            values = self.actor.value(self._rows, self._envs.finals).float().view(-1)
-            self._final_values.view(-1).index_copy_(0, step.column_index, values)
-
     def _bring_back(self) -> None:
         self._player.finish()
-        self._envs.download()
+        for envs in self._envs:
+            envs.download(self._steps_away)
 
     def _fetch(self) -> None:
         group = slice(self._offset, self._offset + self.vecenv.num_agents)
         for name in ("rewards", "terminals", "truncations"):
             self.host_buffers[name][1:, group].copy_(getattr(self.rollout, name).T[1:, group], non_blocking=True)
-        self._envs.fetch_logs()
+        self._fetched += [(envs, envs.fetch_logs()) for envs in self._envs]
         if self.rollout.rewards.is_cuda:
             torch.cuda.current_stream(self.rollout.rewards.device).synchronize()
         rewards, terminals, truncations, masks, pending = (array[1:, group] for array in self._arrays.values())

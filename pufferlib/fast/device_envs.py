@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
 
@@ -68,120 +67,73 @@ ENVS_PER_BLOCK = 64
 
 
 class DeviceEnvs:
-    """The environments of some PufferEnvs as structs on a GPU, which read and write the rows of a BatchStep.
+    """The environments of one PufferEnv as structs on a GPU, which read and write rows of a BatchStep.
 
     The memory stays where it is, so that CUDA graphs may record it. `upload` comes first.
 
     Attributes:
-        steps: since the last `upload`.
-        finals: rows like the step's observations, for final observations of episodes; or None.
-        parts: one for each PufferEnv.
+        env: the PufferEnv.
+        rows: of the step.
+        structs: `(environments, bytes)` uint8.
+        finals: `(agents, *observation_shape)`, for final observations of episodes; or None.
     """
 
-    def __init__(self, envs: Sequence[OceanEnv], step: BatchStep, rollout: Rollout, finals: Tensor | None = None):
-        # envs are in the order of their agents; the rollout's columns take rewards, terminals and truncations
-        num_rows, device = len(step.episode_starts), step.actions.device
-        self.steps = 0
-        self.finals = finals
-        self._step = step
-        self._rewards = torch.zeros(num_rows, device=device)
-        self._flags = torch.zeros(2, num_rows, dtype=torch.uint8, device=device)  # terminals, truncations
-        self._columns = [columns.T for columns in (rollout.rewards, rollout.terminals, rollout.truncations)]
-        self._fetched: list[list[Tensor]] = []
-        self.parts: list[DevicePart] = []
-        begin = 0
-        for env in envs:
-            rows = slice(begin, begin + env.num_agents)
-            arrays = step.observations, step.actions, self._rewards, *self._flags
-            part_finals = None if finals is None else finals[rows]
-            self.parts.append(DevicePart(env, rows, [array[rows] for array in arrays], part_finals))
-            begin += env.num_agents
-
-    def upload(self) -> None:
-        """Copies the environments, and the contents of their arrays, from the CPU's memory."""
-        self.steps = 0
-        for part in self.parts:
-            part.upload()
-
-    def step(self) -> None:
-        """Steps all environments once; stores rewards and ends in the rollout at the step's `column_index`."""
-        for part in self.parts:
-            index, starts = self._step.column_index[part.rows], self._step.episode_starts[part.rows]
-            part.run("puffer_env_step", part.structs, len(part.structs), index, *self._columns, starts)
-
-    def fetch_logs(self) -> None:
-        """Starts to copy the statistics of episodes that ended since the last call to the CPU's memory."""
-        self._fetched.append([part.fetch_logs() for part in self.parts])
-
-    def reports(self) -> list[dict]:
-        """What `fetch_logs` has copied by now, as each OceanEnv reports it; each statistic once."""
-        fetched, self._fetched = self._fetched, []
-        pairs = [pair for logs in fetched for pair in zip(self.parts, logs, strict=True)]
-        return [report for part, logs in pairs for report in part.means(logs)]
-
-    def download(self) -> None:
-        """Copies the environments back, and fills their arrays in the CPU's memory."""
-        for part in self.parts:
-            part.download(self.steps)
-        self.steps = 0
-
-
-class DevicePart:
-    """The environments of one PufferEnv, as `structs`, `(environments, bytes)` uint8, in the GPU's memory."""
-
-    def __init__(self, env: OceanEnv, rows: slice, arrays: list[Tensor], finals: Tensor | None):
-        # arrays: these rows of observations, actions, rewards, terminals and truncations, on the GPU
-        self.rows = rows
-        self.binding = env.binding
-        self.agents_per_env = env.agents_per_env
-        self.finals = finals
-        self._env = env
-        self._arrays = arrays
+    def __init__(self, env: OceanEnv, rows: slice, step: BatchStep, rollout: Rollout, finals: Tensor | None = None):
+        # the rollout's columns take rewards, terminals and truncations
+        device = step.actions.device
+        self.env, self.rows, self.finals = env, rows, finals
+        flags = torch.zeros(2, env.num_agents, dtype=torch.uint8, device=device)  # terminals, truncations
+        rewards = torch.zeros(env.num_agents, device=device)
+        self._arrays = [step.observations[rows], step.actions[rows], rewards, *flags]
+        columns = [columns.T for columns in (rollout.rewards, rollout.terminals, rollout.truncations)]
+        self._stored = step.column_index[rows], *columns, step.episode_starts[rows]
         self._program = device_program(env.binding)
-        structs, device = env.structs(), arrays[0].device
-        self.structs = torch.zeros(structs.shape, dtype=torch.uint8, device=device)
+        self.structs = torch.zeros(env.structs().shape, dtype=torch.uint8, device=device)
         shared = np.frombuffer(env.binding.vec_shared(env.handle), np.uint8)
         self._shared = torch.tensor(shared, device=device) if len(shared) else None
-        has_masks = {"action_masks": env.has_action_masks, "masks": env.has_turns}
-        self._masks = {
-            name: torch.from_numpy(getattr(env, name)).to(device) if has else None for name, has in has_masks.items()
-        }
+        masks = env.action_masks if env.has_action_masks else None, env.masks if env.has_turns else None
+        self._masks = [None if each is None else torch.from_numpy(each).to(device) for each in masks]
         self._names: list[str] = []
         self._logs = torch.zeros(0, device=device)
 
-    def run(self, function: str, *arguments: Tensor | int | None) -> None:
-        """Launches a kernel with a thread for every environment."""
-        launch(self._program, function, -(-len(self.structs) // ENVS_PER_BLOCK), (ENVS_PER_BLOCK, 1), arguments)
-
     def upload(self) -> None:
-        """As of DeviceEnvs."""
-        env = self._env
+        """Copies the environments, and the contents of their arrays, from the CPU's memory."""
+        env = self.env
         self.structs.copy_(torch.tensor(env.structs()))
-        for array, source in zip(self._all_arrays(), self._env.arrays_for_c(), strict=True):
+        for array, source in zip(self._all_arrays(), env.arrays_for_c(), strict=True):
             array.copy_(torch.from_numpy(source))
         sizes = [array.nbytes // max(len(array), 1) for array in self._arrays[:2]]
-        pointers = *self._arrays, self.finals, *self._masks.values(), self._shared
-        self.run("puffer_env_attach", self.structs, *pointers, len(self.structs), *sizes)
+        pointers = *self._arrays, self.finals, *self._masks, self._shared
+        self._run("puffer_env_attach", *pointers, len(self.structs), *sizes)
         self._names = list(env.binding.vec_log(env.handle))  # their numbers went with the structs
         if not len(self._logs):
             self._logs = torch.zeros(len(self.structs), len(self._names), device=self.structs.device)
 
-    def download(self, steps: int) -> None:
-        """As of DeviceEnvs, that many steps after `upload`."""
-        self._env.put_structs(self.structs.cpu().numpy(), steps)
-        for array, target in zip(self._all_arrays(), self._env.arrays_for_c(), strict=True):
-            target[...] = array.cpu().numpy()
+    def step(self) -> None:
+        """Steps all environments once; stores rewards and ends in the rollout at the step's `column_index`."""
+        self._run("puffer_env_step", len(self.structs), *self._stored)
 
     def fetch_logs(self) -> Tensor:
-        """As DeviceEnvs.fetch_logs."""
-        self.run("puffer_env_take_logs", self.structs, self._logs, len(self.structs))
+        """Starts to copy the statistics of episodes that ended since the last call to the CPU's memory."""
+        self._run("puffer_env_take_logs", self._logs, len(self.structs))
         copied = torch.empty_like(self._logs, device="cpu", pin_memory=self._logs.is_cuda)
         return copied.copy_(self._logs, non_blocking=True)
 
     def means(self, logs: Tensor) -> list[dict]:
-        """As DeviceEnvs.reports, from what `fetch_logs` returned."""
+        """What `fetch_logs` returned, as the PufferEnv reports it."""
         sums = logs.numpy().astype(np.float64).cumsum(0)[-1].astype(np.float32)  # one after the other, as on a CPU
         return means_of(dict(zip(self._names, sums.tolist(), strict=True)))
 
+    def download(self, steps: int) -> None:
+        """Copies the environments back, that many steps after `upload`, and fills their arrays in the CPU's memory."""
+        self.env.put_structs(self.structs.cpu().numpy(), steps)
+        for array, target in zip(self._all_arrays(), self.env.arrays_for_c(), strict=True):
+            target[...] = array.cpu().numpy()
+
+    def _run(self, function: str, *arguments: Tensor | int | None) -> None:
+        # With a thread for every environment.
+        blocks = -(-len(self.structs) // ENVS_PER_BLOCK)
+        launch(self._program, function, blocks, (ENVS_PER_BLOCK, 1), (self.structs, *arguments))
+
     def _all_arrays(self) -> list[Tensor]:
-        return [*self._arrays, *(array for array in self._masks.values() if array is not None)]
+        return [*self._arrays, *(array for array in self._masks if array is not None)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -49,13 +50,13 @@ class GraphActor(Actor):
         self.is_offloaded = self.last_observations.device != self._device
         self._capture = capture
         self._pinned = PinnedArrays(self._device)
-        self._actor_streams: dict[tuple[int, int], _ActorStream] = {}
+        self._batches: dict[tuple[int, int], ActorBatch] = {}
 
     @override
     def start_rollout(self, offset: int) -> None:
         self.finish()
         super().start_rollout(offset)
-        for batch in self._actor_streams.values():
+        for batch in self._batches.values():
             batch.step.start_rollout(offset)
             batch.wait()
 
@@ -63,7 +64,7 @@ class GraphActor(Actor):
     def store_observations(
         self, rows: slice, column: int, observations: np.ndarray, episode_starts: np.ndarray
     ) -> None:
-        batch = self._stream_for(rows)
+        batch = self.batch(rows)
         if batch.stream is not None:
             self._pinned.pin(observations)
         source = torch.from_numpy(observations)
@@ -77,7 +78,7 @@ class GraphActor(Actor):
     @override
     @torch.no_grad()
     def act(self, rows: slice, column: int) -> np.ndarray:
-        batch = self._stream_for(rows)
+        batch = self.batch(rows)
         self._streams.ready(rows)  # seeds the stream that the batch draws from
         with torch.cuda.stream(batch.stream):
             batch.run()
@@ -85,48 +86,10 @@ class GraphActor(Actor):
         batch.wait_for_actions()
         return batch.host_actions.numpy()
 
-    def batch_step(self, rows: slice) -> BatchStep:
-        """The tensors that a batch reads and writes."""
-        return self._stream_for(rows).step
-
-    def playing(self, rows: slice, columns: int, step_environments: Callable[[BatchStep], None]) -> CapturedCall:
-        """Returns a call that acts and steps environments on the GPU, for some columns of a batch at a time.
-
-        `step_environments` takes `actions` of the step, and writes `observations` and `episode_starts`.
-        """
-        step, generator = self.batch_step(rows), self.stream_of(rows)
-
-        @torch.no_grad()
-        def play() -> None:
-            for _ in range(columns):
-                step.run(self._choose, generator)
-                step_environments(step)
-
-        return self.captured(rows, play)
-
-    def bootstrapping(self, rows: slice, columns_ahead: int) -> CapturedCall:
-        """Returns a call that does as `bootstrap`; the place of the batch's step is that far before the last column."""
-        step = self.batch_step(rows)
-
-        @torch.no_grad()
-        def bootstrap() -> None:
-            step.clear_states()
-            step.store_values(self.value(rows, self._inputs[rows]), columns_ahead)
-
-        return self.captured(rows, bootstrap)
-
-    def captured(self, rows: slice, function: Callable[[], None]) -> CapturedCall:
-        """Returns a call of a function on a batch's CUDA stream, drawing from its random stream."""
-        return CapturedCall(function, self.stream_of(rows), self._stream_for(rows).stream, self._capture)
-
-    def stream_of(self, rows: slice) -> torch.Generator:
-        """The random stream that draws a batch's actions."""
-        return self._streams.of(rows)
-
     @override
     @torch.no_grad()
     def bootstrap(self, rows: slice) -> None:
-        batch = self._stream_for(rows)
+        batch = self.batch(rows)
         with torch.cuda.stream(batch.stream):
             batch.step.clear_states()
             super().bootstrap(rows)
@@ -135,26 +98,26 @@ class GraphActor(Actor):
     def value_final(self, agents: np.ndarray, observations: np.ndarray) -> Tensor:
         self.finish()  # the states are those after the last action
         values = super().value_final(agents, observations)
-        for batch in self._actor_streams.values():
+        for batch in self._batches.values():
             batch.wait()
         return values
 
     @override
     def finish(self) -> None:
-        for batch in self._actor_streams.values():
+        for batch in self._batches.values():
             batch.join()
 
     @override
     def restart(self) -> None:
         self.finish()
         super().restart()
-        for batch in self._actor_streams.values():
+        for batch in self._batches.values():
             batch.step.episode_starts.zero_()
             batch.wait()
 
     @override
     def close(self) -> None:
-        if self._actor_streams and self._device.type == "cuda":
+        if self._batches and self._device.type == "cuda":
             torch.cuda.synchronize(self._device)  # nothing may read memory that is released
         self._pinned.close()
 
@@ -163,18 +126,18 @@ class GraphActor(Actor):
         super().load_state_dict(state)
         self._inputs.copy_(self.last_observations)
 
+    def batch(self, rows: slice) -> ActorBatch:
+        """What one batch acts by."""
+        key = rows.start, rows.stop
+        if key not in self._batches:
+            step = BatchStep(rows, self._inputs, self.states, self.rollout, not self.is_offloaded)
+            step.start_rollout(self._offset)
+            self._batches[key] = ActorBatch(step, self._choose, self._streams.of(rows), self._capture)
+        return self._batches[key]
+
     @override
     def _input(self, rows: slice, column: int) -> Tensor:
         return self._inputs[rows]
-
-    def _stream_for(self, rows: slice) -> _ActorStream:
-        key = rows.start, rows.stop
-        if key not in self._actor_streams:
-            step = BatchStep(rows, self._inputs, self.states, self.rollout, not self.is_offloaded)
-            step.start_rollout(self._offset)
-            generator = self._streams.of(rows)
-            self._actor_streams[key] = _ActorStream(step, self._choose, generator, self._capture)
-        return self._actor_streams[key]
 
     def _choose(
         self, observations: Tensor, state: dict[str, Tensor], generator: torch.Generator
@@ -185,28 +148,36 @@ class GraphActor(Actor):
         return actions, logprobs, values
 
 
-class _ActorStream:
-    # The CUDA stream of one batch, and the pinned memory that is copied on it.
+class ActorBatch:
+    """The step of one batch, its CUDA stream, the random stream of its actions, and the pinned memory for copies."""
 
     def __init__(self, step: BatchStep, choose: ChooseActions, generator: torch.Generator, capture: Capture | None):
         is_cuda = step.actions.is_cuda
-        self.step = step
+        self.step, self.generator, self._capture = step, generator, capture
         self.stream = torch.cuda.Stream(step.actions.device) if is_cuda else None
         self.host_actions = torch.zeros(step.actions.shape, dtype=step.actions.dtype, pin_memory=is_cuda)
         self.host_starts = torch.zeros(step.episode_starts.shape, dtype=torch.bool, pin_memory=is_cuda)
-        self.run = CapturedCall(lambda: step.run(choose, generator), generator, self.stream, capture)
+        self.act = partial(step.run, choose, generator)
+        self.run = self.captured(self.act)
         self._event = torch.cuda.Event() if is_cuda else None
         self.wait()
 
-    def wait(self) -> None:  # for the calling stream
+    def captured(self, function: Callable[[], None]) -> CapturedCall:
+        """Returns a call of a function on the CUDA stream, which draws from the random stream."""
+        return CapturedCall(function, self.generator, self.stream, self._capture)
+
+    def wait(self) -> None:
+        """Lets the CUDA stream wait for the calling one."""
         if self.stream is not None:
             self.stream.wait_stream(torch.cuda.current_stream(self.stream.device))
 
-    def join(self) -> None:  # the calling stream waits
+    def join(self) -> None:
+        """Lets the calling stream wait for this one."""
         if self.stream is not None:
             torch.cuda.current_stream(self.stream.device).wait_stream(self.stream)
 
     def wait_for_actions(self) -> None:
+        """Waits until `host_actions` are those of the last step."""
         if self._event is not None:
             self._event.record(self.stream)
             self._event.synchronize()

@@ -71,12 +71,12 @@ def test_a_training_says_where_its_environments_are(device, tmp_path):
 
 
 def break_observations(monkeypatch):
-    """Has every step change a bit of what its first agent sees."""
+    """Has every step change a bit of what the first agent of a PufferEnv sees."""
     step = DeviceEnvs.step
 
     def broken(envs):
         step(envs)
-        envs._step.observations.view(torch.uint8)[0].bitwise_xor_(1)
+        envs._arrays[0].view(torch.uint8)[0].bitwise_xor_(1)
 
     monkeypatch.setattr(DeviceEnvs, "step", broken)
 

@@ -21,7 +21,7 @@ class DevicePlayer:
     Attributes:
         first: the arrays of the reset, in the order of NAMES.
         step: the rows that a policy would read and write.
-        envs: what is stepped.
+        envs: what is stepped, in the order of their agents.
     """
 
     def __init__(self, vecenv, device="cpu"):
@@ -41,14 +41,28 @@ class DevicePlayer:
         columns += [torch.ones(2, agents, dtype=torch.bool, device=device) for _ in range(2)]
         self._columns = dict(zip(NAMES[1:4], columns, strict=True))
         rollout = SimpleNamespace(**{name: column.T for name, column in self._columns.items()})
-        self.envs = DeviceEnvs(vecenv.lend(lambda: self.envs.download()), self.step, rollout)
-        self.envs.upload()
+        self._steps = begin = 0
+        self.envs = []
+        for env in vecenv.lend(self._bring_back):
+            self.envs.append(DeviceEnvs(env, slice(begin, begin + env.num_agents), self.step, rollout))
+            begin += env.num_agents
+        for envs in self.envs:
+            envs.upload()
+
+    def _bring_back(self) -> None:
+        for envs in self.envs:
+            envs.download(self._steps)
 
     def play(self, actions: np.ndarray) -> None:
         """One step of every environment."""
         self.step.actions.copy_(torch.from_numpy(np.asarray(actions)))
-        self.envs.step()
-        self.envs.steps += 1
+        self.launch()
+        self._steps += 1
+
+    def launch(self) -> None:
+        """The kernels of a step alone."""
+        for envs in self.envs:
+            envs.step()
 
     def arrays(self) -> list[np.ndarray]:
         """What the last step gave, in the order of NAMES; column 0 must be as it was."""
