@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Protocol
 
 import gymnasium
@@ -12,7 +13,7 @@ import torch
 from gymnasium import Space
 from gymnasium.spaces import Box
 from torch import Tensor, nn
-from torch.distributions import Normal
+from torch.distributions import Distribution, Normal
 from typing_extensions import Self
 
 from pufferlib.distributed import Ranks
@@ -74,6 +75,17 @@ def _takes_state(function: Callable) -> bool:
         return True
     places = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     return len(places) > 1 and (places[1].name == "state" or places[1].default is inspect.Parameter.empty)
+
+
+@contextmanager
+def unchecked_distributions() -> Iterator[None]:
+    """Turns off the checks of torch's distributions, which depend on values and so fit in no graph or trace."""
+    is_checked = Distribution._validate_args
+    Distribution.set_default_validate_args(False)
+    try:
+        yield
+    finally:
+        Distribution.set_default_validate_args(is_checked)
 
 
 class RecordsInitArgs(nn.Module):

@@ -22,11 +22,12 @@ from pufferlib.dashboard.output import printable
 from pufferlib.environment import PufferEnv
 from pufferlib.errors import APIUsageError, ExportError, nearest, require_extra
 from pufferlib.export.c_format import c_files, compile_command, compiler, write_folder
-from pufferlib.export.one_step import OneStep, check_agreement, first_sentence, space_text, unchecked_distributions
+from pufferlib.export.one_step import OneStep, check_agreement, first_sentence, space_text
 from pufferlib.export.web_format import web_page
 from pufferlib.families import catalog
 from pufferlib.fast.cpu import torch_threads
 from pufferlib.play.player import Decision, Player
+from pufferlib.policy import unchecked_distributions
 from pufferlib.runs.folder import write_atomically
 from pufferlib.runs.loaders import load_policy
 from pufferlib.runs.making import environment_name

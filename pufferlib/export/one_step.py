@@ -5,14 +5,13 @@ from __future__ import annotations
 import copy
 import math
 import re
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
 from gymnasium import Space
 from torch import Tensor, nn
-from torch.distributions import Distribution, Normal
+from torch.distributions import Normal
 
 from pufferlib.environment import PufferEnv
 from pufferlib.errors import ExportError
@@ -156,17 +155,6 @@ def first_sentence(error: BaseException) -> str:
         error = error.__cause__
     lines = str(error).strip().splitlines()
     return re.split(r"\. |\.$", lines[0])[0] if lines else type(error).__name__
-
-
-@contextmanager
-def unchecked_distributions() -> Iterator[None]:
-    """Turns off the checks of torch's distributions, which depend on values and so fit in no graph."""
-    is_checked = Distribution._validate_args
-    Distribution.set_default_validate_args(False)
-    try:
-        yield
-    finally:
-        Distribution.set_default_validate_args(is_checked)
 
 
 TOLERANCE = 1e-4  # of 1 and more: of the value itself

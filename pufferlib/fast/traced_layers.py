@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, fx, nn
-from torch.distributions import Distribution, Normal
+from torch.distributions import Normal
 
 from pufferlib import emulation, models, pytorch
 from pufferlib.emulation import tensors
@@ -32,7 +32,7 @@ from pufferlib.fast.traced_states import SharedCellError, StepStates, TracedStat
 from pufferlib.fast.traced_values import Parameter, UntracedError, Value
 from pufferlib.metrics.measures import EPSILON
 from pufferlib.models import ActionHead, LSTMWrapper, MinGRUWrapper
-from pufferlib.policy import NormalizedObservations, acting_forward, training_forward
+from pufferlib.policy import NormalizedObservations, acting_forward, training_forward, unchecked_distributions
 from pufferlib.ppo.losses import ppo_loss
 from pufferlib.ppo.rollout import Rollout
 from pufferlib.ppo.sampling import sample_logits
@@ -155,15 +155,14 @@ class _Calls(StepStates):
 
     def _record(self, module: nn.Module, name: str) -> tuple[fx.Graph, TracedState]:
         # The operations of a method, and the state that it leaves.
-        tracer, validates = _Tracer(), Distribution._validate_args
+        tracer = _Tracer()
         tracer.traced_func_name = name
         state = TracedState(tracer, self._entries)
-        Distribution.set_default_validate_args(False)
         try:
             code, copied = getattr(type(module), name).__code__, copy_structure(module, copies_constants=False)
             others = dict.fromkeys(code.co_varnames[2 : code.co_argcount], state if self._entries else None)
             kept = find_kept(copied)
-            with warnings.catch_warnings():
+            with warnings.catch_warnings(), unchecked_distributions():
                 warnings.filterwarnings("ignore", "Was not able to add assertion")  # of a state that is no tensor
                 graph = tracer.trace(copied, others)
         except UntracedError:
@@ -172,8 +171,6 @@ class _Calls(StepStates):
             sentence = str(error).strip().splitlines()[0].split(". ")[0] if str(error).strip() else type(error).__name__
             place = _place(reversed([*traceback.walk_tb(error.__traceback__)]))
             raise UntracedError(f"cannot be traced: {sentence}{place}") from error
-        finally:
-            Distribution.set_default_validate_args(validates)
         after = find_kept(copied)
         changed = [each for each in {**after, **kept} if after.get(each) != kept.get(each)]
         if changed:
