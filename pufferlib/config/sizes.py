@@ -142,13 +142,11 @@ def require_multiple(name: str, value: int, unit: int, reason: str) -> None:
 
 def _require_fitting_sizes(config: ResolvedTrainConfig) -> None:
     world_size, batch, total = config.world_size, config.batch_size, config.total_timesteps
-    processes = _processes_text(world_size)
-    row, reason = config.bptt_horizon * world_size, f"{processes}bptt_horizon"
-    require_multiple("[train] batch_size", batch, row, reason)
+    processes, row = _processes_text(world_size), config.bptt_horizon * world_size
     if config.shuffle == "steps":
         _require_whole_passes(config)
     else:
-        require_multiple("[train] minibatch_size", config.minibatch_size, row, reason)
+        require_multiple("[train] minibatch_size", config.minibatch_size, row, f"{processes}bptt_horizon")
     if config.minibatch_size > batch:
         raise ConfigError(
             f"[train] minibatch_size must be at most the batch of {batch} agent steps, "
