@@ -53,7 +53,7 @@ def mingru_scan(
 def mingru_step(
     gates: torch.Tensor, x: torch.Tensor, state: torch.Tensor, reset: torch.Tensor | None = None
 ) -> torch.Tensor:
-    """Runs the layer for one step of a rollout, with no gradient.
+    """Runs the layer for one step of a rollout, with no gradient; while it is exported, with plain torch operations.
 
     Args:
         gates: `(batch, 3 * hidden)` float32, contiguous, as are the others, all on one device.
@@ -68,6 +68,13 @@ def mingru_step(
         APIUsageError: if a tensor differs from the above.
         PufferError: if the device has a kernel that was not built.
     """
+    if torch.jit.is_tracing() or torch.compiler.is_exporting():  # for other programs, which have no kernel
+        candidate, gate, highway = gates.chunk(3, -1)
+        candidate = torch.where(candidate >= 0, candidate + 0.5, candidate.sigmoid())
+        if reset is not None:
+            state.masked_fill_(reset.unsqueeze(-1), 0.0)
+        state += gate.sigmoid() * (candidate - state)
+        return x + highway.sigmoid() * (state - x)
     return torch.ops.pufferlib.mingru_step(gates, x, state, reset)
 
 

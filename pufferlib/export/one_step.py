@@ -16,7 +16,6 @@ from torch.distributions import Normal
 from pufferlib.environment import PufferEnv
 from pufferlib.errors import ExportError
 from pufferlib.metrics.finite import find_weight, is_finite
-from pufferlib.models import MinGRUWrapper, State
 from pufferlib.policy import Logits, NormalizedObservations, acting_forward, initial_state
 from pufferlib.ppo.sampling import mask_logits
 from pufferlib.spaces import num_choices
@@ -27,7 +26,7 @@ _CPU = torch.device("cpu")
 class OneStep(nn.Module):
     """Maps observations and recurrent state to logits, value and the next state, all of them plain tensors.
 
-    It has weights of its own on the CPU and computes with torch's operations alone. Weights of another type that does
+    It has weights of its own on the CPU, and is exported as torch's operations alone. Weights of another type that does
     not fit the observations, such as float64, become float32.
 
     Raises an ExportError if the policy cannot be copied or called, or a weight is infinite or NaN.
@@ -46,7 +45,10 @@ class OneStep(nn.Module):
             policy = copy.deepcopy(policy).cpu().eval()
         except Exception as error:  # of any class: the policy's own code runs
             raise ExportError(f"the policy {type(policy).__qualname__} cannot be copied ({error})") from error
-        self.policy = _in_plain_torch(policy)
+        for part in policy.modules():
+            if isinstance(part, NormalizedObservations):
+                part.find_forms()  # those of the copy
+        self.policy = policy
         self._forward = acting_forward(self.policy)
         self.space = env.single_observation_space
         has_masks = getattr(env, "has_action_masks", False)
@@ -93,33 +95,6 @@ class OneStep(nn.Module):
                 f"({type(error).__name__}: {first_sentence(error)}); look at its forward"
             ) from error
         return logits
-
-
-class _PlainMinGRU(nn.Module):
-    # A MinGRUWrapper without its kernel, which other programs do not have.
-    def __init__(self, wrapper: MinGRUWrapper):
-        super().__init__()
-        self.policy = wrapper.policy
-        self.layers = wrapper.layers
-        self.initial_state = wrapper.initial_state
-
-    def forward_eval(self, observations: Tensor, state: State) -> tuple[Logits, Tensor]:
-        output = self.policy.encode_observations(observations).float()
-        for name, layer in zip(state, self.layers, strict=True):
-            candidate, gate, highway = layer(output).chunk(3, -1)
-            candidate = torch.where(candidate >= 0, candidate + 0.5, candidate.sigmoid())
-            state[name] = state[name] + gate.sigmoid() * (candidate - state[name])
-            output = output + highway.sigmoid() * (state[name] - output)
-        return self.policy.decode_actions(output)
-
-
-def _in_plain_torch(policy: nn.Module) -> nn.Module:
-    if type(policy) is MinGRUWrapper:
-        return _PlainMinGRU(policy)
-    if isinstance(policy, NormalizedObservations):
-        policy.policy = _in_plain_torch(policy.policy)
-        policy.find_forms()
-    return policy
 
 
 def _named_tensors(logits: Logits) -> dict[str, Tensor]:

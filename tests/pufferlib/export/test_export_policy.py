@@ -125,6 +125,27 @@ def test_torchscript_does_what_the_policy_does(name, tmp_path):
             states = [found[f"next_{key}"] for key in notes["arguments"][1:]]
 
 
+class Around(nn.Module):
+    """A class of a user's own around a policy of the library's."""
+
+    def __init__(self, policy):
+        super().__init__()
+        self.inner = policy
+        self.initial_state = policy.initial_state
+
+    def forward_eval(self, observations, state):
+        return self.inner.forward_eval(observations, state)
+
+
+@pytest.mark.parametrize("format", [pytest.param("onnx", marks=pytest.mark.slow), "torchscript"])
+def test_the_kernel_of_a_layer_inside_of_another_class_is_exported_as_operations_of_torch(format, tmp_path):
+    policy, env = CASES["mingru"]()
+    path = export_policy(Around(policy), env, tmp_path / "policy", format)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # torch's, of TorchScript
+        assert format == "onnx" or "pufferlib::" not in str(torch.jit.load(path).inlined_graph)
+
+
 @pytest.mark.slow
 def test_torchscript_needs_nothing_but_torch(tmp_path):
     policy, env = CASES["mingru"]()
