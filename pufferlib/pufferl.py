@@ -198,9 +198,7 @@ class PuffeRL:
             self._backend = choose_backend(self.policy, self.rollout, config, device, call.loss)
             actor = self._backend.make_actor(self.rollout, self.vecenv.num_agents, self._generator)
             self.pool = self._make_pool(call.selfplay)
-            self._collector = self._backend.make_collector(
-                self.vecenv, actor, self.phases, call.make_reward_normalizer(), self.pool
-            )
+            self._collector = self._backend.make_collector(self.vecenv, actor, self.phases, ranks, self.pool)
             self._learner = self._backend.make_learner(self.rollout, self._generator, self.phases, ranks)
             self._evaluation = PeriodicEvaluation(
                 config,

@@ -132,23 +132,21 @@ class Backend:
         return backend.make_actor(rollout, vecenv.num_agents, generator)
 
     def make_collector(
-        self,
-        vecenv: Vector,
-        actor: Actor,
-        phases: Phases,
-        reward_normalizer: RewardNormalizer | None,
-        pool: OpponentPool | None = None,
+        self, vecenv: Vector, actor: Actor, phases: Phases, ranks: Ranks, pool: OpponentPool | None
     ) -> Collector:
         """Makes what steps the environments with the actor, and with the pool of opponents if there is one."""
-        is_on_device = pool is None and can_be_on_the_device(vecenv, actor, self.config.skip_nonfinite)
+        config, normalizer = self.config, None
+        if config.normalize_rewards:
+            normalizer = RewardNormalizer(vecenv.num_agents, config.gamma, config.normalization_clip, ranks)
+        is_on_device = pool is None and can_be_on_the_device(vecenv, actor, config.skip_nonfinite)
         kind = DeviceCollector if is_on_device else partial(Collector, pool=pool)
         return kind(
             vecenv,
             actor,
             phases=phases,
-            reward_clip=self.config.reward_clip,
-            reward_normalizer=reward_normalizer,
-            skips_nonfinite=self.config.skip_nonfinite,
+            reward_clip=config.reward_clip,
+            reward_normalizer=normalizer,
+            skips_nonfinite=config.skip_nonfinite,
         )
 
     def make_gradients(self, rollout: Rollout) -> Gradients:

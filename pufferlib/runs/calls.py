@@ -30,7 +30,7 @@ from pufferlib.ocean.faults import warn_of_faults
 from pufferlib.policy import init_args, initial_state, make_module, normalized
 from pufferlib.ppo.learner import Loss
 from pufferlib.ppo.losses import ppo_loss
-from pufferlib.ppo.rollout import RewardNormalizer, Rollout
+from pufferlib.ppo.rollout import Rollout
 from pufferlib.runs import checks, making
 from pufferlib.runs.loaders import borrowed_generator, resolve_device
 from pufferlib.vector.ready import is_quick
@@ -155,12 +155,6 @@ class ResolvedCall:
             torch.device("cpu") if config.cpu_offload else device,
             has_action_masks=self.vecenv.has_action_masks,
         )
-
-    def make_reward_normalizer(self) -> RewardNormalizer | None:
-        """Makes what scales the rewards, if the settings ask for it."""
-        if not self.config.normalize_rewards:
-            return None
-        return RewardNormalizer(self.vecenv.num_agents, self.config.gamma, self.config.normalization_clip, self.ranks)
 
 
 def resolve_call(arguments: Sequence[Any], keywords: Mapping[str, Any], undo: ExitStack) -> ResolvedCall:
