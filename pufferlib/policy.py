@@ -227,6 +227,11 @@ class NormalizedObservations(nn.Module):
         # A tuple, because a module that is an attribute would be saved a second time.
         self._forms = training_forward(self.policy, self.policy), acting_forward(self.policy)
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Continues as a copy, which calls its own policy."""
+        super().__setstate__(state)
+        self.find_forms()
+
     @property
     def initial_state(self) -> Callable[..., dict[str, Tensor]]:
         """The policy's, where it has one."""

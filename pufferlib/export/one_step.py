@@ -42,13 +42,9 @@ class OneStep(nn.Module):
     def __init__(self, policy: nn.Module, env: PufferEnv):
         super().__init__()
         try:
-            policy = copy.deepcopy(policy).cpu().eval()
+            self.policy = copy.deepcopy(policy).cpu().eval()
         except Exception as error:  # of any class: the policy's own code runs
             raise ExportError(f"the policy {type(policy).__qualname__} cannot be copied ({error})") from error
-        for part in policy.modules():
-            if isinstance(part, NormalizedObservations):
-                part.find_forms()  # those of the copy
-        self.policy = policy
         self._forward = acting_forward(self.policy)
         self.space = env.single_observation_space
         has_masks = getattr(env, "has_action_masks", False)

@@ -183,11 +183,7 @@ def copy_structure(policy: nn.Module, copies_constants: bool) -> nn.Module:
     shared = [value for value in held if not isinstance(value, (dict, list, set, nn.Module))]
     if copies_constants:
         shared = [value for value in shared if not isinstance(value, Tensor) or value.requires_grad]
-    copied = copy.deepcopy(policy, {id(value): value for value in shared})
-    for part in copied.modules():
-        if isinstance(part, NormalizedObservations):
-            part.find_forms()
-    return copied
+    return copy.deepcopy(policy, {id(value): value for value in shared})
 
 
 class OwnCode:

@@ -1,3 +1,5 @@
+import copy
+
 import numpy as np
 import pytest
 import torch
@@ -165,13 +167,26 @@ def test_a_policy_without_a_state_acts_by_its_forward_eval():
     assert isinstance(policy(torch.zeros(1, 2))[1], torch.Tensor)
 
 
-def test_the_policy_behind_it_may_be_replaced_by_one_of_another_form():
-    class Plain(Continuous):
-        def forward(self, observations):
-            return super().forward(observations)
+class Plain(Continuous):
+    """A policy that takes no state."""
 
+    def forward(self, observations):
+        return super().forward(observations)
+
+
+def test_the_policy_behind_it_may_be_replaced_by_one_of_another_form():
     env = TrackingEnv()
     policy = normalized(env, Continuous(env), clip=10.0)
     policy.policy = Plain(env)
     policy.find_forms()
     assert policy(torch.zeros(3, 2), {})[1].shape == (3,)
+
+
+def test_a_copy_computes_by_its_own_policy():
+    env = TrackingEnv()
+    policy = normalized(env, Plain(env), clip=10.0)
+    copied, observations = copy.deepcopy(policy), torch.ones(3, 2)
+    with torch.no_grad():
+        copied.policy.value.bias += 7.0
+        torch.testing.assert_close(copied(observations)[1], policy(observations)[1] + 7.0)
+        torch.testing.assert_close(copied.forward_eval(observations)[1], policy.forward_eval(observations)[1] + 7.0)
