@@ -23,7 +23,6 @@ from torch.overrides import _get_current_function_mode_stack
 from torch.utils._device import DeviceContext
 from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
-from pufferlib.policy import NormalizedObservations, OneHot, OneHotPlanes
 from pufferlib.spaces import Layout
 
 METHODS = (
@@ -45,7 +44,6 @@ _HOOKS_OF_ALL = tuple(
     for name in ("forward", "forward_pre", "backward", "backward_pre")
 )
 _OF_MODULES = frozenset(vars(nn.Module()))
-_HAVE_BUFFERS = NormalizedObservations, OneHot, OneHotPlanes
 _PLAIN = bool, int, float, str, type(None)
 _STEADY = (
     *(*_PLAIN, FunctionType, BuiltinFunctionType, type, ModuleType, tuple, list, dict, torch.dtype, torch.device),
@@ -109,8 +107,8 @@ def watch_changes(policy: nn.Module, by_kernel: bool = False) -> Callable[[], bo
 
     Args:
         policy: is watched.
-        by_kernel: whether a kernel computes it: then all of its buffers are watched, and what modules of a user's own
-            keep, and the code and the global names that they compute by. Others may change these at every call.
+        by_kernel: whether a kernel computes it: then what modules of a user's own keep is watched, also in buffers, and
+            the code and the global names that they compute by. Others may change these at every call.
     """
     before = _look(policy, by_kernel)
     return lambda: _look(policy, by_kernel) != before
@@ -134,7 +132,7 @@ def _look(policy: nn.Module, by_kernel: bool) -> list[object]:
         facts += [_Same(own[name]) for name in METHODS if name in own]
         facts += module.training, *[tuple(own[name]) for name in HOOKS if own.get(name)]
         if by_kernel or not _own_bases(type(module)):
-            facts.append(_kept(module, with_tensors=by_kernel))
+            facts += _kept(module, with_tensors=by_kernel), *map(_Same, own["_buffers"].values())
         for parameter in own["_parameters"].values():
             facts.append(_Same(parameter))
             if parameter is None:
@@ -143,8 +141,6 @@ def _look(policy: nn.Module, by_kernel: bool) -> list[object]:
             facts += parameter.requires_grad, parameter.dtype, hooks
             if type(parameter) is nn.Parameter and parameter.layout is torch.strided:  # else it may lie in no one place
                 facts += parameter.shape, parameter.stride(), parameter.data_ptr()
-        if by_kernel or isinstance(module, _HAVE_BUFFERS):
-            facts += map(_Same, own["_buffers"].values())
     facts += [getattr(kind, name, None) for kind in kinds for name in METHODS]
     facts += OwnCode(policy).facts if by_kernel else []
     return [*facts, *kinds]

@@ -168,6 +168,20 @@ def test_modules_that_are_shared_or_missing_are_watched():
     assert has_changed()
 
 
+def test_buffers_of_torch_are_watched_and_those_of_a_users_own_may_be_others_at_every_call():
+    class Counting(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("count", torch.zeros(()))
+
+    policy = nn.ModuleList([Counting(), nn.BatchNorm1d(3)])
+    has_changed = watch_changes(policy)
+    policy[0].count = policy[0].count + 1
+    assert not has_changed()
+    policy[1].running_mean = torch.zeros(3)
+    assert has_changed()
+
+
 # ----------------------------------------------------------------------------------------------- what comes of it
 
 
