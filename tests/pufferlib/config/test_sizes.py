@@ -134,7 +134,7 @@ def test_processes_count_their_agents_together_in_a_batch():
     assert resolve_env_count("auto", "cuda", 1, 1, world_size=2, train=train) == 4096
 
 
-@pytest.mark.parametrize(("device", "agents", "minibatch"), [("cpu", 1024, 16_384), ("cuda", 8192, 65_536)])
+@pytest.mark.parametrize(("device", "agents", "minibatch"), [("cpu", 1024, 8_192), ("cuda", 8192, 65_536)])
 def test_breakouts_sizes_follow_the_device(device, agents, minibatch):
     args = load_config("puffer_breakout")
     vec = VecConfig.from_dict(args["vec"]).keywords(device, seed=0)
