@@ -5,9 +5,9 @@
     torchrun --standalone --nproc-per-node=2 bench/solve.py puffer_breakout --seeds 1 2 3
 
 A run is solved when the mean of the metric in the environment's `[solve]` section reaches its threshold over 1,000
-whole episodes that the policy plays. It plays when the mean over the last 1,000 episodes that ended is as high, and when the
-minutes or the steps of the schedule are over. What follows `--` are settings as `puffer train` takes them. The clock
-starts before the first step and stops at that moment; it stands still while the policy plays.
+whole episodes that the policy plays. It plays when the mean over the last 1,000 episodes that ended is as high, and
+when the minutes or the steps of the schedule are over. What follows `--` are settings as `puffer train` takes them.
+The clock starts before the first step and stops at that moment; it stands still while the policy plays.
 """
 
 from __future__ import annotations
