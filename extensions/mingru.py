@@ -69,12 +69,10 @@ def mingru_step(
         PufferError: if the device has a kernel that was not built.
     """
     if torch.jit.is_tracing() or torch.compiler.is_exporting():  # for other programs, which have no kernel
-        candidate, gate, highway = gates.chunk(3, -1)
-        candidate = torch.where(candidate >= 0, candidate + 0.5, candidate.sigmoid())
-        if reset is not None:
-            state.masked_fill_(reset.unsqueeze(-1), 0.0)
-        state += gate.sigmoid() * (candidate - state)
-        return x + highway.sigmoid() * (state - x)
+        resets = None if reset is None else reset[:, None]
+        output, after = reference_mingru(gates[:, None], x[:, None], state, resets)
+        state.copy_(after)
+        return output[:, 0]
     return torch.ops.pufferlib.mingru_step(gates, x, state, reset)
 
 
