@@ -86,7 +86,7 @@ def load_env(env_name: str, args: dict[str, Any]) -> Vector:
         buffers = keywords["num_envs"]
         count = resolve_env_count(env_kwargs["num_envs"], device_type, buffers, agents, world_size, train)
         env_kwargs["num_envs"] = count
-        _require_room(entry, env_kwargs, keywords["num_envs"], train.bptt_horizon if device_type == "cpu" else 1)
+        _require_room(entry, env_kwargs, buffers, train.bptt_horizon if device_type == "cpu" else 1)
     are_free = vec.backend == "auto" and vec.num_workers == "auto" and are_single and not entry.ini_files
     if are_free and is_quick(entry.creator, env_kwargs, train.seed):
         keywords["backend"] = "Serial"
