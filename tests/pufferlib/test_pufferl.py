@@ -878,17 +878,18 @@ def test_all_memory_of_breakouts_batch_is_within_a_fifth_of_the_shapes_of_its_ro
 
 
 @pytest.mark.slow
-def test_compiled_training_equals_eager_training(recwarn, monkeypatch):
-    # Compiling torch's headers ahead takes longer than these few kernels gain by it.
-    monkeypatch.setattr("torch._inductor.config.cpp_cache_precompile_headers", False)
+def test_compiled_training_equals_eager_training(recwarn):
     policies = [CompiledMLP(), CompiledMLP()]
     policies[1].load_state_dict(copy.deepcopy(policies[0].state_dict()))
     settings = {"optimizer": "sgd", "compile_mode": "default"}
     trainers = [
         guess_trainer(policy, compile=flag, **settings) for policy, flag in zip(policies, (False, True), strict=True)
     ]
-    for trainer in trainers:
-        run(trainer, 2)
+    # Compiling torch's headers ahead takes longer than these few kernels gain by it. pytest's monkeypatch would
+    # delete the setting afterwards, which hides it from all later compilations of the process.
+    with torch._inductor.config.patch(cpp_cache_precompile_headers=False):
+        for trainer in trainers:
+            run(trainer, 2)
     torch.testing.assert_close(weights(policies[0]), weights(policies[1]), atol=1e-5, rtol=1e-4)
 
 
