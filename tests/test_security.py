@@ -107,14 +107,19 @@ def test_a_sweep_writes_into_the_folder_of_sweeps_alone(tmp_path, study):
 # --- files of strangers
 
 
-def test_torch_unpickles_nothing():
-    """Checkpoints are read by `state_check.read_archive`, whose instructions are few."""
-    calls = set()
-    for path in (path for folder in PACKAGE for path in folder.rglob("*.py")):
-        calls |= {
-            ast.unparse(node.func) for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)
-        }
-    assert "json.loads" in calls and not calls & {"torch.load", "load_state_dict_from_url", "pickle.load"}
+def test_torch_loads_weights_only():
+    calls = [
+        node
+        for folder in PACKAGE
+        for path in folder.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call)
+    ]
+    names = {ast.unparse(call.func) for call in calls}
+    assert "json.loads" in names and not names & {"load_state_dict_from_url", "pickle.load"}
+    loads = [call for call in calls if ast.unparse(call.func) == "torch.load"]
+    flags = [ast.unparse(keyword) for call in loads for keyword in call.keywords if keyword.arg == "weights_only"]
+    assert flags == ["weights_only=True"] * len(loads) == ["weights_only=True"]
 
 
 def test_words_of_a_configuration_are_never_code(tmp_path, monkeypatch):

@@ -1,20 +1,15 @@
-"""Reads checkpoint files that may come from strangers, and checks them against what the running objects have.
-
-A file is a zip archive of `data.pkl`, which is not executed, and a part with the numbers of each tensor.
-"""
+"""Reads checkpoint files that may come from strangers, and checks them against what the running objects have."""
 
 from __future__ import annotations
 
 import json
-import math
 import os
-import pickle
+import pickletools
 import zipfile
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from io import BytesIO
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any, BinaryIO
 
 import gymnasium
@@ -31,18 +26,9 @@ from pufferlib.ppo.rollout import FinalValues, Rollout
 from pufferlib.reading import UnreadableFile
 from pufferlib.runs.trainer_state import TrainerParts, rollout_state
 
-MAX_DIRECTORY_BYTES = 4 * 2**20  # of the archive's list of parts: some 40,000 tensors
-MAX_PICKLE_BYTES = 8 * 2**20
 MAX_ENTRIES = 2**19  # of the content, seen as a tree
-MAX_READS = 2 * MAX_ENTRIES  # of the pickle: one for each instruction, one for each of its operands
 MAX_DEPTH = 500  # of lists and dicts
-MAX_REPEATED = 2**16  # numbers of a tensor that refers to stored numbers several times, as `expand` makes one
-
-_DTYPES = {
-    **{"Double": torch.float64, "Float": torch.float32, "Half": torch.float16, "BFloat16": torch.bfloat16},
-    **{"Long": torch.int64, "Int": torch.int32, "Short": torch.int16, "Char": torch.int8, "Byte": torch.uint8},
-    **{"Bool": torch.bool, "ComplexFloat": torch.complex64, "ComplexDouble": torch.complex128},
-}
+_CALLED = {"collections OrderedDict", "torch._utils _rebuild_tensor_v2", "torch._utils _rebuild_parameter"}
 
 
 class Refused(UnreadableFile):
@@ -50,30 +36,36 @@ class Refused(UnreadableFile):
 
 
 def read_archive(file: BinaryIO, has_numbers: bool = True) -> Any:
-    """Returns what `torch.save` wrote to an open file, on the CPU; without numbers the tensors are on `meta`."""
-    end = zipfile._EndRecData(file)
-    if end is None or end[zipfile._ECD_SIZE] > MAX_DIRECTORY_BYTES:
-        raise Refused(f"it must end with a list of its parts of at most {MAX_DIRECTORY_BYTES:,} bytes")
+    """Returns what `torch.save` wrote to an open file, on the CPU; without numbers the tensors are on `meta`.
+
+    Of the names that torch's `weights_only` calls, which run no code of the file, only those of plain tensors are
+    allowed: others may fill the memory.
+    """
     with zipfile.ZipFile(file) as archive:
-        parts = archive.infolist()
-        sizes = {part.filename: part.file_size for part in parts}
-        if any(part.compress_type or part.file_size != part.compress_size or part.flag_bits & 1 for part in parts):
-            raise Refused("its parts must be stored as they are, found a compressed one")
-        if sum(part.file_size for part in parts) > os.fstat(file.fileno()).st_size:
-            raise Refused("its parts must lie in it side by side")
-        folder = "".join(PurePosixPath(next(iter(sizes), "")).parts[:1])
-        if sizes.get(f"{folder}/data.pkl", MAX_PICKLE_BYTES + 1) > MAX_PICKLE_BYTES:
-            raise Refused(f"it must have a part data.pkl of at most {MAX_PICKLE_BYTES:,} bytes")
-        try:
-            found = _Unpickler(archive, folder, sizes, has_numbers).load()
-        except OSError:
-            raise
-        except zipfile.BadZipFile as error:
-            raise Refused("a part of it fails the checksum") from error
-        except Exception as error:  # an instruction was given something of another type
-            raise Refused("its data.pkl was not written by torch.save") from error
+        if sum(part.file_size for part in archive.infolist()) > os.fstat(file.fileno()).st_size:
+            raise Refused("its parts must lie in it side by side, as they are")
+        for name in archive.namelist():
+            if name.endswith("data.pkl"):
+                _check_names(archive.read(name))
+        if has_numbers and archive.testzip() is not None:  # torch compares no checksums
+            raise Refused("a part of it fails the checksum")
+    file.seek(0)
+    found = torch.load(file, map_location="cpu" if has_numbers else "meta", weights_only=True)
     _check_content(found)
     return found
+
+
+def _check_names(pickled: bytes) -> None:
+    for count, (instruction, value, _) in enumerate(pickletools.genops(pickled)):
+        if count > 2 * MAX_ENTRIES:
+            raise Refused(f"its data.pkl must have at most {2 * MAX_ENTRIES:,} instructions")
+        is_storage = str(value).startswith("torch ") and str(value).endswith("Storage")
+        if "GLOBAL" in instruction.name and value not in _CALLED and not is_storage:
+            raise _unknown(str(value))
+
+
+def _unknown(name: str) -> Refused:
+    return Refused(f"it must hold tensors, numbers, text, lists and dicts, found a {ascii(name[:60])[1:-1]}")
 
 
 def _check_content(found: object) -> None:
@@ -81,103 +73,14 @@ def _check_content(found: object) -> None:
     while waiting:
         part, depth = waiting.pop()
         count += 1
+        if isinstance(part, OrderedDict) and vars(part).keys() - {"_metadata"}:
+            raise Refused("a dict in it must have no attributes but the versions of modules")
         children = part.values() if isinstance(part, dict) else part if isinstance(part, (list, tuple)) else ()
         if not isinstance(part, (Tensor, int, float, str, type(None), list, tuple, dict)):
             raise _unknown(type(part).__name__)
         waiting += [(child, depth + 1) for child in children]
         if depth > MAX_DEPTH or count + len(waiting) > MAX_ENTRIES:
             raise Refused(f"it must have at most {MAX_ENTRIES:,} entries, {MAX_DEPTH} deep")
-
-
-def _unknown(name: str) -> Refused:
-    return Refused(f"it must hold tensors, numbers, text, lists and dicts, found a {ascii(name[:60])[1:-1]}")
-
-
-class _Instructions(BytesIO):
-    reads = 0
-
-    def read(self, size: int | None = -1) -> bytes:
-        self.reads += 1
-        if self.reads > MAX_READS:
-            raise Refused(f"its data.pkl must have at most {MAX_ENTRIES:,} instructions")
-        return super().read(size)
-
-
-class _Unpickler(pickle._Unpickler):  # the one in Python: that in C cannot be restricted to some instructions
-    _ALLOWED = """PROTO STOP MARK EMPTY_DICT EMPTY_LIST EMPTY_TUPLE NONE NEWTRUE NEWFALSE BININT BININT1 BININT2 LONG1
-        BINFLOAT BINUNICODE GLOBAL BINPUT LONG_BINPUT BINGET LONG_BINGET TUPLE TUPLE1 TUPLE2 TUPLE3 BINPERSID
-        APPEND APPENDS REDUCE"""
-    dispatch = {code[0]: pickle._Unpickler.dispatch[code[0]] for code in map(vars(pickle).get, _ALLOWED.split())}
-
-    def __init__(self, archive: zipfile.ZipFile, folder: str, sizes: Mapping[str, int], has_numbers: bool):
-        super().__init__(_Instructions(archive.read(f"{folder}/data.pkl")))
-        self._archive, self._folder, self._sizes, self._has_numbers = archive, folder, sizes, has_numbers
-        self._storages: dict[str, Tensor] = {}
-
-    def find_class(self, module: str, name: str) -> Callable[..., Any] | torch.dtype:
-        # The one source of what can be called: of the functions in `_CALLS` alone.
-        dtype = _DTYPES.get(name.removesuffix("Storage")) if module == "torch" else None
-        found = dtype or _CALLS.get(f"{module}.{name}")
-        if found is None:
-            raise _unknown(f"{module}.{name}")
-        return found
-
-    def persistent_load(self, pid: object) -> Tensor:
-        _, dtype, key, _, count = pid
-        name = f"{self._folder}/data/{str.__str__(key)}"
-        if count * dtype.itemsize != self._sizes[name]:
-            raise Refused("its tensors must have as many numbers as its data.pkl says")
-        if not self._has_numbers:
-            return torch.empty(count, dtype=dtype, device="meta")
-        if key not in self._storages:
-            numbers = bytearray(self._archive.read(name))
-            self._storages[key] = torch.frombuffer(numbers or bytearray(8), dtype=dtype)[:count]
-        if self._storages[key].dtype != dtype:
-            raise Refused("two of its tensors share numbers of different types")
-        return self._storages[key]
-
-    def load_build(self) -> None:
-        attributes, target = self.stack.pop(), self.stack[-1]
-        versions = attributes.get("_metadata")
-        are_plain = isinstance(versions, dict) and all(
-            isinstance(entry, dict) and all(type(value) is int for value in entry.values())
-            for entry in versions.values()
-        )
-        if type(target) is not OrderedDict or not are_plain or len(attributes) > 1:
-            raise Refused("a dict in it must have no attributes but the versions of modules")
-        target._metadata = versions
-
-    def _set_items(self, keys: list[Any], values: list[Any]) -> None:
-        if not all(type(key) in (str, int) for key in keys):  # hashing a deep tuple would crash Python
-            raise Refused("the keys of its dicts must be text or integers")
-        self.stack[-1].update(zip(keys, values, strict=True))
-
-    def load_setitem(self) -> None:
-        value, key = self.stack.pop(), self.stack.pop()
-        self._set_items([key], [value])
-
-    def load_setitems(self) -> None:
-        items = self.pop_mark()
-        self._set_items(items[::2], items[1::2])
-
-    dispatch |= {pickle.BUILD[0]: load_build, pickle.SETITEM[0]: load_setitem, pickle.SETITEMS[0]: load_setitems}
-
-
-def _tensor(numbers: Tensor, offset: int, shape: tuple[int, ...], strides: tuple[int, ...], *others: object) -> Tensor:
-    count = math.prod(shape)
-    last = offset + sum((size - 1) * stride for size, stride in zip(shape, strides, strict=True)) if count else -1
-    is_stored = count <= max(len(numbers), MAX_REPEATED) and last < len(numbers)
-    is_as_stored = len(others) == 2  # not the conjugate or the negative of what is stored
-    if not is_as_stored or not is_stored or min((offset, *shape, *strides)) < 0:
-        raise Refused("a tensor in it has more numbers than are stored")
-    return numbers.as_strided(shape, strides, offset)
-
-
-_CALLS: dict[str, Callable[..., Any]] = {
-    "collections.OrderedDict": lambda: OrderedDict(),
-    "torch._utils._rebuild_tensor_v2": _tensor,
-    "torch._utils._rebuild_parameter": lambda data, *_: Tensor.detach(data),
-}
 
 
 Check = Callable[[Any, str], None]  # of what was found and its place; raises Mismatch

@@ -75,11 +75,6 @@ def doubled_lists(path: Path) -> None:
     archive(path, b"\x80\2](]q\0" + levels + b"e.")
 
 
-def deep_key(path: Path) -> None:
-    """A dict whose key is a tuple that Python crashes of hashing."""
-    archive(path, b"\x80\2})" + b"\x85" * 200_000 + b"Ns.")
-
-
 def tensor(numbers: int, shape: tuple[int, ...], strides: tuple[int, ...]) -> bytes:
     """The pickle of one tensor by name."""
 
@@ -110,7 +105,7 @@ def holes(path: Path) -> None:
 
 
 FILES = (fifo, device, hole, compressed, claimed_numbers, expanded, holes)
-MODELS = (*FILES, marks, long_pickle, empty_lists, doubled_lists, deep_key)  # whose pickles one function reads for all
+MODELS = (*FILES, marks, long_pickle, empty_lists, doubled_lists)  # whose pickles one function reads for all
 
 
 def nested(path: Path) -> None:
