@@ -267,8 +267,7 @@ class Convolutional(_Encoding):
         one_hot: whether integers are names rather than amounts, such as the cells of a board: every value between the
             bounds of a channel has a plane of zeros and ones; see OneHotPlanes.
         image_shape: of an image, where observations are flat; empty where they have the shape of one.
-        channels_last: whether the channels of an image are its last dimension. The export to C has channels first
-            alone.
+        channels_last: whether the channels of an image are its last dimension.
     """
 
     def __init__(

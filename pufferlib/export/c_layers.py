@@ -68,8 +68,6 @@ def network_of(policy: nn.Module, env: PufferEnv) -> CNetwork:
         raise ExportError(f"C has no structured observations, got {env.emulated.parts_text()}; {_REMEDY}")
     policy = _acting(policy)
     states = initial_state(policy, 1, torch.device("cpu"))
-    if any(getattr(part, "channels_last", False) for part in policy.modules()):
-        raise ExportError(f"C takes images whose channels come first, got channels_last; {_REMEDY}")
     layers = find_layers(policy)
     if layers is None or None in layers.shapes():
         layers = _traced(policy, env, states)

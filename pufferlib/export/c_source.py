@@ -219,7 +219,8 @@ class HeaderWriter:
         (planes, height, width), channels = self._shapes[0], self.layers.shape[0]
         area, are_planes = height * width, self.layers.categories is not None
         pixel_type = f"{self.type_name}Observation" if are_planes else "float"
-        pixel, table = f"pixels[channel * {area} + pixel]", self.name
+        place = f"pixel * {channels} + channel" if self.layers.has_channels_last else f"channel * {area} + pixel"
+        pixel, table = f"pixels[{place}]", self.name
         image = self._image("image_0", planes * area)
         lines = [f"{image}[pixel * {channels} + channel] = {pixel}{self._divided};"]
         if are_planes:

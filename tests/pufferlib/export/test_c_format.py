@@ -100,6 +100,28 @@ def test_so_it_does_for_categories_that_are_none():
     assert_agrees(policy, env, observations)
 
 
+class TurnedImage(nn.Module):
+    """A user's own, of images whose channels are last."""
+
+    def __init__(self):
+        super().__init__()
+        self.filters, self.head = nn.Conv2d(3, 4, 3), nn.Linear(4 * 3 * 4, CHOICE.n + 1)
+
+    def forward(self, observations):
+        image = self.filters(observations.permute(0, 3, 1, 2) / 255.0).relu()
+        output = self.head(image.flatten(1))
+        return output[:, :-1], output[:, -1]
+
+
+@pytest.mark.quick("own")
+@pytest.mark.parametrize("kind", ["amounts", "one_hot", "own"])
+def test_so_it_does_for_images_whose_channels_are_last(kind):
+    env = spaces_of(Box(0, 4 if kind == "one_hot" else 255, (5, 6, 3), np.uint8), CHOICE)
+    settings = {"filters": [4], "sizes": [3], "strides": [1], "one_hot": kind == "one_hot", "channels_last": True}
+    policy = spread(TurnedImage() if kind == "own" else Convolutional(env, 8, **settings))
+    assert_agrees(policy, env, drawn(env, steps=2, rows=5))
+
+
 @pytest.mark.slow
 @every_case
 @pytest.mark.parametrize(  # blocks, and what is left of them
@@ -493,13 +515,6 @@ def test_a_kind_of_layer_that_is_newer_than_the_header_is_refused(layer, named):
 def test_observations_that_the_kernel_does_not_see_are_refused():
     with pytest.raises(ExportError, match="policy of your own on observations of float16; use --format onnx"):
         network_of(Own(), spaces_of(Box(0, 1, (7,), np.float16), CHOICE))
-
-
-def test_images_whose_channels_are_last_are_refused():
-    env = spaces_of(Box(0, 255, (5, 6, 3), np.uint8), CHOICE)
-    policy = spread(Convolutional(env, 8, filters=[4], sizes=[3], strides=[1], channels_last=True))
-    with pytest.raises(ExportError, match="channels come first.*; use --format onnx"):
-        network_of(policy, env)
 
 
 def test_structured_observations_are_refused(tmp_path):
