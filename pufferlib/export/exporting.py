@@ -115,7 +115,12 @@ def _traced(step: OneStep) -> torch.jit.ScriptModule:
                 traced = torch.jit.trace(step, inputs, check_trace=False)
         except Exception as error:  # of any class: the policy's own code runs
             raise ExportError(f"TorchScript cannot express this policy ({error})") from error
-    doubts = [first_sentence(warning.message) for warning in caught if warning.category is torch.jit.TracerWarning]
+    doubts = [
+        first_sentence(warning.message)
+        for warning in caught
+        if warning.category is torch.jit.TracerWarning
+        and not warning.filename.startswith(torch.__path__[0])  # as nn.GRU's of sizes
+    ]
     if doubts:
         raise ExportError(
             f"TorchScript cannot express this policy ({doubts[0]}); decide by torch.where, and take sizes from .shape"

@@ -168,6 +168,7 @@ def _difference(expected: np.ndarray, found: np.ndarray) -> float:
     # The same infinity or NaN in both is no difference.
     if expected.shape != found.shape:
         return np.inf
+    expected, found = expected.astype(np.float64), found.astype(np.float64)  # a state may be of bools
     same = (expected == found) | (np.isnan(expected) & np.isnan(found))
     sizes = np.where(np.isfinite(expected), np.abs(expected), 0.0)
     largest = sizes.max(-1, keepdims=True, initial=0.0) if expected.ndim > 1 else sizes

@@ -189,6 +189,29 @@ def test_a_policy_of_the_users_own_is_taken_as_it_is(tmp_path):
         memory = found["next_memory"]
 
 
+class Layered(Own):
+    """A layer of torch over one step of time, and a state that is no float32."""
+
+    def __init__(self):
+        super().__init__()
+        self.cell = nn.GRU(7, 5, batch_first=True)
+
+    def initial_state(self, batch, device):
+        warned = torch.zeros(batch, 1, dtype=torch.bool, device=device)
+        return {"warned": warned, **super().initial_state(batch, device)}
+
+    def forward_eval(self, observations, state):
+        hidden, memory = self.cell(observations.unsqueeze(1), state["memory"].unsqueeze(0))
+        state["memory"], state["warned"] = memory.squeeze(0), state["warned"] | (observations[:, :1] > 0.5)
+        hidden = hidden.squeeze(1) + state["warned"]
+        return Normal(self.mean(hidden), torch.ones_like(self.mean(hidden))), self.value(hidden)
+
+
+@pytest.mark.parametrize("format", [pytest.param("onnx", marks=slow), "torchscript"])
+def test_recurrent_layers_of_torch_and_states_of_bools_are_taken(format, tmp_path):
+    assert export_policy(spread(Layered()), spaces_of(VECTOR, NUMBERS), tmp_path / "policy", format).exists()
+
+
 def test_what_onnx_cannot_express_is_refused_and_nothing_is_written(tmp_path):
     with pytest.raises(ExportError, match="ONNX cannot express this policy .*data-dependent"):
         export_policy(spread(Peeking()), spaces_of(VECTOR, CHOICE), tmp_path / "policy.onnx")
