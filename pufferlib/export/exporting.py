@@ -154,7 +154,8 @@ def export_policy(
         The path.
 
     Raises:
-        APIUsageError: if there is no such format, or the folder has other things in it.
+        APIUsageError: if there is no such format, the folder has other things in it, or the policy does not fit the
+            environment.
         ExportError: if the format cannot express the policy; the message says why, and which one can.
         MissingExtraError: if the format needs packages that are not installed.
         StorageError: if it cannot be written.

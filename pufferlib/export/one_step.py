@@ -14,10 +14,11 @@ from torch import Tensor, nn
 from torch.distributions import Normal
 
 from pufferlib.environment import PufferEnv
-from pufferlib.errors import ExportError
+from pufferlib.errors import APIUsageError, ExportError
 from pufferlib.metrics.finite import find_weight, is_finite
 from pufferlib.policy import Logits, NormalizedObservations, acting_forward, initial_state
 from pufferlib.ppo.sampling import mask_logits
+from pufferlib.runs.checks import check_acting
 from pufferlib.spaces import num_choices
 
 _CPU = torch.device("cpu")
@@ -29,7 +30,8 @@ class OneStep(nn.Module):
     It has weights of its own on the CPU, and is exported as torch's operations alone. Weights of another type that does
     not fit the observations, such as float64, become float32.
 
-    Raises an ExportError if the policy cannot be copied or called, or a weight is infinite or NaN.
+    Raises an ExportError if the policy cannot be copied or called, or a weight is infinite or NaN, and an APIUsageError
+    if it does not fit the environment.
 
     Attributes:
         state_names: of the recurrent state, in the order of the arguments; empty for a policy without one.
@@ -51,10 +53,10 @@ class OneStep(nn.Module):
         self._choices = num_choices(env.single_action_space) if has_masks else 0
         _check_weights(self.policy)
         try:
-            logits = self._first_logits(type(policy).__qualname__)
-        except ExportError:
+            logits = self._first_logits(env.single_action_space)
+        except (APIUsageError, ExportError):
             _check_weights(self.policy.float())  # what float64 holds may be too large
-            logits = self._first_logits(type(policy).__qualname__)
+            logits = self._first_logits(env.single_action_space)
         self.state_names = tuple(initial_state(self.policy, 1, _CPU))
         self.input_names = ("observations", *self.state_names, *["action_masks"] * has_masks)
         self.output_names = (*_named_tensors(logits), "value", *(f"next_{name}" for name in self.state_names))
@@ -82,15 +84,16 @@ class OneStep(nn.Module):
         return (drawn,) if self._choices else ()
 
     @torch.no_grad()
-    def _first_logits(self, name: str) -> Logits:
+    def _first_logits(self, action_space: Space) -> Logits:
         try:
-            logits, _ = self._forward(self.random_observations(2, 0), initial_state(self.policy, 2, _CPU))
+            output = self._forward(self.random_observations(2, 0), initial_state(self.policy, 2, _CPU))
         except Exception as error:  # of any class: the policy's own code runs
             raise ExportError(
-                f"the policy {name} must act on observations drawn from its space, and fails "
+                f"the policy {type(self.policy).__qualname__} must act on observations drawn from its space, and fails "
                 f"({type(error).__name__}: {first_sentence(error)}); look at its forward"
             ) from error
-        return logits
+        check_acting(self.policy, self.space, action_space, _CPU)
+        return output[0]
 
 
 def _named_tensors(logits: Logits) -> dict[str, Tensor]:

@@ -55,12 +55,6 @@ def check_policy(
     policy = getattr(policy, "_orig_mod", policy)
     with _unchanged(policy, device), torch.enable_grad():
         observations, state = _zeros(observation_space, device), _first_state(policy, device)
-        name = next((name for name, entry in state.items() if entry.any()), None)
-        if name is not None:
-            raise APIUsageError(
-                f"{type(policy).__name__}.initial_state must return zeros, with which every episode begins, got "
-                f"other numbers in {name!r}; add a parameter in forward_eval and forward for another beginning"
-            )
         if hasattr(policy, "initial_state"):
             observations = observations.unsqueeze(1).repeat_interleave(_HORIZON, 1)
             state["resets"] = torch.zeros(_ROWS, _HORIZON, dtype=torch.bool, device=device)
@@ -111,13 +105,19 @@ def _is_stretched(found: tuple[int, ...], expected: tuple[int, ...]) -> bool:
 def _first_state(policy: nn.Module, device: torch.device) -> dict[str, Tensor]:
     state = policy.initial_state(_ROWS, device) if hasattr(policy, "initial_state") else {}
     is_named = isinstance(state, Mapping) and all(isinstance(entry, Tensor) for entry in state.values())
-    if is_named and all(entry.shape[:1] == (_ROWS,) for entry in state.values()):
-        return dict(state)
-    found = {name: tuple(entry.shape) for name, entry in state.items()} if is_named else type(state).__name__
-    raise APIUsageError(
-        f"{type(policy).__name__}.initial_state must return a dict of tensors whose first dimension is the agent, "
-        f"({_ROWS}, ...) for {_ROWS} agents, got {found}; give each a name, and put layers behind the agents"
-    )
+    if not is_named or any(entry.shape[:1] != (_ROWS,) for entry in state.values()):
+        found = {name: tuple(entry.shape) for name, entry in state.items()} if is_named else type(state).__name__
+        raise APIUsageError(
+            f"{type(policy).__name__}.initial_state must return a dict of tensors whose first dimension is the agent, "
+            f"({_ROWS}, ...) for {_ROWS} agents, got {found}; give each a name, and put layers behind the agents"
+        )
+    name = next((name for name, entry in state.items() if entry.any()), None)
+    if name is not None:
+        raise APIUsageError(
+            f"{type(policy).__name__}.initial_state must return zeros, with which every episode begins, got "
+            f"other numbers in {name!r}; add a parameter in forward_eval and forward for another beginning"
+        )
+    return dict(state)
 
 
 @contextlib.contextmanager

@@ -337,6 +337,23 @@ def test_a_policy_that_cannot_act_is_refused_in_every_format(format, tmp_path):
     assert not os.listdir(tmp_path)
 
 
+class Begun(Own):
+    """A state that every reset would change."""
+
+    def initial_state(self, batch, device):
+        return {"memory": torch.ones(batch, 5, device=device)}
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_a_policy_that_does_not_fit_the_environment_is_refused_in_every_format(format, tmp_path):
+    wide = Default(spaces_of(VECTOR, Discrete(5)), 8)
+    cases = (wide, Discrete(3), "logits"), (Begun(), NUMBERS, "initial_state must return zeros")
+    for policy, actions, named in cases:
+        with pytest.raises(APIUsageError, match=named):
+            export_policy(spread(policy), spaces_of(VECTOR, actions), tmp_path / "policy", format)
+    assert not os.listdir(tmp_path)
+
+
 def test_the_policy_stays_as_it_is(tmp_path):
     policy, env = CASES["mingru"]()
     before = {name: tensor.clone() for name, tensor in policy.state_dict().items()}

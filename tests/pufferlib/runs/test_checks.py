@@ -10,7 +10,7 @@ from torch.distributions import Normal
 
 from pufferlib.errors import APIUsageError
 from pufferlib.models import Convolutional, Default, LSTMWrapper, MinGRUWrapper
-from pufferlib.runs.checks import check_policy
+from pufferlib.runs.checks import check_acting, check_policy
 
 OBSERVATIONS = Box(-1, 1, (4,))
 CPU = torch.device("cpu")
@@ -210,6 +210,11 @@ def test_a_state_that_does_not_fit_is_named(name):
     with pytest.raises(APIUsageError, match=message) as caught:
         check(policy)
     assert "\n" not in str(caught.value)
+
+
+def test_a_policy_that_only_acts_begins_with_zeros_too():
+    with pytest.raises(APIUsageError, match="initial_state must return zeros"):
+        check_acting(BAD_STATES["no zeros"][0], OBSERVATIONS, Discrete(3), CPU)
 
 
 def test_a_state_without_a_call_for_one_step_is_named():
