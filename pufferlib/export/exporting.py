@@ -171,10 +171,12 @@ def export_policy(
             f"parts one type, such as float32, got {layout.parts_text()}"
         )
     step = OneStep(policy, driver)
+    rows = driver.single_observation_space, driver.single_action_space
+    observation_space, action_space = getattr(driver, "own_spaces", None) or rows
     notes = {
         "environment": env_name,
-        "observation_space": space_text(driver.single_observation_space),
-        "action_space": space_text(driver.single_action_space),
+        "observation_space": space_text(observation_space),
+        "action_space": space_text(action_space),
         "pufferlib": metadata.version("pufferlib"),
         "torch": torch.__version__,
         **(notes or {}),

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import warnings
 
+import gymnasium
 import numpy as np
 import pytest
 import torch
@@ -17,6 +18,7 @@ from policies_to_export import CASES, CHOICE, NUMBERS, VECTOR, flat_results, spa
 from torch import nn
 from torch.distributions import Normal
 
+from pufferlib.emulation import GymnasiumPufferEnv
 from pufferlib.errors import APIUsageError, ExportError, StorageError
 from pufferlib.export import FORMATS, export_policy, one_step
 from pufferlib.export.one_step import OneStep
@@ -352,6 +354,19 @@ def test_a_policy_that_does_not_fit_the_environment_is_refused_in_every_format(f
         with pytest.raises(APIUsageError, match=named):
             export_policy(spread(policy), spaces_of(VECTOR, actions), tmp_path / "policy", format)
     assert not os.listdir(tmp_path)
+
+
+class Fifth(gymnasium.Env):
+    observation_space, action_space = VECTOR, Discrete(3, start=5)
+
+
+def test_a_file_tells_of_the_environments_own_spaces(tmp_path):
+    env = GymnasiumPufferEnv(Fifth())
+    path, extra = export_policy(Default(env, 8), env, tmp_path / "policy.pt", "torchscript"), {"notes.json": ""}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # torch's, of TorchScript
+        torch.jit.load(path, _extra_files=extra)
+    assert json.loads(extra["notes.json"])["action_space"] == "Discrete(3, start=5)"
 
 
 def test_the_policy_stays_as_it_is(tmp_path):
