@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import torch
 from gymnasium import Space
+from gymnasium.spaces import Box
 from torch import Tensor, nn
 from torch.distributions import Normal
 
@@ -48,7 +49,7 @@ class OneStep(nn.Module):
         except Exception as error:  # of any class: the policy's own code runs
             raise ExportError(f"the policy {type(policy).__qualname__} cannot be copied ({error})") from error
         self._forward = acting_forward(self.policy)
-        self.space = env.single_observation_space
+        self.space = _drawn_from(env.single_observation_space)
         has_masks = getattr(env, "has_action_masks", False)
         self._choices = num_choices(env.single_action_space) if has_masks else 0
         _check_weights(self.policy)
@@ -94,6 +95,18 @@ class OneStep(nn.Module):
             ) from error
         check_acting(self.policy, self.space, action_space, _CPU)
         return output[0]
+
+
+_LARGEST = 1e6  # bound that is one; such as the largest float says that there is none
+
+
+def _drawn_from(space: Space) -> Space:
+    # A copy, as drawing changes a space, without bounds beyond what float32 computes with.
+    space = copy.deepcopy(space)
+    if isinstance(space, Box) and space.dtype.kind == "f":
+        low = np.where(space.low < -_LARGEST, -np.inf, space.low)
+        space = Box(low, np.where(space.high > _LARGEST, np.inf, space.high), dtype=space.dtype)
+    return space
 
 
 def _named_tensors(logits: Logits) -> dict[str, Tensor]:

@@ -1,5 +1,6 @@
 """Policies written as ONNX and TorchScript, read back by what other people would read them with."""
 
+import copy
 import json
 import logging
 import math
@@ -13,7 +14,7 @@ import gymnasium
 import numpy as np
 import pytest
 import torch
-from gymnasium.spaces import Dict, Discrete
+from gymnasium.spaces import Box, Dict, Discrete
 from policies_to_export import CASES, CHOICE, NUMBERS, VECTOR, flat_results, spaces_of, spread
 from torch import nn
 from torch.distributions import Normal
@@ -369,10 +370,20 @@ def test_a_file_tells_of_the_environments_own_spaces(tmp_path):
     assert json.loads(extra["notes.json"])["action_space"] == "Discrete(3, start=5)"
 
 
-def test_the_policy_stays_as_it_is(tmp_path):
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_bound_that_is_the_largest_float_is_none(dtype, tmp_path):
+    largest = np.finfo(dtype).max
+    env = spaces_of(Box(-largest, largest, (7,), dtype), CHOICE)
+    assert export_policy(spread(Default(env, 8, activation="relu")), env, tmp_path / "c", "c").exists()
+
+
+def test_the_policy_and_the_space_stay_as_they_are(tmp_path):
     policy, env = CASES["mingru"]()
     before = {name: tensor.clone() for name, tensor in policy.state_dict().items()}
+    env.single_observation_space.seed(1)
+    drawn = copy.deepcopy(env.single_observation_space)
     export_policy(policy.train(), env, tmp_path / "policy.pt", "torchscript")
+    np.testing.assert_array_equal(env.single_observation_space.sample(), drawn.sample())
     assert type(policy) is MinGRUWrapper and policy.training
     assert all(torch.equal(before[name], tensor) for name, tensor in policy.state_dict().items())
 
