@@ -19,7 +19,6 @@ from torch import nn
 from pufferlib import vector
 from pufferlib.config.flags import ExportOptions
 from pufferlib.dashboard.output import printable
-from pufferlib.environment import PufferEnv
 from pufferlib.errors import APIUsageError, ExportError, nearest, require_extra
 from pufferlib.export.c_format import c_files, compile_command, compiler, write_folder
 from pufferlib.export.one_step import OneStep, check_agreement, first_sentence, space_text
@@ -30,7 +29,7 @@ from pufferlib.play.player import Decision, Player
 from pufferlib.policy import unchecked_distributions
 from pufferlib.runs.folder import write_atomically
 from pufferlib.runs.loaders import load_policy
-from pufferlib.runs.making import environment_name
+from pufferlib.runs.making import environment_name, ready_env
 from pufferlib.vector import Vector
 
 PACKAGES = ("onnx", "onnxruntime", "onnxscript")
@@ -134,7 +133,7 @@ FORMATS = tuple(ENDINGS)
 
 def export_policy(
     policy: nn.Module,
-    env: PufferEnv | Vector,
+    env: object,
     path: str | Path,
     format: str = "onnx",
     notes: Mapping[str, str] | None = None,
@@ -144,7 +143,8 @@ def export_policy(
 
     Args:
         policy: as pufferlib.models describes, of any device; it stays unchanged.
-        env: the environment or vector that it plays, for the spaces; it is not stepped.
+        env: the environment or vector that it plays, of PufferLib's, Gymnasium's or PettingZoo's, for the spaces; it is
+            not stepped. A class, a function or a name is made and closed.
         path: of the file, or of the folder for C; an earlier export is replaced.
         format: `onnx`, `torchscript`, `c`, or `web` for a page in which one of Ocean's environments is played.
         notes: further notes for the file, such as the run of the weights.
@@ -162,8 +162,9 @@ def export_policy(
     """
     if format not in FORMATS:
         raise APIUsageError(f"format must be {', '.join(FORMATS)}, got {format!r}{nearest(format, FORMATS)}")
-    path, env_name = Path(path), environment_name(env)
-    driver = getattr(env, "driver_env", env)
+    path = Path(path)
+    with ready_env(env) as ready:
+        env_name, driver = environment_name(ready), getattr(ready, "driver_env", ready)
     layout = getattr(driver, "emulated", None)
     if layout is not None and layout.is_bytes:
         raise ExportError(

@@ -116,7 +116,7 @@ class Agent:
     Args:
         policy: any that `PuffeRL` would train, on its device; it is switched to evaluation mode.
         env: an environment or a vector of PufferLib's, or one of Gymnasium's or PettingZoo's; its spaces alone are
-            used, and the policy is checked against them.
+            used, and the policy is checked against them. A class, a function or a name is made and closed.
         settings: that it was trained with, for reference.
         seed: of sampled actions.
 
@@ -139,11 +139,9 @@ class Agent:
             raise APIUsageError(
                 f"policy must be a torch module, got {type(policy).__name__}; the order is (policy, env)"
             )
-        if isinstance(env, str):
-            raise APIUsageError(f"an agent takes an environment, got the name {env!r}; pass pufferlib.make({env!r})")
-        env = vector.as_puffer_env(env)
-        env = getattr(env, "driver_env", env)
-        vector.check_env(env)
+        with ready_env(env) as ready:
+            env = getattr(ready, "driver_env", ready)
+            vector.check_env(env)
         self.policy = policy.eval()
         self.device = device_of(policy)
         self.settings = dict(settings or {})

@@ -362,8 +362,8 @@ class Fifth(gymnasium.Env):
 
 
 def test_a_file_tells_of_the_environments_own_spaces(tmp_path):
-    env = GymnasiumPufferEnv(Fifth())
-    path, extra = export_policy(Default(env, 8), env, tmp_path / "policy.pt", "torchscript"), {"notes.json": ""}
+    policy, extra = Default(GymnasiumPufferEnv(Fifth()), 8), {"notes.json": ""}
+    path = export_policy(policy, Fifth, tmp_path / "policy.pt", "torchscript")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # torch's, of TorchScript
         torch.jit.load(path, _extra_files=extra)

@@ -350,10 +350,12 @@ def test_a_policy_has_to_fit_the_environment():
         Agent(Broken(), puffer_env(Box(-1, 1, (3,), np.float32), Discrete(7)))
     with pytest.raises(APIUsageError, match="policy must be a torch module, got str"):
         Agent("puffer_breakout", None)
-    with pytest.raises(APIUsageError, match=r"got the name 'CartPole-v1'; pass pufferlib.make\('CartPole-v1'\)"):
-        Agent(nn.Identity(), "CartPole-v1")
     with pytest.raises(APIUsageError, match="env must be a PufferEnv"):
         Agent(Broken(), 3)
+
+
+def test_a_class_is_taken_where_its_instance_is():
+    assert Agent(policy_of(Default, puffer_env(None)), Structured).action_space == Structured().action_space
 
 
 def test_a_policy_with_weights_that_are_no_numbers_is_refused():
