@@ -32,6 +32,13 @@ _TAKEN = {"begin", "forget", "block", "forward", "act", "lowest", "first_planes"
 _MEMBERS = (
     r"logits|values|masks|random|seen|inputs|critic|gates|shares|(features|image|padded|value)_\d+"  # of the struct
 )
+_WORDS = (  # of C and C++
+    "alignas alignof and asm auto bitand bitor bool break case catch char class compl concept const constexpr continue "
+    "decltype default delete do double else enum explicit export extern false float for friend goto if inline int long "
+    "mutable namespace new noexcept not nullptr operator or private protected public register requires restrict return "
+    "short signed sizeof static struct switch template this throw true try typedef typeid typename union unsigned "
+    "using virtual void volatile while xor"
+)
 _REMEDY = "use --format onnx or torchscript"
 
 
@@ -93,7 +100,7 @@ def _state_names(entries: list[str], places: tuple[tuple[int, int], ...]) -> Ite
     sharing, firsts = collections.Counter(entry for entry, _ in places), sorted(places)
     for entry, first in places:
         name = entries[entry]
-        if not re.fullmatch(rf"(?!({_MEMBERS})$)[A-Za-z]\w*", name, re.ASCII):
+        if name in _WORDS.split() or not re.fullmatch(rf"(?!({_MEMBERS})$)[A-Za-z]\w*", name, re.ASCII):
             name = f"state_{entry}"
         number = firsts.index((entry, first)) - [each for each, _ in firsts].index(entry)
         yield f"{name}_{number}" if sharing[entry] > 1 else name

@@ -88,7 +88,7 @@ class Pictures(nn.Module):
 
 
 class Cells(nn.Module):
-    """Cells of torch, one of which is read twice; a state whose name a header has for something else."""
+    """Cells of torch, one of which is read twice; states whose names C or a header has for something else."""
 
     def __init__(self, env):
         super().__init__()
@@ -97,12 +97,12 @@ class Cells(nn.Module):
         self.log_std = nn.Parameter(torch.zeros(2))
 
     def initial_state(self, batch, device="cpu"):
-        sizes = {"hidden": 9, "memory": 9, "values": 20, "short memory": 20}
+        sizes = {"long": 9, "memory": 9, "values": 20, "short memory": 20}
         return {name: torch.zeros(batch, size, device=device) for name, size in sizes.items()}
 
     def forward_eval(self, observations, state):
-        hidden, memory = self.long(torch.tanh(self.encoder(observations)), (state["hidden"], state["memory"]))
-        state["hidden"], state["memory"] = hidden, memory
+        hidden, memory = self.long(torch.tanh(self.encoder(observations)), (state["long"], state["memory"]))
+        state["long"], state["memory"] = hidden, memory
         short, memory = self.short(hidden, (state["values"], state["short memory"]))
         state["values"], state["short memory"] = short, memory
         found = torch.cat([hidden, short], 1)
@@ -110,7 +110,7 @@ class Cells(nn.Module):
         return Normal(mean, self.log_std.exp().expand_as(mean)), self.value(found)
 
     def forward(self, observations, state):
-        before = [(state["hidden"], state["memory"]), (state["values"], state["short memory"])]
+        before = [(state["long"], state["memory"]), (state["values"], state["short memory"])]
         hidden, _ = recur(self.long, torch.tanh(self.encoder(observations)), before[0], state["resets"])
         found = torch.cat([hidden, recur(self.short, hidden, before[1], state["resets"])[0]], -1)
         mean = self.mean(found)

@@ -174,7 +174,7 @@ def test_layers_may_be_called_as_functions_of_the_header_are():
     names = network_of(policy, env).names
     assert len(set(names) - {""}) == len([name for name in names if name]) and {"up", "act_layer"} <= set(names)
     policy, env = OWN["cells"]()
-    assert network_of(policy, env).states == ("hidden", "memory", "state_2", "state_3")
+    assert network_of(policy, env).states == ("state_0", "memory", "state_2", "state_3")
 
 
 def test_channels_of_images_side_by_side():
