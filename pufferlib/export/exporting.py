@@ -235,7 +235,8 @@ def _use(path: Path, format: str, step: OneStep) -> str:
     unseen = "" if compiler() else "which no compiler has seen, as this machine has none; "
     programs = list(path.glob("*_play.c"))
     if not programs:
-        return f"{unseen}a header to include: puffernet.h beside it tells how"
+        (header,) = path.glob("*_policy.h")
+        return f"{unseen}a header to include, {header.name}; puffernet.h beside it tells how"
     name = programs[0].stem.removesuffix("_play")
     return f"{unseen}a program that plays; there:\n\n    {compile_command(name)} && ./{name}_play\n"
 

@@ -78,5 +78,5 @@ def test_an_environment_of_python_is_exported_as_a_header_alone(folder, capsys):
     assert cli.main(["train", "CartPole-v1", "--vec.backend", "Serial", "--vec.num-envs", "2", *words]) == 0
     capsys.readouterr()
     assert cli.main(["export", "CartPole-v1", "--load-model-path", "latest", "--format", "c"]) == 0
-    assert "a header to include: puffernet.h beside it tells how" in capsys.readouterr().out
+    assert "a header to include, cartpole_v1_policy.h; puffernet.h beside it" in capsys.readouterr().out
     assert sorted(path.name for path in (folder / "cartpole_v1_c").iterdir()) == ["cartpole_v1_policy.h", "puffernet.h"]
