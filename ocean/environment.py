@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from typing_extensions import override
 
-from pufferlib.environment import Buffers, PufferEnv, StepResult, fitting_actions
+from pufferlib.environment import Buffers, PufferEnv, StepResult, fitting_actions, refuse_to_copy
 from pufferlib.errors import APIUsageError, PufferWarning
 from pufferlib.ocean.sources import fingerprint
 
@@ -47,6 +47,7 @@ class OceanEnv(PufferEnv):
     has_turns: ClassVar[bool] = False
     agents_per_env: int = 1
     counts_episodes_by_agent: ClassVar[bool] = False
+    __reduce_ex__ = refuse_to_copy
 
     def __init__(
         self,

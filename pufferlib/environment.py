@@ -371,6 +371,14 @@ class PufferEnv:
         """Frees what it holds; may be called twice."""
 
 
+def refuse_to_copy(env: PufferEnv, protocol: object) -> None:
+    """The `__reduce_ex__` of what writes into its arrays from elsewhere: a copy's would go into those of the first."""
+    raise APIUsageError(
+        f"an environment is made anew where another one is wanted, got a {type(env).__name__} to copy or pickle; pass "
+        "on what makes it, such as its name, its class or a function"
+    )
+
+
 def check_env(env: object) -> None:
     """Raises an APIUsageError unless something can be stepped as a PufferEnv."""
     if isinstance(env, type):

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from typing_extensions import override
 
 from pufferlib.emulation.rows import ActionLayout
-from pufferlib.environment import Buffers, PufferEnv
+from pufferlib.environment import Buffers, PufferEnv, refuse_to_copy
 from pufferlib.errors import APIUsageError, PufferWarning
 from pufferlib.seeding import mix_seed
 from pufferlib.spaces import Layout
@@ -118,6 +118,7 @@ class LibraryEnv(PufferEnv):
     own_spaces: tuple[gymnasium.Space, gymnasium.Space] | None = None  # of one agent, where they are not the rows'
     _layout: Layout | None  # of the observations in rows; None where they are not packed
     _actions: ActionLayout
+    __reduce_ex__ = refuse_to_copy
 
     def __init__(
         self,

@@ -1,5 +1,7 @@
 """Classes and functions that make environments of any kind."""
 
+import copy
+import pickle
 from functools import partial
 
 import gymnasium
@@ -10,7 +12,7 @@ from gymnasium.spaces import Box, Discrete
 
 import pufferlib
 from pufferlib import PuffeRL, vector
-from pufferlib.emulation import GymnasiumPufferEnv
+from pufferlib.emulation import GymnasiumPufferEnv, PettingZooPufferEnv
 from pufferlib.errors import APIUsageError
 from pufferlib.families.entry import importable_name
 from pufferlib.models import Default
@@ -178,6 +180,23 @@ def test_pettingzoos_classes_and_functions_are_taken():
         assert isinstance(one.env, ParallelEnv) and many.num_agents == 2 * one.num_agents
         assert environment_name(one).startswith("pistonball")
         one.close(), many.close()
+
+
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, pickle.dumps])
+@pytest.mark.parametrize("kind", ["Gymnasium", "vector", "PettingZoo", "C"])
+def test_no_copy_is_made_of_what_writes_into_its_arrays_from_elsewhere(kind, copied):
+    if kind == "PettingZoo":
+        pytest.importorskip("pettingzoo")
+        from pettingzoo_environments import Leaving
+
+        env = PettingZooPufferEnv(Leaving())
+    elif kind == "vector":
+        env = GymnasiumVectorPufferEnv(gymnasium.vector.SyncVectorEnv([Dice, Dice], **SAME_STEP))
+    else:
+        env = pufferlib.make("puffer_squared") if kind == "C" else GymnasiumPufferEnv(Dice())
+    with pytest.raises(APIUsageError, match=f"{type(env).__name__} to copy or pickle"):
+        copied(env)
+    env.close()
 
 
 def test_an_error_of_the_environment_keeps_its_traceback():
