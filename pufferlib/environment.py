@@ -288,6 +288,12 @@ class PufferEnv:
     single_observation_space: gymnasium.Space
     single_action_space: gymnasium.Space
     num_agents: int
+    observations: np.ndarray
+    actions: np.ndarray
+    rewards: np.ndarray
+    terminals: np.ndarray
+    truncations: np.ndarray
+    masks: np.ndarray
 
     def __init__(self, buf: Buffers | None = None):
         """Checks the spaces, and takes the arrays.

@@ -275,13 +275,16 @@ def test_a_type_checker_finds_an_editable_install(python, tmp_path):
         "ocean.names": "def () -> list[str]",
         "vector.Serial.close": "def (self: pufferlib.vector.base.Vector)",
         "cuda_library.Program.name": "str",
+        "NoLogger()": "pufferlib.loggers.logger.NoLogger",
+        "PufferEnv.observations": "Any",  # NumPy is not in that interpreter
     }
     program = tmp_path / "program.py"
     shown = "\n".join(f"reveal_type({name})" for name in types)
-    imports = "from pufferlib import PufferEnv, ocean, vector\nfrom pufferlib.extensions import cuda_library"
+    imports = "from pufferlib import NoLogger, PufferEnv, ocean, vector\nfrom pufferlib.extensions import cuda_library"
     program.write_text(f"{imports}\n{shown}\n")
     done = run(sys.executable, "-m", "mypy", "--python-executable", python, program, cwd=tmp_path)
     assert re.findall('Revealed type is "(.+)"', done.stdout) == [*types.values()], done.stdout + done.stderr
+    assert not re.findall("abstract|has no attribute", done.stdout), done.stdout
 
 
 @pytest.mark.slow
