@@ -6,6 +6,7 @@ import contextlib
 import functools
 import inspect
 import sys
+import warnings
 from collections.abc import Callable, Mapping
 from types import FunctionType
 from typing import Any
@@ -28,7 +29,7 @@ from pufferlib.emulation.emulated_env import (
 )
 from pufferlib.emulation.rows import ActionLayout, row_writer
 from pufferlib.environment import StepResult, fitting_actions
-from pufferlib.errors import APIUsageError, kind_of
+from pufferlib.errors import APIUsageError, PufferWarning, kind_of
 
 
 class GymnasiumPufferEnv(EmulatedEnv):
@@ -65,6 +66,7 @@ class GymnasiumPufferEnv(EmulatedEnv):
             if not isinstance(getattr(env, name, None), gymnasium.Space):
                 raise APIUsageError(f"{type(env).__name__}.{name} must be a gymnasium.Space; set it in __init__")
         self.env = env
+        _warn_of_normalizers(env)
         self._take_spaces(self.env.observation_space, self.env.action_space)
         self.num_agents = 1
         with contextlib.suppress(AttributeError):
@@ -136,11 +138,30 @@ class GymnasiumPufferEnv(EmulatedEnv):
             self._write_masks(info)
 
 
-def _names_masks(env: gymnasium.Env) -> bool:
+def _layers(env: gymnasium.Env) -> list[gymnasium.Env]:
     layers = [env]
     while hasattr(layers[-1], "env"):
         layers.append(layers[-1].env)
-    return any(_is_named_beside(kind) for layer in layers for kind in type(layer).__mro__)
+    return layers
+
+
+_NORMALIZERS = {"NormalizeObservation": "normalize_observations", "NormalizeReward": "normalize_rewards"}
+
+
+def _warn_of_normalizers(env: gymnasium.Env) -> None:
+    for kind in map(type, _layers(env)):
+        if kind.__name__ in _NORMALIZERS and kind.__module__.startswith("gymnasium.wrappers"):
+            setting = _NORMALIZERS[kind.__name__]
+            warnings.warn(
+                f"{kind.__name__} of Gymnasium has statistics of its own in each environment and no saved agent has "
+                f"them, so that training and evaluation differ; leave it out, as [train] {setting}=True does the same",
+                PufferWarning,
+                stacklevel=1,
+            )
+
+
+def _names_masks(env: gymnasium.Env) -> bool:
+    return any(_is_named_beside(kind) for layer in _layers(env) for kind in type(layer).__mro__)
 
 
 @functools.lru_cache

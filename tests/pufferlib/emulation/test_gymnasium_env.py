@@ -369,3 +369,11 @@ def test_an_id_that_an_imported_package_registered_is_known_to_workers():
     with envs:
         observations, _ = envs.reset(seed=1)
         assert unpack(observations, envs.emulated)["image"].shape == (2, 7, 7, 3)
+
+
+@pytest.mark.parametrize("kind", ["NormalizeObservation", "NormalizeReward"])
+def test_a_wrapper_whose_statistics_no_saved_agent_has_is_named_with_the_setting_instead(kind):
+    wrapped = gymnasium.wrappers.TimeLimit(getattr(gymnasium.wrappers, kind)(gymnasium.make("CartPole-v1")), 5)
+    with pytest.warns(PufferWarning, match=f"{kind} .*leave it out.* normalize_(observations|rewards)=True") as caught:
+        GymnasiumPufferEnv(wrapped)
+    assert len(caught) == 1
