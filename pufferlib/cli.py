@@ -320,11 +320,14 @@ def _verb_help(name: str, rest: list[str]) -> str:
 
 @contextlib.contextmanager
 def _short_warnings() -> Iterator[None]:
-    formatted = warnings.formatwarning
+    formatted, shown = warnings.formatwarning, set()  # a sentence stands once, by however many objects it is said
 
     def one_line(message: Warning | str, category: type[Warning], *place: object) -> str:
         if issubclass(category, errors.PufferWarning):
-            return f"puffer{_rank_text()}: warning: {printable_lines(str(message))}\n"
+            line = f"puffer{_rank_text()}: warning: {printable_lines(str(message))}\n"
+            is_new = line not in shown
+            shown.add(line)
+            return line if is_new else ""
         return formatted(message, category, *place)
 
     warnings.formatwarning = one_line

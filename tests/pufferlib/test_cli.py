@@ -313,16 +313,18 @@ def test_a_gpu_without_memory_names_what_helps(calls, capsys, monkeypatch):
     assert "; try a smaller --train.minibatch-size, --train.cpu-offload True, or fewer or smaller" in err
 
 
-def test_a_warning_of_ours_is_one_line_and_others_are_as_they_were(calls, monkeypatch):
+def test_a_warning_of_ours_is_one_line_shown_once_and_others_are_as_they_were(calls, monkeypatch):
     told = []
 
     def train(*_):
-        told.extend(warnings.formatwarning("full", kind, __file__, 1) for kind in (PufferWarning, RuntimeWarning))
+        told.extend(
+            warnings.formatwarning("full", kind, __file__, 1) for kind in (*[PufferWarning] * 2, RuntimeWarning)
+        )
 
     monkeypatch.setattr(sys.modules["pufferlib.pufferl"], "train", train)
     formatted = warnings.formatwarning
     assert cli.main(["train", SQUARED]) == 0
-    assert told == ["puffer: warning: full\n", formatted("full", RuntimeWarning, __file__, 1)]
+    assert told == ["puffer: warning: full\n", "", formatted("full", RuntimeWarning, __file__, 1)]
     assert warnings.formatwarning is formatted
 
 
