@@ -181,7 +181,7 @@ def count_text(count: float) -> str:
 
 def number_text(value: float) -> str:
     """A measurement in at most ten characters."""
-    return count_text(value) if abs(value) >= 1e5 else f"{value:.4g}"
+    return count_text(value) if 1e5 <= abs(value) < 1e15 else f"{value:.4g}"
 
 
 def percent_text(fraction: float) -> str:

@@ -65,7 +65,9 @@ class Score:
 
     @classmethod
     def of(cls, numbers: list[float]) -> Score:
-        """The score of one number for each episode, at least one."""
+        """The score of one number for each episode, at least one; infinite or NaN where a number is."""
+        if not all(map(math.isfinite, numbers)):  # such as what an environment did not measure in an episode
+            return cls(sum(numbers) / len(numbers), math.nan, len(numbers))
         # LaTeX: \mathrm{error} = \frac{s}{\sqrt n}, \quad s^2 = \frac{1}{n - 1} \sum_i (x_i - \mu)^2
         # LaTeX:   ; x = numbers, n = len(numbers), s = stdev(numbers), \mu = fmean(numbers)
         error = statistics.stdev(numbers) / math.sqrt(len(numbers)) if len(numbers) > 1 else math.nan

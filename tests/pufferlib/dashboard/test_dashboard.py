@@ -198,7 +198,7 @@ def test_counts(count, text):
 @settings(deadline=None, max_examples=100)
 @given(st.floats(allow_nan=True, allow_infinity=True))
 def test_any_number_has_a_short_text(value):
-    assert len(number_text(value)) <= 11 or abs(value) >= 1e15
+    assert len(number_text(value)) <= 11
     assert percent_text(value).endswith("%") and len(percent_text(value)) <= 4
 
 

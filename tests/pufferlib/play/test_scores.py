@@ -383,3 +383,9 @@ def test_the_standard_error_is_that_of_the_mean():
     assert str(score) == "4.750 +- 1.887 (n = 4)"
     assert math.isnan(Score.of([3.0]).standard_error)
     assert str(Score.of([3.0])) == "3.000 (n = 1)"
+
+
+@pytest.mark.parametrize("numbers", [[1.0, math.nan], [math.inf, -math.inf]])
+def test_what_was_not_measured_in_an_episode_has_a_score_that_says_so(numbers):
+    score = Score.of(numbers)
+    assert math.isnan(score.mean) and math.isnan(score.standard_error) and score.episodes == 2
