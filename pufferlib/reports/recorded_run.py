@@ -278,9 +278,10 @@ def find_run(word: str, data_dir: str | Path) -> RecordedRun:
     if named is not None:
         return read_run(named)
     folders = run_folders(data_dir)
-    if not folders:
-        raise CheckpointError(f"there is no run {word!r}, and {data_dir} holds none; train something first")
     known, _ = _read_runs(folders)
+    if not known:
+        remedy = "`puffer runs` tells what is there" if folders else "train something first"
+        raise CheckpointError(f"there is no run {word!r}, and {data_dir} holds none; {remedy}")
     meant = known if word == LATEST else [run for run in known if run.env_name == word]
     if meant:
         return max(meant, key=lambda run: (run.written, run.name))

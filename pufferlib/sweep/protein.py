@@ -65,8 +65,8 @@ class Protein:
             ConfigError: if a setting is unknown or does not fit.
             APIUsageError: if there is neither an environment nor a search space.
         """
-        if env_name is None and search_space is None:
-            raise APIUsageError("Protein needs something to vary, got neither env_name nor search_space")
+        if env_name is None and not search_space:
+            raise APIUsageError("Protein needs something to vary, got neither env_name nor a search_space; pass one")
         given = {"num_trials": num_trials, "metric": metric, "goal": goal, **settings}
         given = {name: value for name, value in given.items() if value is not None}
         self._env_name, self._args = env_name, {}
@@ -138,7 +138,7 @@ class Protein:
             curve: rows of the part of the run that was done, in (0, 1], the cost until then, and the score.
 
         Raises:
-            APIUsageError: if a value is missing, or a number is invalid.
+            APIUsageError: if a value is missing or none of its list, or a number is invalid.
         """
         missing = [name for name in self._names if name not in values]
         if missing:
@@ -155,7 +155,10 @@ class Protein:
         chosen = {given: values[given] for given in self._names}
         waiting = next((each for each in self._pending if each[0] == chosen), None)
         if waiting is None:
-            point = self.space.point({name: values[given] for given, name in self._names.items()})
+            try:
+                point = self.space.point({name: values[given] for given, name in self._names.items()})
+            except (TypeError, ValueError) as error:
+                raise APIUsageError(f"observe() needs values of the search space, got {chosen}: {error}") from error
             drawn = {"params": self.space.values(point), "distributions": self.space.distributions}
             self.study.add_trial(create_trial(state=state, value=score, **drawn, user_attrs=known))
             return

@@ -108,8 +108,13 @@ class Categorical:
     choices: tuple[Any, ...]  # the values, texts and numbers; the search starts at the middle one
 
     def __post_init__(self):
-        if not self.choices or len({(type(choice), choice) for choice in self.choices}) < len(self.choices):
-            raise ConfigError(f"{self.name} needs a list of different values to choose from, got {list(self.choices)}")
+        plain = tuple(choice.item() if isinstance(choice, np.generic) else choice for choice in self.choices)
+        object.__setattr__(self, "choices", plain)
+        are_kept = all(choice is None or isinstance(choice, (bool, int, float, str)) for choice in plain)  # by a study
+        if not plain or not are_kept or len({(type(choice), choice) for choice in plain}) < len(plain):
+            raise ConfigError(
+                f"{self.name} needs a list of different numbers, texts, booleans or None, got {list(plain)}"
+            )
 
     @property
     def centre(self) -> float:
@@ -117,7 +122,7 @@ class Categorical:
         return float(len(self.choices) // 2)
 
     def coordinate(self, value: object) -> float:
-        """Returns the place of a value among the choices."""
+        """Returns the place of a value among the choices; ValueError if it is none of them."""
         return float(self.choices.index(value))
 
     def value(self, coordinate: float) -> Any:

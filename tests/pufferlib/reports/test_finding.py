@@ -64,6 +64,9 @@ def test_a_word_that_means_several_runs_is_refused(runs):
 def test_without_runs_that_is_told(in_tmp_path):
     with pytest.raises(CheckpointError, match="there is no run 'latest', and experiments holds none"):
         find_run("latest", "experiments")
+    made_run("experiments/sweeps/study", FIRST)
+    with pytest.raises(CheckpointError, match="experiments holds none; `puffer runs`"):
+        find_run("latest", "experiments")
 
 
 def test_a_damaged_run_is_refused_by_name_and_passed_over_otherwise(runs):

@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import pytest
 
 from pufferlib import Protein, pufferl
@@ -61,6 +62,19 @@ def test_numbers_that_cannot_be_are_refused(told, said):
         protein.observe(protein.suggest(), 1.0, **told)
 
 
+@pytest.mark.parametrize(("space", "value"), [(RANGE, "high"), (["bad", "good"], "better")])
+def test_a_value_that_cannot_be_is_refused(space, value):
+    protein = Protein(search_space={"x": space})
+    with pytest.raises(APIUsageError, match=f"values of the search space, got .*{value}"):
+        protein.observe({"x": value}, 1.0, cost=1.0)
+
+
+def test_numbers_of_numpy_are_choices_as_those_of_python_are(recwarn):
+    protein = Protein(search_space={"width": list(np.array([32, 64]))})
+    protein.observe({"width": np.int64(64)}, 1.0, cost=1.0)
+    assert type(protein.suggest()["width"]) is int and not recwarn.list
+
+
 @pytest.mark.slow
 def test_the_script_of_the_documentation(in_tmp_path):
     protein = Protein(
@@ -89,6 +103,7 @@ def short():
     ("given", "said"),
     [
         ({}, "something to vary"),
+        ({"search_space": {}}, "something to vary"),
         ({"search_space": {"x": 3}}, "'x' must be a list of values or a dict"),
         ({"search_space": {"x": [1]}, "num_trial": 3}, "did you mean 'num_trials'"),
         ({"env_name": "puffer_cartpole", "search_space": {"learning_rat": [1]}}, "did you mean 'learning_rate'"),
