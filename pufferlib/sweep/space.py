@@ -227,6 +227,11 @@ def space_of(args: Mapping[str, Any], search_space: Mapping[str, Any] | None = N
             found[name] = _range(args, name, given)
     if not found:
         raise ConfigError("a sweep needs something to vary, found no dimension; add a section [sweep.SECTION.SETTING]")
+    if (count := args["train"].get("num_iterations")) is not None and "train.total_timesteps" in found:
+        raise ConfigError(
+            f"[train] num_iterations {count} would count in place of the total_timesteps that the sweep varies; leave "
+            "it out, or take these out by --sweep.train.total-timesteps.distribution none"
+        )
     return SearchSpace(tuple(found.values()))
 
 
@@ -319,8 +324,6 @@ def trial_args(args: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, 
         section, key = sections.split_name(name)
         _section(trial, section)[key] = value
     train = trial["train"]
-    if "train.total_timesteps" in values:
-        train["num_iterations"] = None  # it would count in place of the steps
     if "train.num_minibatches" in values and "train.minibatch_size" not in values:
         train["minibatch_size"] = "auto"
     width = next((values[name] for name in _WIDTHS if name in values), None)

@@ -50,6 +50,13 @@ def test_a_bound_may_be_a_multiple_of_the_configured_value():
     assert (horizon.min, horizon.max) == (16, 256)  # the nearest powers of two
 
 
+def test_iterations_that_were_asked_for_are_not_overridden_by_the_steps_that_vary():
+    flags = ["--train.num-iterations", "5"]
+    with pytest.raises(ConfigError, match="num_iterations 5 .*--sweep.train.total-timesteps.distribution none"):
+        dimensions(*flags)
+    assert "train.total_timesteps" not in dimensions(*flags, "--sweep.train.total-timesteps.distribution", "none")
+
+
 def test_a_dimension_is_taken_out_and_another_put_in():
     flags = ["--sweep.train.gamma.distribution", "none", "--sweep.env.size.distribution", "int_uniform"]
     found = dimensions(*flags, "--sweep.env.size.min", "3", "--sweep.env.size.max", "20", "--sweep.env.size.scale", "1")
@@ -120,7 +127,7 @@ def test_a_name_is_looked_for_in_train_first():
         ({"learning_rate": "high"}, "must be a list of values or a dict of a range, got 'high'"),
         ({"n_epochs": [1], "update_epochs": [2]}, "'update_epochs' is train.update_epochs, which .* twice"),
         ({"trian.gamma": [1]}, "did you mean 'train'"),
-        ({"gamma": [0.5, 0.5]}, "different values"),
+        ({"gamma": [0.5, 0.5]}, "different numbers"),
         ({"gamma": [2]}, r"gamma must be a number in \[0, 1\], got 2"),
         ({"gamma": {"min": 1, "mix": 2}}, r"no setting 'mix' in \[sweep.train.gamma\]; did you mean 'min'"),
         ({}, "found no dimension"),

@@ -47,15 +47,15 @@ def test_the_widths_of_policy_and_recurrent_layer_stay_the_same(name):
 
 
 def test_what_would_have_no_effect_has_one():
-    args = configuration("puffer_cartpole", "--train.num-iterations", "5", "--sweep.metric", "eval/return_mean")
+    args = configuration("puffer_cartpole", "--sweep.metric", "eval/return_mean")
     values = {"train.total_timesteps": 100_000, "train.num_minibatches": 8}
     trial = trial_args(args, values)
-    assert trial["train"]["num_iterations"] is None and trial["train"]["minibatch_size"] == "auto"
+    assert trial["train"]["minibatch_size"] == "auto"
     assert trial["train"]["evaluations"] == 10
     settings = trial_settings(args, trial, values)["train"]
     assert settings == {
         **{"total_timesteps": 100_000, "num_minibatches": 8},
-        **{"num_iterations": None, "minibatch_size": "auto", "evaluations": 10},
+        **{"minibatch_size": "auto", "evaluations": 10},
     }
 
 
