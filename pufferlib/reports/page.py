@@ -19,7 +19,7 @@ from pufferlib.dashboard.output import page_template, printable, say
 from pufferlib.dashboard.panel import BACKGROUND, CYAN, RED, WHITE, cost_text, count_text, number_text
 from pufferlib.dashboard.score import Score, error_text
 from pufferlib.errors import CheckpointError, ConfigError, PufferError, is_installed
-from pufferlib.families.catalog import find_recorded, needs_module
+from pufferlib.families.catalog import needs_module
 from pufferlib.reports.figures import GRID, MUTED, SURFACE, panel_svg, panels
 from pufferlib.reports.recorded_run import RecordedRun, find_run, flat_settings
 from pufferlib.runs.folder import CONFIG_FILE, NAMED, write_atomically
@@ -40,14 +40,15 @@ def report_command(word: str, options: ReportOptions) -> None:
     path = run.folder / FILE_NAME if options.output is None else Path(options.output)
     if path.suffix.lower() not in (".html", ".htm"):
         raise ConfigError(f"the output must end in .html, got {str(path)!r}")
-    write_atomically(path, page(run, options.episodes, options.video).encode())
+    write_atomically(path, page(run, options.episodes, options.video, word == run.env_name).encode())
     print(printable(f"reported {run.name} in {path}"))
 
 
-def page(run: RecordedRun, episodes: int, video: bool) -> str:
+def page(run: RecordedRun, episodes: int, video: bool, is_env_named: bool = False) -> str:
     """Returns the page of a run; what is missing becomes a note on it, with the reason.
 
     The last and the best weights are evaluated over `episodes`, 0 for none; the video is of an episode of the newest.
+    A module with the environment is imported where the user named that, not because a file does.
     """
     notes: list[str] = []
     plots: dict[str, Markup] = {}
@@ -60,6 +61,10 @@ def page(run: RecordedRun, episodes: int, video: bool) -> str:
     saved = [name for name in reversed(NAMED) if (run.folder / f"{name}.pt").exists()]  # the newest first
     if not saved and (episodes > 0 or video):
         notes.append("Nothing was played: the run has saved no weights yet.")
+    if not is_env_named and needs_module(run.env_name or "") and (episodes > 0 or video):
+        remedy = f"`puffer report {run.env_name}` is of its newest run and plays"
+        notes.append(f"Nothing was played: the module of {run.env_name} is imported only where you name it; {remedy}.")
+        saved = []
     for weights in saved if episodes > 0 else []:
         with _noting(notes, f"The {weights} weights are not evaluated"):
             scores[weights] = _evaluate(run, weights, episodes)
@@ -180,7 +185,6 @@ def _args(run: RecordedRun, weights: str) -> dict[str, Any]:
 
     if run.env_name is None:
         raise CheckpointError(f"{run.folder} does not name its environment")
-    find_recorded(run.env_name)
     args = load_config(run.env_name)
     args["load_model_path"] = str(run.folder / f"{weights}.pt")
     return model_settings(run.env_name, args, is_policy_named=False)

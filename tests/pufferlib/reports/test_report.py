@@ -7,14 +7,16 @@ import shutil
 import subprocess
 from dataclasses import replace
 from html.parser import HTMLParser
+from pathlib import Path
 
 import command
 import pytest
 from made_runs import made_run
 
 from pufferlib import cli
+from pufferlib.config.flags import ReportOptions
 from pufferlib.dashboard.score import Score
-from pufferlib.reports.page import page
+from pufferlib.reports.page import page, report_command
 from pufferlib.reports.recorded_run import read_run
 
 RUN_ID = "20260101_120000_000000_aaaa0001"
@@ -119,6 +121,20 @@ def test_a_run_of_an_unknown_environment_has_a_page(in_tmp_path):
     text = Reader(page(read_run(folder), episodes=3, video=False)).text
     assert "The last weights are not evaluated: " in text and "my_game" in text
     assert "differ from the defaults" not in text and "Means over" not in text
+
+
+def test_a_module_of_ones_own_is_imported_where_it_is_named_alone(in_tmp_path, monkeypatch):
+    Path("mine.py").write_text("raise ImportError('imported')")
+    monkeypatch.syspath_prepend(in_tmp_path)
+    folder = made_run("experiments", RUN_ID)
+    config = json.loads((folder / "config.json").read_text())
+    config["settings"]["env_name"] = "mine:Game"
+    (folder / "config.json").write_text(json.dumps(config))
+    (folder / "last.pt").touch()
+    for word, said in ((folder.name, "`puffer report mine:Game`"), ("mine:Game", "not evaluated: ")):
+        report_command(word, ReportOptions(episodes=3, video=False, data_dir="experiments"))
+        text = Reader((folder / "report.html").read_text()).text
+        assert said in text and ("imported only where" in text) == (word != "mine:Game")
 
 
 def test_a_run_that_has_only_begun_has_a_page(in_tmp_path):
