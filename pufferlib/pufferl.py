@@ -28,7 +28,7 @@ from torch import nn
 from typing_extensions import overload
 
 from pufferlib import distributed, errors
-from pufferlib.config import SelfplayConfig, load_config, require_sections
+from pufferlib.config import SelfplayConfig, load_config, require_whole
 from pufferlib.config.schema import words
 from pufferlib.dashboard.output import say
 from pufferlib.dashboard.report import Report
@@ -892,7 +892,7 @@ def train(
         The metrics of every log in the last 80% of the steps.
     """
     args = load_config(env_name) if args is None else args
-    require_sections(args)
+    require_whole(env_name, args)
     ranks = distributed.connect()
     ranks.require_same(checks.facts_of_arguments(env_name, args))
     folder, changes = ranks.from_first(lambda: find_run(env_name, args))

@@ -16,6 +16,7 @@ from pufferlib.config.sections import (
     check_section as check_section,
     env_settings as env_settings,
     require_sections as require_sections,
+    require_whole as require_whole,
 )
 from pufferlib.config.sizes import (
     ResolvedTrainConfig as ResolvedTrainConfig,

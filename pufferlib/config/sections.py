@@ -11,7 +11,7 @@ from typing_extensions import override
 
 from pufferlib.config.schema import ARGUMENTS, SECTIONS, BaseConfig, remedy, require_known
 from pufferlib.config.sizes import AUTO_AGENTS_CPU, AUTO_AGENTS_CUDA
-from pufferlib.errors import ConfigError, nearest
+from pufferlib.errors import APIUsageError, ConfigError, kind_of, nearest
 from pufferlib.families.catalog import Entry, find
 from pufferlib.setting import Section, Setting, setting, shown
 
@@ -83,6 +83,17 @@ def require_sections(args: Mapping[str, Any]) -> None:
         if name not in known:
             found = remedy(str(name), known) or f"; it has {', '.join(known)}"
             raise ConfigError(f"there is no {name!r} in the configuration{found}")
+
+
+def require_whole(env_name: object, args: Mapping[str, Any]) -> None:
+    """Raises APIUsageError for an environment without a name, ConfigError for a configuration that lacks a section."""
+    if not isinstance(env_name, str):
+        remedy = "PuffeRL trains what has no name"
+        raise APIUsageError(f"env_name must be text, such as 'my_module:MyEnv', got {kind_of(env_name)}; {remedy}")
+    require_sections(args)
+    for name in ("train", *ARGUMENTS):
+        if not isinstance(args.get(name), Mapping):
+            raise ConfigError(f"the configuration needs a section {name!r}, found none; edit what load_config returns")
 
 
 class _Bound(Setting):

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import optuna
 from optuna.trial import TrialState, create_trial
 
-from pufferlib.config import SweepConfig, load_config, require_sections
+from pufferlib.config import SweepConfig, load_config, require_whole
 from pufferlib.config.schema import require_known
 from pufferlib.errors import APIUsageError, ConfigError
 from pufferlib.sweep.command import show_sweep
@@ -63,7 +63,7 @@ class Protein:
 
         Raises:
             ConfigError: if a setting is unknown or does not fit.
-            APIUsageError: if there is neither an environment nor a search space.
+            APIUsageError: if there is neither an environment nor a search space, or the environment is no name.
         """
         if env_name is None and not search_space:
             raise APIUsageError("Protein needs something to vary, got neither env_name nor a search_space; pass one")
@@ -72,7 +72,7 @@ class Protein:
         self._env_name, self._args = env_name, {}
         if env_name is not None:
             args = load_config(env_name) if args is None else args
-            require_sections(args)
+            require_whole(env_name, args)
             require_known(SweepConfig.section, given, SweepConfig.settings())
             self._args = {**args, "env_name": env_name, "sweep": {**args.get("sweep", {}), **given}}
         self._config = SweepConfig.from_dict(self._args["sweep"] if env_name else given)

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from pufferlib import Protein, pufferl
+from pufferlib import Protein, ocean, pufferl
 from pufferlib.errors import APIUsageError, ConfigError
 
 RANGE = {"distribution": "uniform", "min": 0.0, "max": 1.0}
@@ -112,6 +112,18 @@ def short():
 def test_a_mistake_is_told_at_once(given, said):
     with pytest.raises((APIUsageError, ConfigError), match=said):
         Protein(**given)
+
+
+@pytest.mark.parametrize("begin", [Protein, pufferl.train])
+def test_an_environment_without_a_name_is_refused_before_anything_is_trained(begin):
+    args = pufferl.load_config("puffer_cartpole")
+    with pytest.raises(APIUsageError, match="env_name must be text.*the class "):
+        begin(ocean.env_class("puffer_cartpole"), args=args)
+
+
+def test_a_configuration_without_a_section_is_refused():
+    with pytest.raises(ConfigError, match="a section 'policy'"):
+        pufferl.train("puffer_cartpole", {"train": {}, "env": {}})
 
 
 def test_without_an_environment_there_is_nothing_to_train_in():
