@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import threading
 import time
 import warnings
@@ -26,7 +25,8 @@ class _Probe:
     """`count` environments like those of `env`, on arrays between guards that hold `fill` before they are written."""
 
     def __init__(self, env: OceanEnv, count: int, fill: int):
-        self.env, self.fill, agents = copy.copy(env), fill, count * env.agents_per_env
+        self.env, self.fill, agents = object.__new__(type(env)), fill, count * env.agents_per_env
+        vars(self.env).update(vars(env))
         like = Buffers.empty(env.single_observation_space, env.single_action_space, agents, env.has_action_masks)
         self.written = [name for name in like.result_names if name != "masks" or env.has_turns]
         self.memory = {name: np.full(getattr(like, name).nbytes + 2 * GUARD, POISON, np.uint8) for name in like.names}
