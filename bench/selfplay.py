@@ -2,11 +2,14 @@
 
     python bench/selfplay.py puffer_connect4 --minutes 3 -- --train.ent-coef 0.15 --train.total-timesteps 120_000_000
     python bench/selfplay.py puffer_connect4 --minutes 3 -- --train.ent-coef 0.15 --selfplay.pool-size 4
+    python bench/selfplay.py puffer_chess --minutes 30 --bots 0 1 -- --env.bot-random 40
 
 What follows `--` are settings as `puffer train` takes them, over those of the game's ini; `opponent` is `self`. The
 clock starts before the first step and stops when the minutes or the steps of the schedule are over. Then the policy
 plays 1,000 games against the game's bot, by the likeliest actions and by drawn ones, and 1,000 against the agent that
-comes with the package, by drawn ones, half of them from each side.
+comes with the package, by drawn ones, half of them from each side. With `--bots` it trains against the game's bot in
+place of itself, and plays 3,000 games against the bot of each of these depths, none of whose moves are by chance but
+those of depth 0.
 """
 
 from __future__ import annotations
@@ -22,8 +25,9 @@ from pufferlib.config import load_config
 from pufferlib.families import catalog
 from pufferlib.play.agent import load_agent
 from pufferlib.play.matches import play_match
+from pufferlib.play.scores import MAX_STEPS, ConfiguredEnv, episodes_per_agent, play_to_the_end, player_in
 
-GAMES = 1_000
+GAMES, BOT_GAMES = 1_000, 3_000
 SEED = 1_000_003  # of the games
 
 
@@ -51,19 +55,37 @@ def play(env_name: str, policy: torch.nn.Module) -> Rows:
     return [*found, ("against the agent of the package, drawn", sum(points) / len(points), "points a game")]
 
 
+def play_bots(env_name: str, policy: torch.nn.Module, depths: list[int]) -> Rows:
+    """The share of the games that the policy wins against bots."""
+    found = []
+    for depth in depths:
+        env = ConfiguredEnv(catalog.find(env_name), {"bot_depth": depth, "bot_random": 0})
+        for way, is_drawn in (("likeliest", False), ("drawn", True)):
+            with player_in(env, lambda vecenv: policy, BOT_GAMES, SEED, is_drawn) as player:
+                sheet = play_to_the_end(player, episodes_per_agent(BOT_GAMES, player.vecenv), MAX_STEPS)
+            scores = sheet.numbers("score")
+            won = sum(score == 1.0 for score in scores) / len(scores)
+            found.append((f"against the bot of depth {depth}, {way}", won, "won"))
+    return found
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("games", nargs="+")
     parser.add_argument("--minutes", type=float, default=3.0)
+    parser.add_argument("--bots", type=int, nargs="+", default=[])
     options, settings = parse(parser)
+    opponent = "bot" if options.bots else "self"
 
     def run(env_name: str, seed: int, folder: str) -> Rows:
-        args = load_config(env_name, argv=[*settings, "--env.opponent", "self"])
+        args = load_config(env_name, argv=[*settings, "--env.opponent", opponent])
         args["train"].update(seed=seed, data_dir=folder)
         policy, seconds, steps = train(env_name, args, options.minutes)
-        found = [("time", seconds, "s"), ("throughput", steps / seconds, "steps/s"), *play(env_name, policy)]
+        played = play_bots(env_name, policy, options.bots) if options.bots else play(env_name, policy)
+        found = [("time", seconds, "s"), ("throughput", steps / seconds, "steps/s"), *played]
         members = args["selfplay"]["pool_size"]
-        case = f"{env_name}, seed {seed}, by {f'a pool of {members}' if members else 'self-play'}"
+        way = "its bot" if options.bots else f"a pool of {members}" if members else "self-play"
+        case = f"{env_name}, seed {seed}, by {way}"
         return [(f"{case}: {name}", value, unit) for name, value, unit in found]
 
     measure("selfplay", options.games, options.seeds, run)

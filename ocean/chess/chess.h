@@ -20,8 +20,9 @@
 // of the other promotions for as many legal moves in turn, as a person's keys do, and all others for the next number
 // that is legal, the lowest after the highest.
 // Reward: +1 for a win, -1 for a loss, -`draw_penalty` for a draw, each terminal, and in every step `piece_reward` for
-// each pawn's worth that the agent's pieces have gained over the other's, as the bot counts them. Score is 1 for a win,
-// 0 for a draw, -1 for a loss; perf is 1, 0.5, 0.
+// each pawn's worth that the agent's pieces have gained over the other's, as the bot counts them; of a side's pieces no
+// more counts than it begins with, or a player who wins collects queens in place of the mate, and gives stalemate.
+// Score is 1 for a win, 0 for a draw, -1 for a loss; perf is 1, 0.5, 0.
 //
 // The bot looks `bot_depth` turns ahead, to what pieces are worth and how far they stand to the middle; at 0 it moves
 // by chance, at 1 it takes what it can; at 5 one of 0, 1 and 2 is drawn for each game. `bot_random` percent of its
@@ -604,9 +605,17 @@ PUFFER_FN TurnsResult turns_result(const Chess* env) {
     return is_drawn ? TURNS_DRAWN : TURNS_UNDECIDED;
 }
 
+enum { CHESS_ARMY = 3980 };  // what a side begins with is worth
+
+PUFFER_FN int chess_counted(const ChessBoard* board, uint64_t side) {
+    int worth = chess_worth(board, side);
+    return worth < CHESS_ARMY ? worth : CHESS_ARMY;
+}
+
 // As seat 0 sees it.
 PUFFER_FN int chess_seat_value(const Chess* env) {
-    int value = chess_value(&env->board);
+    const ChessBoard* board = &env->board;
+    int value = chess_counted(board, board->own) - chess_counted(board, board->other);
     return turns_seat(env) == 0 ? value : -value;
 }
 

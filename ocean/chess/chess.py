@@ -21,7 +21,8 @@ class Chess(TurnGame):
         bot_depth: turns that the bot looks ahead, 0 to 4; at 0 it moves by chance, and 5 draws 0, 1 or 2 for each game.
         bot_random: percent of its moves that are drawn by chance nonetheless, 0 to 100.
         draw_penalty: what a draw costs, 0 to 1; where it costs nothing, players that cannot win yet learn to draw.
-        piece_reward: for each pawn's worth of pieces gained over the other's, 0 to 1.
+        piece_reward: for each pawn's worth of pieces gained over the other's, 0 to 1; more than a side begins with
+            counts no more.
     """
 
     binding = binding

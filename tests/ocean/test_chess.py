@@ -233,15 +233,21 @@ def test_a_position_that_comes_for_the_third_time_is_a_draw():
 
 def test_draws_and_pieces_are_rewarded_where_that_is_asked_for():
     circle = ["g1f3", "g8f6", "f3g1", "f6g8"]
-    _, _, rewards = play("g1f3", piece_reward=0.5)
-    assert rewards == pytest.approx([0.08, -0.08])  # a knight in the middle: 16 hundredths of a pawn
     _, _, rewards = play("e2e4", "d7d5", "e4d5", piece_reward=0.5)
-    assert rewards == pytest.approx([0.64, -0.64])  # a pawn in the heart of the board: 100 and 28 of them
+    assert rewards == pytest.approx([0.5, -0.5])  # a pawn
+    _, _, rewards = play("e2e4", "d7d5", "e4d5", "g8f6", piece_reward=0.5)
+    assert rewards == pytest.approx([-0.08, 0.08])  # black's knight in the middle: 16 hundredths of a pawn
     env, _, rewards = play(*circle, *circle, draw_penalty=0.5, piece_reward=0.5)
-    assert rewards == pytest.approx([-0.42, -0.58])  # black's knight went home
+    assert rewards == pytest.approx([-0.5, -0.5])
     (statistics,) = env.episode_statistics()
     assert (statistics["score"], statistics["perf"]) == (0.0, 0.5)
     assert statistics["episode_return"] == pytest.approx(-0.5)  # what was gained was lost again
+
+
+def test_a_queen_more_than_a_side_begins_with_is_not_rewarded():
+    begin = ["h2h4", "g7g5", "h4g5", "h7h6", "g5h6", "a7a6", "h6h7", "a6a5"]
+    _, _, rewards = play(*begin, "h7g8", piece_reward=0.5)  # takes a knight, and becomes a queen
+    assert rewards == pytest.approx([1.55, -1.55])
 
 
 def test_a_right_that_is_lost_makes_another_position():
