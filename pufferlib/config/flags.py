@@ -298,12 +298,15 @@ def _is_switch(setting: Setting) -> bool:
 def apply_flags(found: Iterable[tuple[Setting, Any]], args: dict[str, Any]) -> None:
     """Writes what `FlagTable.parse` found into the configuration, but for a command's own options.
 
-    `[train] total_timesteps` takes out the `num_iterations` before it, which would count in its place.
+    `[train] total_timesteps` takes out the `num_iterations` before it, which would count in its place. A recurrent
+    layer takes minibatches of whole segments, unless `[train] shuffle` stands beside it: single steps have no order.
     """
-    for flag, value in found:
+    for flag, value in sorted(found, key=lambda pair: pair[0].name != "rnn_name"):
         if flag.section:
             is_length = (flag.section, flag.name) == ("train", "total_timesteps")
             merge(args, flag.section, {**({"num_iterations": None} if is_length else {}), flag.name: value})
+            if flag.name == "rnn_name" and value is not None:
+                merge(args, "train", {"shuffle": "segments"})
 
 
 def merge(args: dict[str, Any], section: str, values: Mapping[str, Any]) -> None:

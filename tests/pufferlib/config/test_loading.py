@@ -109,6 +109,19 @@ def test_loading_a_configuration_needs_no_torch():
     assert (done.stdout, done.stderr) == ("False\n", "")
 
 
+@pytest.mark.parametrize(
+    ("flags", "shuffle"),
+    [
+        ([], "steps"),
+        (["--rnn-name", "LSTM"], "segments"),
+        (["--train.shuffle", "steps", "--rnn-name", "LSTM"], "steps"),
+        (["--rnn-name", "None"], "steps"),
+    ],
+)
+def test_a_recurrent_layer_takes_segments_unless_told(flags, shuffle):
+    assert load_config("CartPole-v1", flags)["train"]["shuffle"] == shuffle
+
+
 def test_flags_come_after_the_inis(monkeypatch):
     monkeypatch.setattr(sys, "argv", ["train.py", "--train.gamma", "0.1"])
     flags = "--train.gamma 0.5 --rnn-name=LSTM --env.size 5 --policy.hidden-size 8 --resume latest"
