@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pickletools
+import re
 import zipfile
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
@@ -28,7 +29,8 @@ from pufferlib.runs.trainer_state import TrainerParts, rollout_state
 
 MAX_ENTRIES = 2**19  # of the content, seen as a tree
 MAX_DEPTH = 500  # of lists and dicts
-_CALLED = {"collections OrderedDict", "torch._utils _rebuild_tensor_v2", "torch._utils _rebuild_parameter"}
+MAX_REPEATED = 2**16  # numbers of a tensor that refers to stored numbers several times, as `expand` makes one
+_CALLED = re.compile(r"collections OrderedDict|torch\._utils _rebuild_(tensor_v2|parameter)|torch \w+Storage")
 
 
 class Refused(UnreadableFile):
@@ -59,8 +61,7 @@ def _check_names(pickled: bytes) -> None:
     for count, (instruction, value, _) in enumerate(pickletools.genops(pickled)):
         if count > 2 * MAX_ENTRIES:
             raise Refused(f"its data.pkl must have at most {2 * MAX_ENTRIES:,} instructions")
-        is_storage = str(value).startswith("torch ") and str(value).endswith("Storage")
-        if "GLOBAL" in instruction.name and value not in _CALLED and not is_storage:
+        if "GLOBAL" in instruction.name and not _CALLED.fullmatch(str(value)):
             raise _unknown(str(value))
 
 
@@ -73,14 +74,31 @@ def _check_content(found: object) -> None:
     while waiting:
         part, depth = waiting.pop()
         count += 1
-        if isinstance(part, OrderedDict) and vars(part).keys() - {"_metadata"}:
+        if isinstance(part, OrderedDict) and not _has_versions_alone(part):
             raise Refused("a dict in it must have no attributes but the versions of modules")
+        if isinstance(part, dict) and not all(type(key) in (str, int) for key in part):
+            raise Refused("the keys of its dicts must be text or integers")
+        if isinstance(part, Tensor) and part.numel() > max(len(part.untyped_storage()) // part.itemsize, MAX_REPEATED):
+            raise Refused("a tensor in it has more numbers than are stored")
         children = part.values() if isinstance(part, dict) else part if isinstance(part, (list, tuple)) else ()
         if not isinstance(part, (Tensor, int, float, str, type(None), list, tuple, dict)):
             raise _unknown(type(part).__name__)
         waiting += [(child, depth + 1) for child in children]
         if depth > MAX_DEPTH or count + len(waiting) > MAX_ENTRIES:
             raise Refused(f"it must have at most {MAX_ENTRIES:,} entries, {MAX_DEPTH} deep")
+
+
+def _has_versions_alone(weights: OrderedDict) -> bool:
+    attributes = vars(weights)
+    versions = attributes.get("_metadata", {})
+    return (
+        attributes.keys() <= {"_metadata"}
+        and isinstance(versions, dict)
+        and all(
+            isinstance(entry, dict) and all(type(value) is int for value in entry.values())
+            for entry in versions.values()
+        )
+    )
 
 
 Check = Callable[[Any, str], None]  # of what was found and its place; raises Mismatch

@@ -90,11 +90,14 @@ OTHERS = {
     "quantized": (quantized, "_rebuild_qtensor"),
     "nested": (lambda: torch.nested.nested_tensor([torch.zeros(2), torch.zeros(3)]), "_rebuild_nested_tensor"),
     "meta": (lambda: torch.zeros(3, device="meta"), "_rebuild_meta_tensor"),
+    "expanded": (lambda: torch.zeros(1).expand(2**16 + 1), "more numbers than are stored"),
     "a set": (lambda: {1, 2}, ""),
     "bytes": (lambda: b"bytes", "_codecs.encode"),
     "a dtype": (lambda: torch.float32, "torch.float32"),
     "a shape": (lambda: torch.Size([2]), "torch.Size"),
     "a class": (lambda: OrderedDict, ""),
+    "a key that is a tuple": (lambda: {(1, 2): 3}, "keys of its dicts"),
+    "a key that is None": (lambda: {None: 3}, "keys of its dicts"),
 }
 
 
@@ -102,15 +105,23 @@ OTHERS = {
 @pytest.mark.parametrize("name", OTHERS)
 def test_other_things_are_named(path, name):
     make, words = OTHERS[name]
-    checkpoint.save(path, {"weights": make()})
+    checkpoint.save(path, {"weights": make()} if "key" not in name else make())
     with pytest.raises(CheckpointError, match=f"is damaged or no checkpoint .*{words}.*; use an earlier one"):
         load(path)
 
 
-def test_the_attributes_of_a_dict_replace_none_of_its_methods(path):
-    weights = OrderedDict(a=torch.zeros(2))
-    vars(weights).update(values=3)
-    checkpoint.save(path, weights)
+def attributes(**values):
+    """Weights with attributes of their dict."""
+    made = OrderedDict(a=torch.zeros(2))
+    vars(made).update(values)
+    return made
+
+
+@pytest.mark.parametrize(
+    "values", [{"values": 3}, {"_metadata": 3}, {"_metadata": {"": 3}}, {"_metadata": {"": {"version": "x"}}}]
+)
+def test_the_attributes_of_a_dict_replace_none_of_its_methods(path, values):
+    checkpoint.save(path, attributes(**values))
     with pytest.raises(CheckpointError, match="must have no attributes but the versions of modules"):
         load(path)
 
@@ -147,6 +158,7 @@ def test_a_pickle_that_torch_never_wrote(path, name):
     [
         (2, (2,), (1,)),
         (1, (2,), (1,)),
+        (1, (2**62,), (0,)),
         (1, (-1,), (1,)),
         (1, (1,), (1, 1)),
         (1, (2**62, 2**62), (0, 0)),
