@@ -96,6 +96,7 @@ struct Layer {
     int64_t is_image;           // whether a few rows at a time go through it and its neighbours of that kind
     int64_t loop;               // 0, or which: the layers of a loop over steps stand together
     int64_t is_differentiated;  // whether a parameter, its own or of a layer before it, has a gradient
+    int64_t by_choices;         // whether it gives, where there is a mask, only the logits that this allows
     int64_t products;
     int64_t num_states, first_state;    // of the network's states
     int64_t units;                      // numbers of each of its states

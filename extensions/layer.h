@@ -10,6 +10,40 @@
 
 enum { LAYER_LARGE = 1 << 16 };  // weights that no nearer cache holds
 
+// The logits of a decision that a mask allows, for every row. Where it allows none of a part, the first one stands
+// here, so that a part has one at least.
+struct Choices {
+    int32_t* places;  // [rows, logits], those of the allowed ones in the decision, part after part, or NULL for all
+    int32_t* ends;    // [rows, parts], where the places of each part end
+    int64_t logits, parts;  // of a decision
+
+    KERNEL_METHOD Choices from(int64_t row) const {
+        if (places == nullptr) return *this;
+        return {places + row * logits, ends + row * parts, logits, parts};
+    }
+
+    // How many the first row has, as do the next two.
+    KERNEL_METHOD int64_t count() const { return ends[parts - 1]; }
+
+    // Moves the allowed logits to the front, in their order.
+    KERNEL_METHOD void gather(float* decision) const {
+        for (int64_t i = 0; i < count(); i++) decision[i] = decision[places[i]];
+    }
+
+    // Moves them back, and writes zeros between them.
+    KERNEL_METHOD void scatter(float* decision) const {
+        int64_t end = logits;
+        for (int64_t i = count() - 1; i >= 0; i--) {
+            int64_t place = places[i];
+            float number = decision[i];
+            for (int64_t j = place + 1; j < end; j++) decision[j] = 0.0f;
+            decision[place] = number;
+            end = place;
+        }
+        for (int64_t j = 0; j < end; j++) decision[j] = 0.0f;
+    }
+};
+
 // Rows of a block, `sequences` of `steps` each. All pointers are borrowed. Padding of inputs holds finite numbers, and
 // so must that of outputs.
 struct LayerRows {
@@ -24,6 +58,8 @@ struct LayerRows {
     float* output;                          // [count, row]
     float* grad_output;                     // likewise, backward may overwrite it
     float* grad_inputs[LAYER_MAX_INPUTS];   // as inputs, to be written; NULL where the gradient is not wanted
+    Choices choices;                        // of a layer by_choices, whose output, and the gradient of that, have the
+                                            // allowed logits side by side at the front
     float* states[LAYER_MAX_STATES];        // [sequences, padded units] before the first step; a single step without
                                             // resets leaves those after it
 };

@@ -120,6 +120,44 @@ KERNEL_FN void linear_backward(const LinearBackward& layer, int64_t rows, int64_
     linear_backward_inputs<Set>(layer, rows, outputs);
 }
 
+// ------------------------------------------------------------------------------------------------ logits by choices
+
+// Where a mask allows few of many logits, 30 of the 1,858 of chess, say, a row needs one dot product for each of these.
+// A run of rows of which more is allowed is one product of matrices for all logits, as without a mask.
+enum { LINEAR_SPARSE = 8 };  // at most one of so many logits is allowed
+
+KERNEL_FN bool linear_is_sparse(const Choices& choices, int64_t row) {
+    return choices.from(row).count() * LINEAR_SPARSE <= choices.logits;
+}
+
+// The end of the rows from `row` on that are computed in the same way.
+KERNEL_FN int64_t linear_run(const Choices& choices, int64_t row, int64_t rows) {
+    int64_t end = row + 1;
+    while (end < rows && linear_is_sparse(choices, end) == linear_is_sparse(choices, row)) end++;
+    return end;
+}
+
+// `size` is a multiple of MATMUL_LANES.
+template <int COUNT>
+KERNEL_FN float linear_dot(const float* left, const float* right, int64_t size) {
+    using Vector = typename MatmulVector<COUNT>::type;
+    Vector sum = {};
+    for (int64_t i = 0; i < size; i += COUNT) sum += *(const Vector*)(left + i) * *(const Vector*)(right + i);
+    float lanes[COUNT];
+    memcpy(lanes, &sum, sizeof(lanes));
+    for (int half = COUNT / 2; half > 0; half /= 2) {
+        for (int i = 0; i < half; i++) lanes[i] += lanes[i + half];
+    }
+    return lanes[0];
+}
+
+// Adds a multiple of a vector.
+template <int COUNT>
+KERNEL_FN void linear_add(float factor, const float* added, int64_t size, float* sum) {
+    using Vector = typename MatmulVector<COUNT>::type;
+    for (int64_t i = 0; i < size; i += COUNT) *(Vector*)(sum + i) += factor * *(const Vector*)(added + i);
+}
+
 // sizes: numbers of a pixel of the input, its pixels, outputs, the activation, and how many times it is applied to a
 // row: to each of so many entities, which lie one after the other, or once. Pixels of an image lie one after the
 // other, and torch has the numbers of all pixels for one channel after the other; what is no image has one pixel.
@@ -155,8 +193,11 @@ struct LinearOp : LayerOp {
         grad_bias = memory.take(width);
     }
 
-    // Few weights are cleared, which asks for lines that another thread has read in less time.
-    KERNEL_METHOD int64_t overwritten() const { return outputs * row < LAYER_LARGE ? 0 : outputs * row; }
+    // Few weights are cleared, which asks for lines that another thread has read in less time, and those of which few
+    // have a gradient.
+    KERNEL_METHOD int64_t overwritten() const {
+        return outputs * row < LAYER_LARGE || layer.by_choices ? 0 : outputs * row;
+    }
 
     KERNEL_METHOD void take_scratch(const LayerRows& rows, LayerMemory& memory) {
         slopes = memory.take(activation == ACTIVATION_LINEAR ? 0 : rows.count * times * width);
@@ -175,8 +216,69 @@ struct LinearOp : LayerOp {
         pack_bias(bias, layer.parameters[1], 1, outputs);
     }
 
+    // Calls `sparse` with each row of few allowed logits, `dense` with the first and the number of rows in each run of
+    // others.
+    template <class Sparse, class Dense>
+    KERNEL_METHOD void visit_choices(const LayerRows& rows, const Sparse& sparse, const Dense& dense) const {
+        for (int64_t first = 0, end; first < rows.count; first = end) {
+            end = linear_run(rows.choices, first, rows.count);
+            if (!linear_is_sparse(rows.choices, first)) {
+                dense(first, end - first);
+                continue;
+            }
+            for (int64_t i = first; i < end; i++) sparse(i, rows.choices.from(i));
+        }
+    }
+
+    template <class Set>
+    KERNEL_METHOD void forward_choices(const LayerRows& rows) const {
+        auto sparse = [&](int64_t index, const Choices& choices) {
+            const float* input = rows.inputs[0] + index * row;
+            auto compute = [&](int64_t output, int64_t place) {
+                float sum = linear_dot<Set::COUNT>(input, weights.backward.memory + output * row, row);
+                rows.output[index * width + place] = bias[output] + sum;
+            };
+            for (int64_t i = 0; i < choices.count(); i++) compute(choices.places[i], i);
+            for (int64_t i = choices.logits; i < outputs; i++) compute(i, i);
+        };
+        auto dense = [&](int64_t first, int64_t count) {
+            const float* input = rows.inputs[0] + first * row;
+            float* output = rows.output + first * width;
+            linear_forward<Set>({input, row, weights.forward.memory, bias, output, slopes}, activation, count, inner(),
+                                width);
+            for (int64_t i = 0; i < count; i++) rows.choices.from(first + i).gather(output + i * width);
+        };
+        visit_choices(rows, sparse, dense);
+    }
+
+    template <class Set>
+    KERNEL_METHOD void backward_choices(const LayerRows& rows) const {
+        auto sparse = [&](int64_t index, const Choices& choices) {
+            const float *input = rows.inputs[0] + index * row, *grad_output = rows.grad_output + index * width;
+            float* grad_input = rows.grad_inputs[0] + index * row;
+            memset(grad_input, 0, row * sizeof(float));
+            auto add = [&](int64_t output, float gradient) {
+                grad_bias[output] += gradient;
+                linear_add<Set::COUNT>(gradient, input, row, grad_weights + output * row);
+                linear_add<Set::COUNT>(gradient, weights.backward.memory + output * row, row, grad_input);
+            };
+            for (int64_t i = 0; i < choices.count(); i++) add(choices.places[i], grad_output[i]);
+            for (int64_t i = choices.logits; i < outputs; i++) add(i, grad_output[i]);
+        };
+        auto dense = [&](int64_t first, int64_t count) {
+            LinearBackward product = product_of(rows);
+            product.input += first * row;
+            product.grad_output += first * width;
+            product.grad_input += first * row;
+            for (int64_t i = first; i < first + count; i++) rows.choices.from(i).scatter(rows.grad_output + i * width);
+            linear_backward<Set>(product, count, outputs);
+        };
+        visit_choices(rows, sparse, dense);
+    }
+
     template <class Set>
     KERNEL_METHOD void forward(const LayerRows& rows) const {
+        if (rows.choices.places != nullptr) return forward_choices<Set>(rows);
         LinearForward product = {rows.inputs[0], row, weights.forward.memory, bias, rows.output, slopes};
         linear_forward<Set>(product, activation, rows.count * times, inner(), width);
     }
@@ -203,6 +305,7 @@ struct LinearOp : LayerOp {
 
     template <class Set>
     KERNEL_METHOD void backward(const LayerRows& rows) const {
+        if (rows.choices.places != nullptr) return backward_choices<Set>(rows);
         backward_activation(rows);
         linear_backward<Set>(product_of(rows), rows.count * times, outputs);
     }

@@ -156,78 +156,69 @@ KERNEL_FN void clear_padding(const Network& network, const NetworkScratch& scrat
 
 // --------------------------------------------------------------------------------------------------------- choices
 
-// What a mask allows of the choices of a part, brought together at its front: what it forbids, most moves of chess,
-// say, then costs nothing. Without a mask all are allowed and stay where they are.
-struct Part {
-    const uint8_t* mask;  // [size] or NULL
-    int64_t size;
-    float* logits;  // [size]
-
-    KERNEL_METHOD bool are_eight_forbidden(int64_t first) const {
-        uint64_t eight;
-        memcpy(&eight, mask + first, sizeof(eight));
-        return eight == 0;
+KERNEL_FN bool is_all_zero(const uint8_t* bytes, int64_t count) {
+    uint64_t any = 0, eight;
+    for (int64_t i = 0; i < count; i += (int64_t)sizeof(eight)) {
+        memcpy(&eight, bytes + i, sizeof(eight));
+        any |= eight;
     }
+    return any == 0;
+}
 
-    // How many are allowed among the first ones.
-    KERNEL_METHOD int64_t count(int64_t end) const {
-        int64_t allowed = 0;
-        if (mask == nullptr) return end;
-        for (int64_t i = 0; i < end; i++) allowed += mask[i] != 0;
-        return allowed;
-    }
-
-    // A row of which nothing is allowed has been refused when it acted; here it reads nothing beyond itself.
-    KERNEL_METHOD int64_t at_least_one(int64_t allowed) const { return allowed > 0 ? allowed : 1; }
-
-    // The choice that has so many allowed ones before it.
-    KERNEL_METHOD int64_t choice(int64_t index) const {
-        int64_t i = 0;
-        if (mask == nullptr) return index;
-        for (; i < size - 1; i++) {
-            if (mask[i] && index-- == 0) break;
-        }
-        return i;
-    }
-
-    // Brings the allowed logits to the front, in their order; returns how many.
-    KERNEL_METHOD int64_t gather() const {
-        int64_t allowed = 0;
-        if (mask == nullptr) return size;
-        for (int64_t i = 0; i < size;) {
-            if (i + 8 <= size && are_eight_forbidden(i)) {
+// Finds what the mask of a row allows, many bytes at a time.
+KERNEL_FN void find_choices(const Network& network, const uint8_t* mask, const Choices& row) {
+    int64_t count = 0, first = 0;
+    for (int64_t part = 0; part < network.num_parts; part++) {
+        int64_t end = first + network.part_sizes[part], before = count;
+        row.places[count] = (int32_t)first;
+        for (int64_t i = first; i < end;) {
+            if (i + 64 <= end && is_all_zero(mask + i, 64)) {
+                i += 64;
+            } else if (i + 8 <= end && is_all_zero(mask + i, 8)) {
                 i += 8;
-                continue;
+            } else {
+                row.places[count] = (int32_t)i;
+                count += mask[i++] != 0;
             }
-            logits[allowed] = logits[i];
-            allowed += mask[i++] != 0;
         }
-        return allowed;
+        if (count == before) row.places[count++] = (int32_t)first;
+        row.ends[part] = (int32_t)count;
+        first = end;
+    }
+}
+
+// The allowed choices of a part, and their logits side by side.
+struct Part {
+    const int32_t* places;  // [count], as those of Choices; NULL where all are allowed
+    int64_t count, first;   // the first number of the part in a decision
+    float* logits;          // [count]
+
+    KERNEL_METHOD int32_t choice(int64_t index) const {
+        return (int32_t)(places == nullptr ? index : places[index] - first);
     }
 
-    // Brings so many numbers back to where their logits were, and zeros to what is forbidden.
-    KERNEL_METHOD void scatter(int64_t allowed) const {
-        if (mask == nullptr) return;
-        for (int64_t i = size; i > 0;) {
-            if (i >= 8 && are_eight_forbidden(i - 8)) {
-                for (int64_t j = i - 8; j < i; j++) logits[j] = 0.0f;
-                i -= 8;
-                continue;
-            }
-            i--;
-            logits[i] = mask[i] ? logits[--allowed] : 0.0f;
-        }
+    // How many are allowed below a choice.
+    KERNEL_METHOD int32_t find(int64_t choice) const {
+        int64_t below = 0;
+        if (places == nullptr) return (int32_t)choice;
+        while (below < count && places[below] - first < choice) below++;
+        return (int32_t)below;
     }
 };
 
-// Calls `call` with the number and what is in it for every part of a decision.
+// Calls `call` with the number of every part of a row's decision and what is in it.
 template <class Call>
-KERNEL_FN void visit_parts(const Network& network, const uint8_t* mask, float* logits, const Call& call) {
+KERNEL_FN void visit_parts(const Network& network, const Choices& row, float* logits, const Call& call) {
+    int64_t first = 0, begin = 0;
     for (int64_t part = 0; part < network.num_parts; part++) {
         int64_t size = network.part_sizes[part];
-        call(part, Part{mask, size, logits});
-        mask = mask == nullptr ? nullptr : mask + size;
-        logits += size;
+        if (row.places == nullptr) {
+            call(part, Part{nullptr, size, first, logits + first});
+        } else {
+            call(part, Part{row.places + begin, row.ends[part] - begin, first, logits + begin});
+            begin = row.ends[part];
+        }
+        first += size;
     }
 }
 
@@ -235,15 +226,16 @@ KERNEL_FN void visit_parts(const Network& network, const uint8_t* mask, float* l
 
 struct Choose {
     const float* uniforms;
+    const uint8_t* mask;  // of the row, or NULL
     int32_t* actions;
     float* logprob;  // added to; NaN where nothing is allowed
 
     KERNEL_METHOD void operator()(int64_t index, const Part& part) const {
-        int64_t allowed = part.gather();
-        ppo_log_softmax(part.logits, allowed);
-        int32_t chosen = ppo_sample(part.logits, allowed, uniforms[index]);
-        actions[index] = allowed == 0 ? 0 : (int32_t)part.choice(chosen);
-        *logprob += allowed == 0 ? NAN : part.logits[chosen];
+        ppo_log_softmax(part.logits, part.count);
+        int32_t chosen = ppo_sample(part.logits, part.count, uniforms[index]);
+        actions[index] = part.choice(chosen);
+        bool is_allowed = mask == nullptr || mask[part.first + actions[index]] != 0;
+        *logprob += is_allowed ? part.logits[chosen] : NAN;
     }
 };
 
@@ -253,7 +245,11 @@ KERNEL_FN float sample_numbers(const Network& network, const float* noise, const
     return ppo_evaluate_normal(normal, actions, means).logprob;
 }
 
-KERNEL_FN void decide_row(const Act& call, int64_t row, NetworkOutput output) {
+KERNEL_FN const uint8_t* mask_of(const Act& call, int64_t row) {
+    return call.masks == nullptr ? nullptr : call.masks + row * call.network->decision_numbers;
+}
+
+KERNEL_FN void decide_row(const Act& call, int64_t row, const Choices& choices, NetworkOutput output) {
     const Network& network = *call.network;
     int64_t place = row * call.action_stride;
     if (call.present != nullptr && call.present[row * call.present_stride] == 0) {
@@ -264,10 +260,10 @@ KERNEL_FN void decide_row(const Act& call, int64_t row, NetworkOutput output) {
     call.values[row * call.value_stride] = *output.value;
     if (call.noise == nullptr) return;
     const float* noise = call.noise + row * network.num_parts;
-    const uint8_t* mask = call.masks == nullptr ? nullptr : call.masks + row * network.decision_numbers;
     float logprob = 0.0f;
     if (network.log_std == nullptr) {
-        visit_parts(network, mask, output.decision, Choose{noise, (int32_t*)call.actions + place, &logprob});
+        Choose choose = {noise, mask_of(call, row), (int32_t*)call.actions + place, &logprob};
+        visit_parts(network, choices, output.decision, choose);
     } else {
         logprob = sample_numbers(network, noise, output.decision, (float*)call.actions + place);
     }
@@ -289,17 +285,22 @@ KERNEL_FN void act_block(const Act& call, int64_t first, float* memory) {
     const Network& network = *call.network;
     int64_t rows = call.rows - first < call.block ? call.rows - first : call.block;
     LayerMemory pieces = {memory, 0};
-    NetworkScratch scratch = network_scratch(network, rows, 1, pieces);
+    NetworkScratch scratch = network_scratch(network, rows, 1, call.masks != nullptr, pieces);
     for (int64_t row = 0; row < rows; row++) {
         read_into(network, call.observations, first + row, 0, scratch, row);
+        if (call.masks != nullptr) find_choices(network, mask_of(call, first + row), scratch.choices.from(row));
         if (call.stored != nullptr) store_observations(call, first + row);
     }
     clear_padding(network, scratch, rows);
     network_begin_step(network, call.states, first, scratch);
     network_forward_of(Set{}, network, scratch);
     network_end_step(network, call.states, first, scratch);
+    bool is_gathered = call.masks != nullptr && !network_is_by_choices(network, scratch);
     for (int64_t row = 0; row < rows; row++) {
-        decide_row(call, first + row, network_output(network, scratch.values, row));
+        NetworkOutput output = network_output(network, scratch.values, row);
+        Choices choices = scratch.choices.from(row);
+        if (is_gathered) choices.gather(output.decision);
+        decide_row(call, first + row, choices, output);
     }
 }
 
@@ -324,6 +325,9 @@ KERNEL_FN void read_segment(const Learn& call, int64_t index, int64_t sequence, 
         int64_t row = sequence * scratch.sequence_rows + step * scratch.step_rows;
         read_into(network, call.observations, call.segments[index], step, scratch, row);
         scratch.reset[row] = call.reset[index * call.steps + step];
+        if (call.masks == nullptr) continue;
+        const uint8_t* mask = call.masks + (index * call.steps + step) * network.decision_numbers;
+        find_choices(network, mask, scratch.choices.from(row));
     }
 }
 
@@ -333,9 +337,8 @@ struct EvaluateChoice {
     PpoDecision* decision;  // added to
 
     KERNEL_METHOD void operator()(int64_t index, const Part& part) const {
-        int32_t chosen = (int32_t)part.count(ppo_action(actions[index], part.size));
-        int64_t allowed = part.at_least_one(part.gather());
-        PpoDecision found = ppo_evaluate_choices(&allowed, 1, &chosen, part.logits);
+        int32_t chosen = part.find(actions[index]);
+        PpoDecision found = ppo_evaluate_choices(&part.count, 1, &chosen, part.logits);
         decision->logprob += found.logprob;
         decision->entropy += found.entropy;
     }
@@ -346,25 +349,22 @@ struct DifferentiateChoice {
     PpoDecision gradient;
 
     KERNEL_METHOD void operator()(int64_t index, const Part& part) const {
-        int32_t chosen = (int32_t)part.count(ppo_action(actions[index], part.size));
-        int64_t allowed = part.at_least_one(part.count(part.size));
-        ppo_differentiate_choices(&allowed, 1, &chosen, gradient, part.logits);
-        part.scatter(allowed);
+        int32_t chosen = part.find(actions[index]);
+        ppo_differentiate_choices(&part.count, 1, &chosen, gradient, part.logits);
     }
 };
 
 // Replaces the output by the gradient of the loss.
-KERNEL_FN void differentiate_loss(const Learn& call, int64_t row, NetworkOutput output, float* grad_log_std,
-                                  double* metrics) {
+KERNEL_FN void differentiate_loss(const Learn& call, int64_t row, const Choices& choices, NetworkOutput output,
+                                  float* grad_log_std, double* metrics) {
     const Network& network = *call.network;
     bool are_choices = network.log_std == nullptr;
-    const int32_t* choices = (const int32_t*)call.actions + row * network.num_parts;
+    const int32_t* chosen = (const int32_t*)call.actions + row * network.num_parts;
     const float* numbers = (const float*)call.actions + row * network.num_parts;
     PpoNormal normal = network_normal(network);
-    const uint8_t* mask = call.masks == nullptr ? nullptr : call.masks + row * network.decision_numbers;
     PpoDecision decision = {0.0f, 0.0f};
     if (are_choices) {
-        visit_parts(network, mask, output.decision, EvaluateChoice{choices, &decision});
+        visit_parts(network, choices, output.decision, EvaluateChoice{chosen, &decision});
     } else {
         decision = ppo_evaluate_normal(normal, numbers, output.decision);
     }
@@ -383,7 +383,7 @@ KERNEL_FN void differentiate_loss(const Learn& call, int64_t row, NetworkOutput 
     call.values[row] = step.value;
     *output.value = gradient.value;
     if (are_choices) {
-        visit_parts(network, mask, output.decision, DifferentiateChoice{choices, gradient.decision});
+        visit_parts(network, choices, output.decision, DifferentiateChoice{chosen, gradient.decision});
     } else {
         ppo_differentiate_normal(normal, numbers, gradient.decision, output.decision, grad_log_std);
     }
@@ -395,18 +395,22 @@ KERNEL_FN void learn_block(const Learn& call, float* gradients, bool is_first, i
     const Network& network = *call.network;
     int64_t sequences = end - first;
     LayerMemory pieces = {memory, 0};
-    NetworkScratch scratch = network_scratch(network, sequences, call.steps, pieces);
+    NetworkScratch scratch = network_scratch(network, sequences, call.steps, call.masks != nullptr, pieces);
     for (int64_t i = 0; i < sequences; i++) read_segment(call, first + i, i, scratch);
     clear_padding(network, scratch, sequences * call.steps);
     network_read_states(network, call.initial, first, scratch);
     network_forward_of(Set{}, network, scratch);
     network_copy_outputs(network, scratch);
+    bool is_gathered = call.masks != nullptr && !network_is_by_choices(network, scratch);
     for (int64_t i = 0; i < sequences; i++) {
         for (int64_t step = 0; step < call.steps; step++) {
             int64_t row = i * scratch.sequence_rows + step * scratch.step_rows;
             NetworkOutput output = network_output(network, scratch.gradients, row);
             float* grad_log_std = gradients + network.log_std_gradients;
-            differentiate_loss(call, (first + i) * call.steps + step, output, grad_log_std, metrics);
+            Choices choices = scratch.choices.from(row);
+            if (is_gathered) choices.gather(output.decision);
+            differentiate_loss(call, (first + i) * call.steps + step, choices, output, grad_log_std, metrics);
+            if (is_gathered) choices.scatter(output.decision);
         }
     }
     network_backward<Set>(network, scratch, gradients, is_first);
@@ -504,7 +508,7 @@ extern "C" void puffer_network_plan(Network* network, int64_t* sizes) {
 
 extern "C" void puffer_network_scratch(const Network* network, int64_t sequences, int64_t steps, int64_t* size) {
     LayerMemory memory = {};
-    network_scratch(*network, sequences, steps, memory);
+    network_scratch(*network, sequences, steps, network->part_sizes != nullptr, memory);
     *size = memory.used;
 }
 

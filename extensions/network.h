@@ -170,6 +170,7 @@ struct NetworkScratch {
     int64_t sequence_rows, step_rows;  // from a row to that of the next sequence, and of the next step
     int32_t* columns;                  // [rows, cells], those of the weights where the observation is of categories
     uint8_t* reset;                    // [rows], NULL for a single step
+    Choices choices;                   // of the rows
     float *values[NETWORK_MAX_LAYERS + 1], *gradients[NETWORK_MAX_LAYERS + 1];  // [rows, row]
     float* layers[NETWORK_MAX_LAYERS];                                          // the memory of each, and in a loop
     int64_t step_sizes[NETWORK_MAX_LAYERS];                                     // how much of it a step has
@@ -195,6 +196,7 @@ KERNEL_FN LayerRows network_rows(const Network& network, const NetworkScratch& s
     if (scratch.columns != nullptr) rows.columns = scratch.columns + first * network.numbers;
     rows.output = scratch.values[index + 1] + first * layer.row;
     rows.grad_output = scratch.gradients[index + 1] + first * layer.row;
+    if (layer.by_choices) rows.choices = scratch.choices.from(first);
     for (int64_t i = 0; i < layer.num_states; i++) rows.states[i] = scratch.states[layer.first_state + i];
     return rows;
 }
@@ -209,7 +211,7 @@ struct LayerTakeScratch {
     }
 };
 
-KERNEL_FN NetworkScratch network_scratch(const Network& network, int64_t sequences, int64_t steps,
+KERNEL_FN NetworkScratch network_scratch(const Network& network, int64_t sequences, int64_t steps, bool has_masks,
                                          LayerMemory& memory) {
     NetworkScratch scratch = {};
     int64_t rows = sequences * steps, added = 0;
@@ -224,6 +226,9 @@ KERNEL_FN NetworkScratch network_scratch(const Network& network, int64_t sequenc
         scratch.values[0] = memory.take(rows * network_observation_row(network));
     }
     scratch.reset = (uint8_t*)memory.take((rows + 3) / 4);
+    int32_t* places = (int32_t*)memory.take(has_masks ? rows * network.decision_numbers : 0);
+    int32_t* ends = (int32_t*)memory.take(has_masks ? rows * network.num_parts : 0);
+    scratch.choices = {has_masks ? places : nullptr, ends, network.decision_numbers, network.num_parts};
     LayerRows shape = {};
     shape.sequences = sequences;
     for (int64_t i = 0; i < network.num_layers; i++) {
@@ -461,21 +466,33 @@ KERNEL_FN NetworkOutput network_output(const Network& network, float* const* val
             values[network.value] + row * value.row + network.value_place};
 }
 
+// Whether the decisions hold only the allowed logits, side by side.
+KERNEL_FN bool network_is_by_choices(const Network& network, const NetworkScratch& scratch) {
+    return scratch.choices.places != nullptr && network.layers[network.decision - 1].by_choices;
+}
+
 // Leaves the decisions and values where the loss replaces them by its gradient, and zeros beside them, and where states
-// add their gradients.
-KERNEL_FN void network_copy_outputs(const Network& network, const NetworkScratch& scratch) {
+// add their gradients. Decisions by choices stay where they are.
+KERNEL_FN void network_copy_outputs(const Network& network, NetworkScratch& scratch) {
     int64_t decision = network.decision, value = network.value;
     for (int64_t i = 0; i < network.num_layers; i++) {
         int64_t left = network.layers[i].kind == LAYER_STATE ? network.layers[i].inputs[0] : 0;
         if (left == 0) continue;
         memset(scratch.gradients[left], 0, scratch.rows * network.layers[left - 1].row * sizeof(float));
     }
-    memset(scratch.gradients[decision], 0, scratch.rows * network.layers[decision - 1].row * sizeof(float));
-    memset(scratch.gradients[value], 0, scratch.rows * network.layers[value - 1].row * sizeof(float));
+    bool is_by_choices = network_is_by_choices(network, scratch);
+    if (is_by_choices) {
+        scratch.gradients[decision] = scratch.values[decision];
+    } else {
+        memset(scratch.gradients[decision], 0, scratch.rows * network.layers[decision - 1].row * sizeof(float));
+    }
+    if (value != decision) {
+        memset(scratch.gradients[value], 0, scratch.rows * network.layers[value - 1].row * sizeof(float));
+    }
     for (int64_t row = 0; row < scratch.rows; row++) {
         NetworkOutput source = network_output(network, scratch.values, row);
         NetworkOutput target = network_output(network, scratch.gradients, row);
-        memcpy(target.decision, source.decision, network.decision_numbers * sizeof(float));
+        if (!is_by_choices) memcpy(target.decision, source.decision, network.decision_numbers * sizeof(float));
         *target.value = *source.value;
     }
 }

@@ -32,6 +32,7 @@ MANY_SHARES = 4
 LSTM_SEGMENTS = 8  # at least, whose steps an LSTM takes together: products of fewer rows wait for the weights
 CHUNK_ROWS = 32  # rows that are worth a chunk, where a minibatch has few
 PACK_NUMBERS = 1 << 16  # of packed parameters that are worth a thread
+MANY_CHOICES = 256  # of a decision, from which on the logits that a mask allows are computed one by one
 MAX_CHUNKS = 16  # parts of a minibatch, so also the most threads; each costs a copy of the gradients
 OBSERVATION_DTYPES = {
     torch.float32: CONSTANTS["OBSERVATION_FLOAT"],
@@ -242,6 +243,7 @@ class Network:
                     is_image=layer.is_image,
                     loop=loops[index],
                     is_differentiated=is_differentiated[index + 1],
+                    by_choices=self._is_by_choices(index, gradients[index]),
                     products=PRODUCTS["float32" if is_exact else self.products],
                     num_states=layer.num_states,
                     first_state=first_state,
@@ -256,6 +258,18 @@ class Network:
             )
             first_state += layer.num_states
         return described
+
+    def _is_by_choices(self, index: int, gradients: Sequence[int]) -> bool:
+        # Whether a layer gives many logits, all of the decision, and at most the value behind them, to no other layer.
+        layers, layer = self.layers, self.layers.layers[index]
+        if type(layer) is not network_layers.Linear or index + 1 != layers.decision or layers.log_std is not None:
+            return False
+        choices, has_value = sum(layers.parts), layers.value == layers.decision
+        is_head = layer.activation == "linear" and len(layers.shapes()[layer.inputs[0]]) == 1
+        is_read = any(layers.decision in other.inputs for other in layers.layers)
+        is_whole = len(layer.weight) == choices + has_value and layers.value_place == (choices if has_value else 0)
+        is_wanted = gradients[0] != CONSTANTS["GRADIENT_NONE"]
+        return is_head and is_whole and is_wanted and not is_read and choices >= MANY_CHOICES
 
     def _result(self, tensor: Tensor | None) -> Tensor | None:
         # The memory for a gradient of one use of a tensor; None for constants.

@@ -46,6 +46,8 @@ CASES = {
     "deep": {"inputs": 16, "width": 48, "encoder": 3, "recurrent": 3, "activation": "relu"},
     "multi_discrete": {"inputs": 7, "width": 16, "encoder": 2, "parts": (3, 1, 20), "activation": "gelu"},
     "many_choices": {"inputs": 9, "width": 48, "recurrent": 1, "parts": (131, 9)},
+    "choices_by_masks": {"inputs": 9, "width": 48, "recurrent": 1, "parts": (700, 9)},
+    "choices_by_masks_and_critic": {"inputs": 20, "width": 23, "encoder": 2, "parts": (300,), "critic": (32,)},
     "no_bias": {"inputs": 33, "width": 80, "recurrent": 1, "has_bias": False},
     "numbers": {"inputs": 9, "width": 32, "numbers": 5, "activation": "relu"},
     "recurrent_numbers": {"inputs": 3, "width": 16, "recurrent": 2, "numbers": 1},

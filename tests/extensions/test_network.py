@@ -94,6 +94,32 @@ def test_a_row_of_which_nothing_is_allowed_is_not_drawn_from():
     assert results[0][1, 0] == 0
 
 
+@pytest.mark.parametrize("case", ["choices_by_masks", "choices_by_masks_and_critic"])
+def test_what_few_choices_leave_out_is_not_computed(case):
+    torch.manual_seed(46)
+    layers, rows, segments = random_layers(**CASES[case]), 9, 5
+    weight = layers.layers[layers.decision - 1].weight
+    masks = torch.zeros(segments, 3, sum(layers.parts), dtype=torch.bool)
+    firsts = [0, *itertools.accumulate(layers.parts)][: len(layers.parts)]
+    masks[..., [first + each for first in firsts for each in (1, 4)]] = True
+    with torch.no_grad():
+        weight[: sum(layers.parts)][~masks[0, 0]] = torch.nan
+    observations = random_observations(layers, segments, 3)
+    actions = torch.ones(segments, 3, len(layers.parts), dtype=torch.int32).squeeze(-1)
+    batch = random_minibatch(layers, segments, segments, 3)
+    batch = dataclasses.replace(batch, actions=actions, masks=masks)
+    learned = Network(layers).learn(observations, batch, **COEFFICIENTS)
+    assert learned.ratios.isfinite().all()
+    for parameter, gradient in zip(Network(layers).parameters, learned.gradients, strict=True):
+        assert gradient.isfinite().all()
+        assert parameter is not weight or not gradient[: sum(layers.parts)][~masks[0, 0]].any()
+    results = torch.empty(rows, len(layers.parts), dtype=torch.int32), torch.empty(rows), torch.empty(rows)
+    states = [torch.zeros(rows, size) for size in layers.state_sizes()]
+    noise, observations = torch.rand(rows, len(layers.parts)), random_observations(layers, rows, 1)[:, 0]
+    Network(layers).act(observations, states, noise, *results, masks=masks[0, 0].expand(rows, -1).contiguous())
+    assert set(results[0].unique().tolist()) <= {1, 4} and results[1].isfinite().all()
+
+
 def test_masks_must_be_for_choices_and_have_a_column_for_each():
     layers = random_layers(**CASES["critic"] | {"numbers": 0})
     rows, parts = 3, len(layers.parts)
