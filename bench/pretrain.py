@@ -49,6 +49,7 @@ class Recipe:
         seed: of the training.
         config: an ini of settings over those of the environment; None for none.
         train: `[train]` settings over both.
+        env: `[env]` settings over both, for the training alone.
         ways: of choosing actions: by the likeliest, `greedy`, and by drawn ones, `sampled`.
     """
 
@@ -56,6 +57,7 @@ class Recipe:
     seed: int = 1
     config: Path | None = None
     train: dict[str, Any] = field(default_factory=dict)
+    env: dict[str, Any] = field(default_factory=dict)
     ways: tuple[str, ...] = ("greedy", "sampled")
 
 
@@ -65,7 +67,7 @@ RECIPES = {
     "puffer_breakout": Recipe(860, config=_SWEPT / "breakout.ini"),
     "puffer_cartpole": Recipe(0.999),
     "puffer_checkers": Recipe(0.85),
-    "puffer_chess": Recipe(0.6, train={"total_timesteps": 100_000_000}),
+    "puffer_chess": Recipe(0.85, train={"total_timesteps": 200_000_000}, env={"bot_random": 45, "draw_penalty": 1.0}),
     "puffer_connect4": Recipe(0.98),
     "puffer_drone": Recipe(0.97),
     "puffer_enduro": Recipe(3_600, seed=42),
@@ -118,7 +120,7 @@ def make(env_name: str, seed: int | None) -> None:
     recipe = RECIPES[env_name]
     args = load_config(env_name, config=recipe.config)
     args["train"].update(recipe.train, seed=recipe.seed if seed is None else seed)
-    policy, steps = train(env_name, args)
+    policy, steps = train(env_name, {**args, "env": {**args["env"], **recipe.env}})
     entry = catalog.find(env_name)
     agents = entry.agents_per_env
     # Of each agent; evaluate() asks for those of all where they begin and end apart.
@@ -144,6 +146,7 @@ def make(env_name: str, seed: int | None) -> None:
     described = description.describe_run(args)
     facts = {
         "settings": described["settings"],
+        **({"training_env": recipe.env} if recipe.env else {}),  # beside the settings, by which it plays
         "command": shlex.join(["python", *sys.argv]),
         "steps": steps,
         "seed": args["train"]["seed"],

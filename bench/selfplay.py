@@ -2,19 +2,21 @@
 
     python bench/selfplay.py puffer_connect4 --minutes 3 -- --train.ent-coef 0.15 --train.total-timesteps 120_000_000
     python bench/selfplay.py puffer_connect4 --minutes 3 -- --train.ent-coef 0.15 --selfplay.pool-size 4
-    python bench/selfplay.py puffer_chess --minutes 30 --bots 0 1 -- --env.bot-random 40
+    python bench/selfplay.py puffer_chess --minutes 30 --bots 0 1 --then="--env.bot-random 85" -- --env.bot-random 40
 
 What follows `--` are settings as `puffer train` takes them, over those of the game's ini; `opponent` is `self`. The
 clock starts before the first step and stops when the minutes or the steps of the schedule are over. Then the policy
 plays 1,000 games against the game's bot, by the likeliest actions and by drawn ones, and 1,000 against the agent that
 comes with the package, by drawn ones, half of them from each side. With `--bots` it trains against the game's bot in
 place of itself, and plays 3,000 games against the bot of each of these depths, none of whose moves are by chance but
-those of depth 0.
+those of depth 0. With `--then` the policy is trained further, by these settings over the others, in what is left of
+the minutes.
 """
 
 from __future__ import annotations
 
 import argparse
+import shlex
 import time
 
 import torch
@@ -31,9 +33,13 @@ GAMES, BOT_GAMES = 1_000, 3_000
 SEED = 1_000_003  # of the games
 
 
-def train(env_name: str, args: dict, minutes: float) -> tuple[torch.nn.Module, float, int]:
+def train(
+    env_name: str, args: dict, minutes: float, weights: dict[str, torch.Tensor] | None = None
+) -> tuple[torch.nn.Module, float, int]:
     """Trains until the schedule or the minutes are over; the policy, the seconds and the steps of the policy."""
     trainer = make_trainer(env_name, args)
+    if weights is not None:
+        trainer.policy.load_state_dict(weights)
     begin = time.perf_counter()
     try:
         while trainer.epoch < trainer.total_epochs and time.perf_counter() - begin < 60 * minutes:
@@ -74,13 +80,18 @@ def main() -> None:
     parser.add_argument("games", nargs="+")
     parser.add_argument("--minutes", type=float, default=3.0)
     parser.add_argument("--bots", type=int, nargs="+", default=[])
+    parser.add_argument("--then")
     options, settings = parse(parser)
     opponent = "bot" if options.bots else "self"
 
     def run(env_name: str, seed: int, folder: str) -> Rows:
-        args = load_config(env_name, argv=[*settings, "--env.opponent", opponent])
-        args["train"].update(seed=seed, data_dir=folder)
-        policy, seconds, steps = train(env_name, args, options.minutes)
+        given, policy, seconds, steps = [*settings, "--env.opponent", opponent], None, 0.0, 0
+        for part in [[]] if options.then is None else [[], shlex.split(options.then)]:
+            args = load_config(env_name, argv=[*given, *part])
+            args["train"].update(seed=seed, data_dir=folder)
+            weights = None if policy is None else policy.state_dict()
+            policy, part_seconds, part_steps = train(env_name, args, options.minutes - seconds / 60, weights)
+            seconds, steps = seconds + part_seconds, steps + part_steps
         played = play_bots(env_name, policy, options.bots) if options.bots else play(env_name, policy)
         found = [("time", seconds, "s"), ("throughput", steps / seconds, "steps/s"), *played]
         members = args["selfplay"]["pool_size"]
