@@ -15,7 +15,7 @@ rewards (`reward_clip`) and normalizes by itself, so that its statistics are tho
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NoReturn, cast
 
 import gymnasium
 import numpy as np
@@ -25,6 +25,11 @@ from typing_extensions import override
 from pufferlib import spaces
 from pufferlib.environment import EpisodeTracker, PufferEnv, StepResult, check_env
 from pufferlib.errors import APIUsageError
+
+
+class _OfInside:
+    def __get__(self, env: object, owner: type) -> NoReturn:
+        raise AttributeError  # has Python call `__getattr__`, which it does not where PufferEnv has a value
 
 
 class PufferWrapper(PufferEnv):
@@ -51,6 +56,7 @@ class PufferWrapper(PufferEnv):
 
     changes_final_observations: ClassVar[bool] = False
     memory: tuple[np.ndarray, ...] = ()
+    has_action_masks = action_masks = has_bot_moves = keys = simulator = cast(Any, _OfInside())
 
     def __init__(self, env: PufferEnv, observation_space: gymnasium.Space | None = None):
         """Takes the environment to wrap; an APIUsageError if it has not the parts of a PufferEnv.
@@ -63,8 +69,6 @@ class PufferWrapper(PufferEnv):
         self.num_agents = env.num_agents
         self.single_action_space = env.single_action_space
         self.single_observation_space = env.single_observation_space
-        self.has_action_masks = getattr(env, "has_action_masks", False)
-        self.action_masks = getattr(env, "action_masks", None)
         self._shows_the_same = observation_space is None
         if observation_space is not None:
             self.single_observation_space = observation_space

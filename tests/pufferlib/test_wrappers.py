@@ -7,7 +7,7 @@ from gymnasium.spaces import Box, Discrete
 
 import pufferlib
 from pufferlib import PuffeRL, vector
-from pufferlib.environment import PufferEnv
+from pufferlib.environment import Keys, PufferEnv
 from pufferlib.errors import APIUsageError
 from pufferlib.runs.making import environment_name
 from pufferlib.wrappers import (
@@ -102,6 +102,29 @@ def test_a_wrapper_is_the_environment_inside():
     with pytest.raises(AttributeError, match="no_such_thing"):
         _ = env.no_such_thing
     assert copy.copy(env).start == 0
+
+
+class Replacing(Clock):
+    """Makes new action masks in each step, and is one of a bot and of keys."""
+
+    has_action_masks = has_bot_moves = True
+    simulator, keys = "a library", Keys({"left": 0})
+
+    def show(self):
+        super().show()
+        self.action_masks = np.tile([self.steps % 2 == 0, True], (AGENTS, 1))
+
+
+def test_what_a_puffer_env_has_a_value_for_is_that_of_the_environment_inside():
+    env = ClipReward(Replacing())
+    for steps in range(3):
+        _ = env.step(np.zeros(AGENTS, int)) if steps else env.reset()
+        np.testing.assert_array_equal(env.action_masks[:, 0], steps % 2 == 0)
+    assert env.has_action_masks and env.has_bot_moves
+    assert (env.simulator, env.keys) == ("a library", Replacing.keys)
+    assert type("Own", (ClipReward,), {"keys": None})(Replacing()).keys is None
+    env.action_masks = None
+    assert env.action_masks is None
 
 
 def test_options_of_a_reset_pass_through():
