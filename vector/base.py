@@ -261,8 +261,8 @@ class Vector(abc.ABC):
         with self._guard:
             self._require_open("async_reset")
             continues = seed is None and self.state is not State.NEW
+            self._idle_as(State.NEW)  # if the reset fails or is interrupted, only another one is possible
             self._drain()
-            self._received.clear()
             self._start_reset([None if continues else self._source.env_seed(i, seed) for i in range(self.num_envs)])
             self._num_running = self._num_batches
             self._idle_state = None
@@ -317,8 +317,8 @@ class Vector(abc.ABC):
                 self._refuse("send")
             batch = self._received[0] if agent_ids is None else self._received_batch(agent_ids)
             batch.buffers.actions[...] = fitting_actions(actions, batch.buffers.actions)
+            self._start(batch)  # first, so that a batch which cannot be started can be sent again
             self._received.remove(batch)
-            self._start(batch)
             self._num_running += 1
 
     def _received_batch(self, agent_ids: np.ndarray) -> Batch:

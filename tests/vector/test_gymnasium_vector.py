@@ -5,6 +5,7 @@ from __future__ import annotations
 import gymnasium
 import numpy as np
 import pytest
+from gymnasium.spaces import Box, Discrete, Tuple
 from gymnasium.vector import AsyncVectorEnv, SyncVectorEnv
 from gymnasium_vectors import SAME_STEP, Counter, cartpoles, counters
 from rollouts import digest, rollout
@@ -39,6 +40,16 @@ def test_a_reset_drops_the_step_that_runs():
         np.testing.assert_array_equal(vecenv.reset(seed=3)[0], expected)
         assert vecenv.step(np.zeros(2, int))[1].tolist() == [1, 1]
         vecenv.send(np.zeros(2, int))
+
+
+def test_actions_that_cannot_be_sent_leave_the_batch_where_it_was():
+    space = Tuple((Discrete(3), Box(-1, 1, (1,))))
+    with vector.make(counters, (2, AsyncVectorEnv, space)) as vecenv:
+        vecenv.reset()
+        with pytest.raises(ValueError, match="must be a number"):
+            vecenv.step(np.full((2, 2), np.nan))
+        assert vecenv.state is vector.State.READY
+        assert vecenv.step(np.zeros((2, 2)))[1].tolist() == [1, 1]
 
 
 def test_the_function_of_gymnasium_is_a_creator():

@@ -180,6 +180,20 @@ def test_a_reset_drops_the_steps_that_run(backend):
         assert not vecenv.step(np.zeros(140, int))[2].any()
 
 
+def test_after_a_reset_that_failed_another_one_is_asked_for():
+    with vector.make(CountingEnv, num_envs=2, batch_size=1, backend="Serial") as vecenv:
+        vecenv.async_reset()
+        vecenv.recv()
+        vecenv.envs[1].reset = None
+        with pytest.raises(TypeError):
+            vecenv.async_reset()
+        with pytest.raises(APIUsageError, match=r"call reset\(\) or async_reset\(\) first"):
+            vecenv.recv()
+        del vecenv.envs[1].reset
+        vecenv.async_reset()
+        assert [vecenv.recv()[5][0] for _ in range(2)] == [0, 3]
+
+
 def test_the_first_reset_takes_the_seed_of_make_and_later_ones_go_on(backend):
     with make_squared(backend) as vecenv:
         first = vecenv.reset()[0].copy()
