@@ -68,8 +68,7 @@ def _watch_forks() -> None:
 
 def _disown_vectors() -> None:
     for vecenv in _vectors:
-        vecenv._guard = ReentrancyGuard()  # a thread inside is one of the parent's
-        vecenv._idle_as(State.INHERITED)
+        vecenv._disown()
     _vectors.clear()
 
 
@@ -162,6 +161,11 @@ class Vector(abc.ABC):
     @abc.abstractmethod
     def _close(self) -> None:
         """Releases everything; called once."""
+
+    def _disown(self) -> None:
+        """Leaves the environments to the parent; called in a child made by fork."""
+        self._guard = ReentrancyGuard()  # a thread inside is one of the parent's
+        self._idle_as(State.INHERITED)
 
     # ------------------------------------------------------------------------------------------------- description
 

@@ -81,9 +81,7 @@ class Interpreter:
 class WorkerHandle:
     """The parent's side of a worker, which has some environments."""
 
-    def __init__(
-        self, index: int, envs: range, shared: SharedMemory, context: str | None, others: Sequence[WorkerHandle]
-    ):
+    def __init__(self, index: int, envs: range, shared: SharedMemory, context: str | None):
         self.index = index
         self.envs = envs
         self.connection, theirs = multiprocessing.Pipe()  # for commands and replies
@@ -91,7 +89,7 @@ class WorkerHandle:
             if context is None:
                 self.process: Interpreter | BaseProcess = Interpreter(theirs, shared)
             else:
-                inherited = [self.connection, *(other.connection for other in others)] if context == "fork" else []
+                inherited = self.connection if context == "fork" else None
                 process_class = multiprocessing.get_context(context).Process
                 # A daemon, because the standard library joins all others at exit before our own clean-up can run.
                 self.process = process_class(target=serve, args=(theirs, shared, inherited), daemon=True)
@@ -168,6 +166,7 @@ class Multiprocessing(RemoteVector):
         num_workers = count_workers(options, recipe.num_envs)
         check_workers(num_workers)
         warn_above_cores(num_workers)
+        self._workers: list[WorkerHandle] = []
         super().__init__(recipe, driver, options, num_workers)
         self._timeout = options.step_timeout_seconds
         self._asked: dict[WorkerHandle, float] = {}  # when, those that have not answered, oldest first; with a timeout
@@ -179,7 +178,6 @@ class Multiprocessing(RemoteVector):
         self._buffers = buffers_in(shared.memory, info, self.num_agents)
         self._form_batches(options)
         self._selector = selectors.DefaultSelector()
-        self._workers: list[WorkerHandle] = []
         self._end_workers = weakref.finalize(self, end_workers, self._workers, os.getpid())
         try:
             self._start_workers(pickled_tasks(recipe, info, num_workers, "Multiprocessing"), shared, options.context)
@@ -191,7 +189,7 @@ class Multiprocessing(RemoteVector):
 
     def _start_workers(self, tasks: list[bytes], shared: SharedMemory, context: str | None) -> None:
         for index, envs in enumerate(split(self.num_envs, self.num_workers)):
-            worker = WorkerHandle(index, envs, shared, context, tuple(self._workers))
+            worker = WorkerHandle(index, envs, shared, context)
             self._workers.append(worker)
             self._selector.register(worker.connection, selectors.EVENT_READ, worker)
             if worker.process.sentinel is not None:
@@ -281,6 +279,12 @@ class Multiprocessing(RemoteVector):
         end = worker.describe_end()
         self.close()
         raise WorkerError(f"{worker} {end}, so the vector is closed; its own output may say why")
+
+    @override
+    def _disown(self) -> None:
+        super()._disown()
+        for worker in self._workers:  # which otherwise sees no end of the connection while this process lives
+            worker.connection.close()
 
     @override
     def _close(self) -> None:

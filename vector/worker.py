@@ -7,7 +7,6 @@ import select
 import signal
 import traceback
 import warnings
-from collections.abc import Iterable
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 
@@ -66,15 +65,15 @@ def main(connection_fd: int, memory_fd: int, memory_size: int) -> None:
     serve(Connection(connection_fd), shared)
 
 
-def serve(connection: Connection, shared: SharedMemory, inherited: Iterable[Connection] = ()) -> None:
+def serve(connection: Connection, shared: SharedMemory, inherited: Connection | None = None) -> None:
     """Makes the environments of the first message and runs commands until the parent closes the connection or dies.
 
     It ignores Ctrl-C, which the parent handles. It sends an exception of an environment, SystemExit included, with its
     traceback. If the parent dies while an environment hangs, this process is killed.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    for other in inherited:  # ends of the parent, which must be the only one to have them open
-        other.close()
+    if inherited is not None:  # the parent's end, which the parent alone must have open
+        inherited.close()
     shared.close_fd()
     end_with_parent(ORPHAN_SECONDS)
     if _has_hung_up(connection):  # before the watch began

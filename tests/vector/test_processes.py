@@ -202,6 +202,20 @@ def test_a_forgotten_vector_leaves_no_process():
     assert workers_of() == []
 
 
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_workers_see_the_end_while_a_forked_child_lives():
+    vecenv = make_processes()
+    workers = [worker.process for worker in vecenv._workers]
+    child = os.fork()
+    if not child:
+        while True:
+            signal.pause()
+    vecenv.close()
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    assert [worker.exitcode for worker in workers] == [0, 0]  # none had to be terminated
+
+
 SCRIPT = """
 import os, signal, sys
 import numpy as np
