@@ -125,19 +125,21 @@ def end_workers(workers: list[WorkerHandle], owner: int, seconds: float = CLOSE_
     """Closes the connections, waits, and kills the rest; does nothing in a forked child of the process `owner`."""
     if os.getpid() != owner:
         return
-    for handle in workers:
-        handle.connection.close()
-    _join_all(workers, seconds)
-    for handle in workers:
-        if handle.process.exitcode is None:
-            handle.process.terminate()
-    _join_all(workers, TERMINATE_SECONDS)
-    while workers:
-        process = workers.pop().process
-        if process.exitcode is None:
-            process.kill()
-            process.join(TERMINATE_SECONDS)
-        process.close()
+    try:
+        for handle in workers:
+            handle.connection.close()
+        _join_all(workers, seconds)
+        for handle in workers:
+            if handle.process.exitcode is None:
+                handle.process.terminate()
+        _join_all(workers, TERMINATE_SECONDS)
+    finally:  # also where Ctrl-C cuts the waiting short
+        while workers:
+            process = workers.pop().process
+            if process.exitcode is None:
+                process.kill()
+                process.join(TERMINATE_SECONDS)
+            process.close()
 
 
 def _join_all(workers: Sequence[WorkerHandle], seconds: float) -> None:

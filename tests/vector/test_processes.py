@@ -192,6 +192,21 @@ def test_idle_workers_sleep():
         wait_until(lambda: seconds_used_in_half_a_second() < 0.1)  # the first may still hold the end of the reset
 
 
+def test_ctrl_c_while_a_worker_that_hangs_is_closed_kills_it(monkeypatch):
+    def interrupt(workers, seconds):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(processes, "_join_all", interrupt)
+    vecenv = make_processes(TroubledEnv, env_kwargs={"trouble": "hang in C"}, num_envs=1, num_workers=1)
+    vecenv.reset()
+    for _ in range(2):
+        vecenv.step(np.zeros((3, 2), int))
+    vecenv.send(np.zeros((3, 2), int))
+    with pytest.raises(KeyboardInterrupt):
+        vecenv.close()
+    assert workers_of() == []
+
+
 def test_a_forgotten_vector_leaves_no_process():
     vecenv = make_processes()
     vecenv.reset()
