@@ -85,7 +85,8 @@ class GymnasiumEntry(Entry):
     def make_vector(self, env_kwargs: dict[str, Any], **keywords: object) -> vector.Vector:
         backend, row = keywords.get("backend", vector.AUTO), envpool_family.compared().get(self.name)
         is_same = row is not None and row.is_same and row.version == envpool_family.version()
-        changed = [name for name, value in env_kwargs.items() if value != self.settings[name].default]
+        defaults = {name: setting.default for name, setting in self.settings.items()}
+        changed = [name for name, value in env_kwargs.items() if name not in defaults or value != defaults[name]]
         if backend in ("EnvPool", vector.EnvPool):
             if row is None:
                 raise APIUsageError(f"{self.name} was not compared with EnvPool's; `puffer envs envpool` lists those")

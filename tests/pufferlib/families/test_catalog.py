@@ -233,6 +233,8 @@ def test_an_environment_with_open_keywords_takes_flags_that_nobody_knows(registe
     ((setting, value),) = FlagTable("CatalogAnything-v0").parse(["--env.length", "3"])
     assert (setting.name, value) == ("length", 3)
     assert check_section("env", {"other": [1]}, "CatalogAnything-v0") == {"other": [1]}
+    with catalog.find("CatalogAnything-v0").make_vector({"length": 3}, num_envs=1) as vecenv:
+        assert vecenv.driver_env.env.unwrapped.length == 3
 
 
 def test_a_process_where_an_id_is_not_registered_makes_it_all_the_same(registered):
