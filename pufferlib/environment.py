@@ -170,7 +170,7 @@ class Buffers:
     ) -> Buffers:
         """Allocates zeroed arrays (all masks are True) for `rows` agents with these single-agent spaces."""
         agents = f"{rows:,} agent{'s' * (rows != 1)}"
-        needed = rows * cls.row_bytes(observation_space, action_space)
+        needed = rows * cls.row_bytes(observation_space, action_space, has_action_masks)
         require_memory(needed, f"a step of {agents}", "have fewer environments, or smaller observations")
         return cls(
             observations=np.zeros((rows, *observation_space.shape), observation_space.dtype),
@@ -183,11 +183,12 @@ class Buffers:
         )
 
     @staticmethod
-    def row_bytes(observation_space: gymnasium.Space, action_space: gymnasium.Space) -> int:
+    def row_bytes(observation_space: gymnasium.Space, action_space: gymnasium.Space, has_action_masks: bool) -> int:
         """Bytes of one agent's row in all arrays together."""
+        flags = 3 + (spaces.num_choices(action_space) if has_action_masks else 0)
         observation = math.prod(observation_space.shape) * np.dtype(observation_space.dtype).itemsize
         action = math.prod(spaces.action_shape(action_space)) * np.dtype(spaces.action_dtype(action_space)).itemsize
-        return observation + action + np.dtype(np.float32).itemsize + 3 * np.dtype(bool).itemsize
+        return observation + action + np.dtype(np.float32).itemsize + flags * np.dtype(bool).itemsize
 
     def rows(self, begin: int, end: int) -> Buffers:
         """Views of the rows [begin, end)."""

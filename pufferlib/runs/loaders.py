@@ -117,7 +117,8 @@ def _require_room(entry: Entry, env_kwargs: dict[str, Any], num_buffers: int, ho
     with closing(entry.creator(**{**env_kwargs, "num_envs": 1})) as env:
         env.reset(0)
         state_bytes = env.structs().nbytes if hasattr(env, "structs") else 0
-        row_bytes = Buffers.row_bytes(env.single_observation_space, env.single_action_space)
+        has_masks = getattr(env, "has_action_masks", False)
+        row_bytes = Buffers.row_bytes(env.single_observation_space, env.single_action_space, has_masks)
     needed = count * (state_bytes + env.num_agents * (1 + horizon) * row_bytes)
     steps = f", each with {horizon:,} steps of a rollout," if horizon > 1 else ""
     what = f"a training of {count * env.num_agents:,} agents{steps}"

@@ -167,7 +167,10 @@ class Unmasked(PythonNim):
 )
 def test_masks_have_a_column_for_each_choice_of_each_part(space, choices):
     assert spaces.num_choices(space) == choices
-    assert Buffers.empty(Box(0, 1, (1,)), space, 5, has_action_masks=True).action_masks.shape == (5, choices)
+    buffers = Buffers.empty(Box(0, 1, (1,)), space, 5, has_action_masks=True)
+    assert buffers.action_masks.shape == (5, choices)
+    bytes_of_all = sum(getattr(buffers, name).nbytes for name in buffers.names)
+    assert Buffers.row_bytes(Box(0, 1, (1,)), space, has_action_masks=True) == bytes_of_all / 5
 
 
 def test_actions_without_choices_have_no_masks():
