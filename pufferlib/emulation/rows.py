@@ -123,8 +123,8 @@ def _compile_discrete(space: Discrete, column: int | None) -> Split:
     number = functools.cache(lambda choice: kind(start + choice))  # making one takes time
 
     def split(row: np.ndarray) -> np.integer:
-        choice = int(row) if column is None else int(row.item(column))
-        return number(choice if 0 <= choice <= last else 0 if choice < 0 else last)
+        choice = row.item() if column is None else row.item(column)
+        return number(int(min(max(choice, 0), last)))
 
     return split
 

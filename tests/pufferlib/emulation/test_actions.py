@@ -185,6 +185,14 @@ def test_what_is_no_number_is_refused_for_integers(space):
         layout.split_rows(row[np.newaxis])
 
 
+@pytest.mark.parametrize("space", [Discrete(3, start=4), MultiDiscrete([3], start=[4]), Box(4, 6, (1,), np.int32)])
+def test_an_infinite_number_is_the_bound_of_an_integer(space):
+    layout = ActionLayout(Tuple([space, Box(0, 1, (1,))]))
+    for number, expected in ((-np.inf, 4), (np.inf, 6)):
+        row = np.float32([number, 0])
+        assert layout.split(row)[0] == layout.split_rows(row[np.newaxis])[0] == expected
+
+
 # --- what cannot be
 
 
