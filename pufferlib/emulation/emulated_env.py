@@ -26,11 +26,11 @@ def final_observation(observations: np.ndarray, agent: int) -> dict[str, Any]:
     return {"final_observation": observations[agent, ...].copy(), "agent_id": agent}
 
 
-def plain_numbers(info: Mapping[str, Any]) -> dict[str, float]:
-    """The entries of an info that are single numbers or flags."""
+def plain_numbers(info: Mapping[str, Any] | None) -> dict[str, float]:
+    """The entries of an info, if there is one, that are single numbers or flags."""
     return {
         name: float(value)
-        for name, value in info.items()
+        for name, value in (info or {}).items()
         if isinstance(name, str) and name not in _RESERVED and _is_number(value)
     }
 

@@ -108,7 +108,7 @@ class PettingZooPufferEnv(EmulatedEnv):
             remaining.pop(agent, None)
             self.terminals[row] = terminated or not truncated  # one that just vanishes has come to an end as well
             self.truncations[row] = truncated
-            self._reports.append(emulated_env.plain_numbers(infos.get(agent) or {}))
+            self._reports.append(emulated_env.plain_numbers(infos.get(agent)))
             if truncated and not terminated and agent in observations:
                 self._write(row, observations[agent])
                 final_observations.append(emulated_env.final_observation(self.observations, row))

@@ -105,6 +105,16 @@ def test_the_numbers_of_the_last_info_are_reported_once():
     assert act(env, 0)[4] == [{"success": 1.0, "score": 2.5, "count": 3.0}]
 
 
+def test_an_info_may_be_left_out():
+    class Silent(Scripted):
+        def step(self, action):
+            return (*super().step(action)[:4], None)
+
+    env = GymnasiumPufferEnv(Silent(length=1, ends="terminated"))
+    env.reset()
+    assert env.step(env.actions)[4] == []
+
+
 def test_final_observations_carry_the_index_among_all_agents_of_a_vector():
     creators = [lambda length=length, **kwargs: GymnasiumPufferEnv(Scripted(length), **kwargs) for length in (2, 3, 2)]
     vecenv = vector.make(creators, backend="Serial", num_envs=3)
