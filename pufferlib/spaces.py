@@ -152,8 +152,9 @@ def has_channels_last(space: gymnasium.Space) -> bool:
 
 def in_single_precision(space: gymnasium.Space) -> gymnasium.Space:
     """A space whose Boxes of float64 are of float32, which is what policies compute in."""
-    if isinstance(space, Dict):
-        return Dict({key: in_single_precision(child) for key, child in space.items()})
+    if isinstance(space, (Dict, Tuple)):
+        parts = {key: in_single_precision(child) for key, child in children(space)}
+        return Dict(parts) if isinstance(space, Dict) else Tuple(parts.values())
     if not isinstance(space, Box) or space.dtype != np.float64:
         return space
     limit = np.finfo(np.float32).max

@@ -12,6 +12,7 @@ from hypothesis import given, settings, strategies as st
 from pufferlib.emulation import Layout, nativize, unpack
 from pufferlib.emulation.rows import row_writer
 from pufferlib.errors import APIUsageError
+from pufferlib.spaces import in_single_precision
 
 DTYPES = ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "float16", "float32", "float64")
 
@@ -126,6 +127,13 @@ def test_a_box_stays_as_it_is():
     assert Layout.of(space).row_space is space and not Layout.of(space).is_packed
     rows = np.ones((4, 2, 3))
     assert unpack(rows, Layout.of(space)) is rows and unpack(rows, None) is rows
+
+
+def test_boxes_of_double_precision_are_of_single_wherever_they_are():
+    box, choice = Box(-1, 1, (2,), np.float64), Discrete(3)
+    single = Box(-1, 1, (2,), np.float32)
+    space = in_single_precision(Dict({"pair": Tuple((box, choice)), "box": box}))
+    assert space == Dict({"pair": Tuple((single, choice)), "box": single})
 
 
 def test_a_lone_discrete_observation_has_one_number():
