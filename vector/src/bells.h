@@ -1,10 +1,10 @@
-// bells.h - how a vector and its worker processes tell each other in shared memory that there is something to do.
+// bells.h - how a vector and its worker processes announce work to each other in shared memory.
 //
-// Who looks sees a bell ring without a system call; who sleeps, in poll() on a connection, has said so before, and is
-// woken by whoever rings. Each side announces its sleep and then looks once more, and the other rings and then looks
-// who sleeps; all four are sequentially consistent, so that at least one of them sees the other. The sleeper's
-// announcement is taken back by an exchange, which makes one waking message of it, whoever is first. What is written
-// before a bell rings (rows, actions, a message) is visible to whoever saw it ring.
+// A side that is awake polls a counter, the bell, without a system call. A side that sleeps in poll() on its connection
+// has announced that, and the other one wakes it by a message. No wake-up is lost: a side announces its sleep and then
+// reads the counter again, the other one increments the counter and then reads the announcement. All four accesses are
+// sequentially consistent, so at least one side sees the other. An exchange takes the announcement back, so that there
+// is one waking message. Rows, actions and messages written before an increment are visible to the side that saw it.
 #pragma once
 
 #include <sched.h>
@@ -101,9 +101,9 @@ static inline bool bells_alone(Bells* bells, int index, int num_workers) {
     return true;
 }
 
-// Looks out for the next command, at most so long, and offers the core to others meanwhile. Not at all on a core that
-// another process of the vector uses: who sleeps gives it up at once, but a kernel that schedules by groups, as Linux
-// does by sessions, lets those alone have what is yielded who are in the same group.
+// Polls for the next command, at most so long, and yields the core meanwhile. It does not poll on a core that another
+// process of the vector uses: a worker that sleeps frees the core at once, but a kernel that schedules by groups, as
+// Linux does by sessions, gives a yielded core only to processes of the same group.
 static inline bool bell_watch(Bells* bells, int index, int num_workers, unsigned taken, int64_t nanoseconds) {
     WorkerBell* bell = &bells->workers[index];
     int64_t deadline = bells_alone(bells, index, num_workers) ? bell_now() + nanoseconds : 0;

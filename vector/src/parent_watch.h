@@ -1,7 +1,7 @@
 // parent_watch.h - ends a worker process when its parent is gone, whatever the worker is doing.
 //
 // A worker learns from its connection that the parent is gone, unless an environment hangs: in Python, or in C with the
-// interpreter lock held. So a thread that needs no lock looks from time to time who the parent is. (Linux's signal at
+// interpreter lock held. So a thread that needs no lock checks twice a second who the parent is. (Linux's signal at
 // the parent's death is no remedy: it is sent when the thread that started the worker ends, as it may long before.)
 #pragma once
 

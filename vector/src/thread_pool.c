@@ -6,9 +6,9 @@
 // data travels through it. A thread leaves a job by a release decrement of num_helpers, after its last item;
 // pool_finish returns once it has read zero with acquire, which makes the work of every helper visible to the caller.
 // By then the caller has itself found all parts empty, which they stay until the next pool_submit, and has unlinked the
-// job under the mutex, so nobody attaches any more, zero is final, and since a helper does not touch the job after the
-// decrement the caller may free it. The counters that spinning threads watch are only hints: whoever saw one takes the
-// mutex before acting on it.
+// job under the mutex, so no thread attaches any more, and zero is final. A helper does not touch the job after its
+// decrement, so the caller may free it. The counters that spinning threads watch are only hints: a thread that saw one
+// change takes the mutex before it acts.
 #define _POSIX_C_SOURCE 200809L
 #include "thread_pool.h"
 
@@ -85,7 +85,7 @@ static int claim_size(const PoolJob* job, int unclaimed) {
     return size < unclaimed ? size : unclaimed;
 }
 
-// Does the items of a part that nobody has claimed: of the own part from the front, of another's from the back.
+// Does the unclaimed items of a part: from the front of its own part, from the back of another one.
 static void run_part(PoolJob* job, PoolPart* part, bool is_own, int worker) {
     uint64_t range = atomic_load_explicit(&part->unclaimed, memory_order_relaxed);
     while (range_begin(range) < range_end(range)) {
@@ -157,7 +157,7 @@ static void spin_for_work(ThreadPool* pool, unsigned seen, int64_t since) {
     } while (now() - since < SPIN_NANOSECONDS);
 }
 
-// Returns when something was submitted or the pool stops; lets go of the mutex meanwhile. Only a thread that could have
+// Returns when something was submitted or the pool stops; releases the mutex meanwhile. Only a thread that could have
 // spun the last time without sleeping spins this time: in a container the core belongs to others.
 static void wait_for_work(ThreadPool* pool, Worker* worker) {
     unsigned seen = atomic_load_explicit(&pool->num_submitted, memory_order_relaxed);

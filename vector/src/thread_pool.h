@@ -3,7 +3,7 @@
 // The caller is worker 0, so a pool of one starts no threads and does the work inside pool_finish. Idle threads sleep.
 // Jobs are begun in the order they were submitted; several may be in flight. Every worker begins at its own part of a
 // job, so that a job that is submitted again and again finds its memory in the caches of the cores that last worked on
-// it; who is done with its part takes from the far ends of the others'.
+// it; a worker that has finished its part takes items from the far ends of the others.
 #pragma once
 
 #include <stdatomic.h>
@@ -18,7 +18,7 @@ typedef void PoolTask(void* context, int begin, int end, int worker);
 enum { POOL_MAX_PARTS = 64 };  // of a job; with more threads, some share a part
 
 typedef struct {
-    _Atomic uint64_t unclaimed;  // items that nobody has claimed: begin in the low 32 bits, end in the high ones
+    _Atomic uint64_t unclaimed;  // items not claimed yet: begin in the low 32 bits, end in the high ones
     char padding[56];            // no two parts share a cache line
 } PoolPart;
 
