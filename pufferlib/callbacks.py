@@ -169,7 +169,8 @@ class EvaluateEvery(Callback):
         with trainer.phases.phase("evaluation"):
             metrics = trainer.ranks.from_first(lambda: self._evaluate(trainer))
         logs.update(metrics)
-        trainer.logger.log({"agent_steps": trainer.global_step, "epoch": trainer.epoch, **metrics}, trainer.global_step)
+        counts = {"agent_steps": trainer.global_step, "epoch": trainer.epoch, "uptime": trainer.uptime}
+        trainer.logger.log({**counts, **metrics}, trainer.global_step)
 
     def _evaluate(self, trainer: PuffeRL) -> dict[str, float]:
         scores = evaluate(trainer.policy, self._playground, self.episodes, **self.settings)

@@ -62,7 +62,8 @@ def panels(runs: Sequence[RecordedRun], patterns: Iterable[str] | None = None, x
     """Returns the plots of runs, one for each pattern or metric; `x` is `agent_steps` or `uptime`.
 
     Patterns are names such as `losses/entropy` or `entropy`, or such as `losses/*`; `performance` is the time split.
-    None takes the score, returns, lengths, speed, losses and the time split. ConfigError if one fits no metric.
+    None takes the score, returns, lengths, speed, losses and the time split. ConfigError if one fits no metric, or no
+    log has both a metric and `x`.
     """
     known = _known_metrics(runs)
     if not known:
@@ -71,8 +72,8 @@ def panels(runs: Sequence[RecordedRun], patterns: Iterable[str] | None = None, x
     found: list[Panel] = []
     for name in _standard(runs, known) if patterns is None else _asked(patterns, known):
         if name != TIME_SPLIT:
-            curves = [_curve(run, name, x, names[run.folder]) for run in runs]
-            found.append(Panel(name, x, [curve for curve in curves if curve.xs]))
+            curves = [curve for run in runs if (curve := _curve(run, name, x, names[run.folder])).xs]
+            found += [Panel(name, x, curves)] if curves else []
             continue
         for run in runs:  # the largest phase at the bottom
             shares = [name for name in _known_metrics([run]) if name.startswith(f"{TIME_SPLIT}/")]
@@ -80,6 +81,8 @@ def panels(runs: Sequence[RecordedRun], patterns: Iterable[str] | None = None, x
             phases.sort(key=lambda curve: (curve.label == "other", -sum(curve.ys)))
             title = "time split" if len(runs) == 1 else f"time split  {names[run.folder]}"
             found += [Panel(title, x, phases, is_stacked=True)] if phases else []
+    if not found:
+        raise ConfigError(f"no log with these metrics has {x!r}; plot them over the other of {' and '.join(X_AXES)}")
     return found
 
 

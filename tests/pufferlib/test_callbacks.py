@@ -408,7 +408,7 @@ def test_evaluating_every_now_and_then():
     assert [log["epoch"] for log in told.logs if "eval/return_mean" in log] == [2, 4, 5]
     rows = [log for log in logger.logs if "eval/return_mean" in log]
     assert [(log["agent_steps"], log["epoch"]) for log in rows] == [(128, 2), (256, 4), (320, 5)]
-    assert {"eval/length_mean", "eval/score", "eval/perf"} <= rows[0].keys()
+    assert {"uptime", "eval/length_mean", "eval/score", "eval/perf"} <= rows[0].keys()
     best = max(log["eval/return_mean"] for log in rows)
     assert json.loads((trainer.run_folder / "best.json").read_text())["eval/return_mean"] == best
     trainer.release()

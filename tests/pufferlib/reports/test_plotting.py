@@ -70,6 +70,17 @@ def test_a_metric_that_no_run_has_is_told(runs):
         panels(runs, ["xyz"])
 
 
+def test_logs_without_a_time_are_left_out_over_time(runs):
+    with (runs[0].folder / "metrics.jsonl").open("a") as file:
+        file.write('{"step": 500, "agent_steps": 500, "eval/return_mean": 3.0}\n')
+    run = read_run(runs[0].folder)
+    assert "eval/return_mean" in titles(panels([run]))
+    over_time = panels([run], x="uptime")
+    assert "episode/return_mean" in titles(over_time) and all(panel.curves for panel in over_time)
+    with pytest.raises(ConfigError, match="'uptime'"):
+        panels([run], ["eval/return_mean"], x="uptime")
+
+
 def test_a_run_that_logged_nothing_is_told(in_tmp_path):
     with pytest.raises(ConfigError, match="mine logged nothing yet"):
         panels([read_run(made_run("experiments", "mine", logs=0))])
