@@ -968,7 +968,7 @@ def _train_to_the_end(trainer: PuffeRL, args: dict[str, Any], stop: StopRequest)
     def keep_log(*iteration: object) -> None:
         if trainer.is_logged:
             log = trainer.mean_and_log()
-            if log["agent_steps"] >= 0.2 * trainer.config.total_timesteps:
+            if trainer.epoch >= 0.2 * trainer.total_epochs:
                 logs.append(log)
         trainer.print_dashboard()
 

@@ -147,13 +147,10 @@ class RecordedRun:
         """`running`, `finished`, `stopped` or `failed`; see `puffer runs --help`."""
         if writing_process(self.folder) is not None:
             return "running"
-        train = self.settings.get("train") or {}
-        iterations, steps = (number(train.get(name)) for name in ("num_iterations", "total_timesteps"))
-        epoch = number(self.newest.get("epoch")) or 0
-        is_over = steps is not None and self.steps >= steps if iterations is None else epoch >= iterations
-        saved_steps = number(read_facts(self.folder / "last.json").get("agent_steps"))
-        is_saved = saved_steps is not None and saved_steps >= self.steps
-        if is_over and is_saved:
+        saved = read_facts(self.folder / "last.json")
+        steps, epoch, end = (number(saved.get(name)) for name in ("agent_steps", "epoch", "end"))
+        is_saved = steps is not None and steps >= self.steps
+        if is_saved and None not in (epoch, end) and epoch >= end:  # not by steps, which absent agents do not make
             return "finished"
         return "stopped" if is_saved and (self.folder / TRAINER_STATE).exists() else "failed"
 

@@ -192,8 +192,8 @@ def model_path(folder: Path, env_name: str, epoch: int) -> Path:
 
 
 def note(env_name: str, progress: Progress) -> dict[str, Any]:
-    """Returns the facts beside the weights `best` and `last`."""
-    return {"env": env_name, "agent_steps": progress.global_step, "epoch": progress.epoch}
+    """Returns the facts beside the weights `best` and `last`; `end` is the epoch at which the run is to end."""
+    return {"env": env_name, "agent_steps": progress.global_step, "epoch": progress.epoch, "end": progress.end}
 
 
 def save_checkpoint_folder(

@@ -22,7 +22,8 @@ def made_run(data_dir, run_id, env_name="puffer_cartpole", logs=4, saved=True, *
     (folder / "metrics.jsonl").write_text("".join(f"{json.dumps(made_log(count))}\n" for count in range(1, logs + 1)))
     if saved:
         (folder / "trainer_state.pt").touch()
-        note = {"env": env_name, "agent_steps": logs * STEPS // 10, "epoch": logs}
+        end = settings["train"]["num_iterations"] or 10
+        note = {"env": env_name, "agent_steps": logs * STEPS // 10, "epoch": logs, "end": end}
         (folder / "last.json").write_text(json.dumps(note))
     return folder
 

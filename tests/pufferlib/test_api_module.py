@@ -154,6 +154,22 @@ def test_the_whole_loop_in_one_call(capsys):
     assert "saved experiments/puffer_breakout_" in capsys.readouterr().out
 
 
+def test_the_first_line_has_the_steps_as_a_whole_number(capsys):
+    args = small_args()
+    args["train"]["total_timesteps"] = 4e3 + args["env"]["num_envs"] * 1e3
+    pufferl.train("puffer_breakout", args)
+    steps = int(args["train"]["total_timesteps"])
+    assert f"training puffer_breakout for {steps:,} steps, in " in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_the_logs_of_the_whole_loop_do_not_depend_on_absent_agents():
+    flags = ["--env.opponent", "self", "--env.num-envs", "4", "--train.bptt-horizon", "8", "--train.log-interval", "1"]
+    flags += ["--train.minibatch-size", "auto", "--train.num-iterations", "10", "--train.final-episodes", "0"]
+    logs = pufferl.train("puffer_connect4", pufferl.load_config("puffer_connect4", flags))
+    assert [log["epoch"] for log in logs] == [2, 3, 4, 5, 6, 7, 8, 9, 10]
+
+
 @pytest.mark.parametrize("mode", ["max-autotune-no-cudagraphs", "default"])
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
 def test_compile_and_precision_are_settings(mode, precision):

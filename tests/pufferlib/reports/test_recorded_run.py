@@ -75,6 +75,10 @@ def test_the_state_of_a_run_that_ended(tmp_path, made, state):
     assert read_run(made_run(tmp_path, RUN_ID, **made)).state == state
 
 
+def test_a_run_with_absent_agents_is_finished_after_its_last_epoch(tmp_path):
+    assert read_run(made_run(tmp_path, RUN_ID, logs=10, total_timesteps=2 * STEPS)).state == "finished"
+
+
 def test_a_run_that_went_on_after_its_checkpoint_failed(tmp_path):
     folder = made_run(tmp_path, RUN_ID, logs=4)
     with (folder / "metrics.jsonl").open("a") as file:
