@@ -922,7 +922,7 @@ def train(
                 with trainer.report.uncounted():  # a service may take seconds to open its run
                     log_settings = args.get("log", {}) if logger is None else None
                     trainer.run.begin(log_settings, trainer.global_step if is_resumed else None)
-                say(_first_line(env_name, args, trainer, changes, is_resumed))
+                say(_first_line(env_name, trainer, changes, is_resumed))
                 say(f"computed by {trainer.computed_by}")
                 if (simulator := getattr(vecenv.driver_env, "simulator", None)) is not None:
                     say(f"stepped by {simulator}, on {vecenv.num_workers} threads or workers")
@@ -946,14 +946,13 @@ def _require_longer(changes: list[Change], trainer: PuffeRL) -> None:
             )
 
 
-def _first_line(env_name: str, args: dict[str, Any], trainer: PuffeRL, changes: list[Change], is_resumed: bool) -> str:
-    train = args["train"]
+def _first_line(env_name: str, trainer: PuffeRL, changes: list[Change], is_resumed: bool) -> str:
     if not is_resumed:
-        iterations = train["num_iterations"]
-        length = f"{train['total_timesteps']:,} steps"
+        config, iterations = trainer.config, trainer.config.num_iterations
+        length = f"{config.total_timesteps:,} steps"
         if iterations is not None:
             length = f"{iterations:,} iteration{'s' * (iterations != 1)}"
-        return f"training {env_name} for {length}, in {train['data_dir']}"
+        return f"training {env_name} for {length}, in {config.data_dir}"
     done = f"{trainer.run_folder} after {trainer.epoch} of {trainer.total_epochs} epochs, {trainer.global_step} steps"
     if trainer.epoch >= trainer.total_epochs:
         return f"finished: {done}; --train.total-timesteps N goes on until N"
