@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 from statistics import mean, pstdev
@@ -106,6 +106,7 @@ class Results:
     complete: Sequence[FoundTrial]  # those with a finite score, the best first; of equal scores the cheaper
     front: Sequence[FoundTrial]  # those of them that no other beats at their cost, the cheapest first
     running: int  # how many are running
+    awaited: frozenset[int] = frozenset()  # the numbers of trials whose confirmations have not all ended
 
     def in_state(self, state: str) -> list[FoundTrial]:
         """Returns the trials that ended in a state, by their numbers."""
@@ -130,13 +131,16 @@ class Results:
     def winner(self) -> FoundTrial | None:
         """The trial that was confirmed best, else that with the best score; None where no trial is complete.
 
-        The best has the fewest failures, then the best mean, then the least cost.
+        The best has the fewest failures, then the best mean, then the least cost. While confirmations are awaited, the
+        means are also of the score of the trial itself, which is then all that is known of some.
         """
 
         def rank(trial: FoundTrial) -> tuple[int, float, float]:
-            return len(trial.runs) - len(trial.scores), -self.sign * mean(trial.scores), _cost_rank(trial)
+            scores = [*trial.scores, trial.score] if self.awaited else trial.scores
+            return len(trial.runs) - len(trial.scores), -self.sign * mean(scores), _cost_rank(trial)
 
-        return min((trial for trial in self.complete if trial.scores), key=rank, default=self.best)
+        compared = [trial for trial in self.complete if trial.scores or trial.number in self.awaited]
+        return min(compared, key=rank, default=self.best)
 
     def cheapest_past(self, threshold: float | None) -> FoundTrial | None:
         """Returns the cheapest trial that reached a score; None where none did, or `threshold` is None."""
@@ -198,7 +202,9 @@ class SweepState:
 
     def results(self) -> Results:
         """Returns the results of all trials as the driver last read them."""
-        return results_of(self.trials, self.args["sweep"]["goal"], self.confirmations)
+        found = results_of(self.trials, self.args["sweep"]["goal"], self.confirmations)
+        left = outstanding(found, self.args, self.threshold)
+        return replace(found, awaited=frozenset(trial.number for trial, _ in left))
 
 
 def trial_table(

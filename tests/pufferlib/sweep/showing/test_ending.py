@@ -60,7 +60,7 @@ def test_a_sweep_ends_with_its_files_and_how_to_train_by_the_best(tmp_path):
 def test_the_best_settings_are_those_of_who_confirms_best(tmp_path):
     study = make_study(scored(0.8, 10, rate=0.03), scored(0.9, 40, rate=0.01))
     known = [Confirmation(0, 7, 0.7), Confirmation(0, 8, 0.8), Confirmation(1, 7, 0.1), Confirmation(1, 8, None)]
-    text = finished(squared_state(study, tmp_path, confirmations=known))
+    text = finished(squared_state(study, tmp_path, confirmations=known, confirm_best=0))  # none is awaited
     sentence = "trial 0: 0.8 in 10s of training, confirmed 0.75 ± 0.05 on 2 fresh seeds"
     assert f"the winner is {sentence}" in text and "0.1 ± 0 on 2 fresh seeds, 1 failed" in text
     content = (tmp_path / "best.ini").read_text()

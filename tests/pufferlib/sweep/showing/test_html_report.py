@@ -63,6 +63,7 @@ def test_the_page_shows_what_was_found():
         stopped("its score is <low>", 4),
         running(),
         confirmations=known,
+        confirm_best=0,  # none is awaited
         solve={"metric": "perf", "threshold": 0.3},
     )
     assert page.ids >= PLOTS | {"importance"}

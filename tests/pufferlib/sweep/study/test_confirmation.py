@@ -68,6 +68,23 @@ def test_the_winner_is_who_confirms_best(goal, first, text):
     assert results.winner.confirmed_text == f"{text} on 2 fresh seeds"
 
 
+@pytest.mark.parametrize(("sign", "goal"), [(1, "maximize"), (-1, "minimize")])
+def test_until_all_are_confirmed_scores_of_trials_count_too(sign, goal):
+    first = 42 + FIRST_SEED
+    trials = [scored(sign * score, 9, rate) for score, rate in ((0.9, 0.01), (0.8, 0.02), (0.7, 0.03), (0.6, 0.04))]
+    state = make_state(make_study(*trials, goal=goal), confirm_best=3, confirm_seeds=2)
+
+    def winner(*known):
+        state.confirmations = [Confirmation(trial, first + seed, sign * score) for trial, seed, score in known]
+        return state.results().winner.number
+
+    assert winner() == 0
+    assert winner((2, 0, 0.85)) == winner((2, 0, 0.85), (1, 0, 0.85)) == 0  # which may be luck
+    assert winner((0, 0, 0.1), (0, 1, 0.2), (2, 0, 0.7)) == 1
+    confirmed = [(trial, seed, score) for trial, score in ((0, 0.5), (1, 0.52), (2, 0.56)) for seed in (0, 1)]
+    assert winner(*confirmed[:-1]) == 0 and winner(*confirmed) == 2
+
+
 def test_who_fails_is_behind_who_does_not():
     known = [*runs(0, 0.5, 0.6), *runs(1, 0.9, None)]
     results = found(scored(0.7, 1, 0.01), scored(0.9, 9, 0.02), known=known)
