@@ -238,7 +238,10 @@ def _launch() -> str | None:  # one start of torchrun, which may start its proce
 
 
 def _git_commit() -> str | None:  # None where the library does not run from a checkout
-    command = ["git", "-C", str(Path(__file__).parent), "rev-parse", "HEAD"]
+    checkout = Path(__file__).parents[2]
+    if not (checkout / ".git").exists():  # git would find the repository that an environment with the library lies in
+        return None
+    command = ["git", "-C", str(checkout), "rev-parse", "HEAD"]
     try:
         return subprocess.run(command, capture_output=True, text=True, check=True, timeout=5).stdout.strip()
     except (OSError, subprocess.SubprocessError):

@@ -1,4 +1,5 @@
 import json
+import subprocess
 
 import pytest
 
@@ -19,6 +20,16 @@ def test_a_run_is_described_by_settings_versions_and_seed(tmp_path):
     commit = written["git_commit"]
     assert commit is None or len(commit) == 40
     assert description.read_description(tmp_path / "config.json", "puffer_squared")["settings"] == args
+
+
+def test_the_commit_is_none_of_a_repository_that_the_library_is_installed_in(tmp_path, monkeypatch):
+    installed = tmp_path / "venv" / "pufferlib" / "runs" / "description.py"
+    installed.parent.mkdir(parents=True)
+    who = ["-c", "user.name=they", "-c", "user.email=they@example.org"]
+    for command in (["init", "-q"], [*who, "commit", "-q", "--allow-empty", "-m", "theirs"]):
+        subprocess.run(["git", "-C", str(tmp_path), *command], check=True)
+    monkeypatch.setattr(description, "__file__", str(installed))
+    assert description.describe_run(load_config("puffer_squared"))["git_commit"] is None
 
 
 def make_run(data_dir, launch, name="puffer_squared_1"):
