@@ -114,6 +114,8 @@ def _noting(notes: list[str], missing: str) -> Iterator[None]:
         yield
     except PufferError as error:
         notes.append(f"{missing}: {error}")
+    except Exception as error:  # the environment may raise anything
+        notes.append(f"{missing}: {type(error).__name__}: {error}")
 
 
 def _facts(run: RecordedRun) -> dict[str, str]:

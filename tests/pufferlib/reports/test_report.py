@@ -112,6 +112,16 @@ def test_what_is_missing_is_said_on_the_page(run, monkeypatch):
     assert "Nothing was played: the run has saved no weights yet." in text
 
 
+def test_an_environment_that_fails_is_a_note(run, monkeypatch):
+    def fail(*arguments):
+        raise RuntimeError("no simulator here")
+
+    (run.folder / "last.pt").touch()
+    monkeypatch.setattr("pufferlib.reports.page._evaluate", fail)
+    text = Reader(page(run, episodes=3, video=False)).text
+    assert "The last weights are not evaluated: RuntimeError: no simulator here" in text
+
+
 def test_a_run_of_an_unknown_environment_has_a_page(in_tmp_path):
     folder = made_run("experiments", RUN_ID)
     config = json.loads((folder / "config.json").read_text())
