@@ -2,7 +2,15 @@
 
 import sys
 
-from pufferlib.cli import main
+
+def main() -> int:
+    """Runs the command, and returns its exit code; Ctrl-C may come while it is still being imported."""
+    try:
+        from pufferlib.cli import main as run
+    except KeyboardInterrupt:
+        return 130  # as `run`
+    return run()
+
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -361,9 +361,10 @@ def test_a_checkout_that_was_not_installed_says_so(tmp_path, module, is_linked):
     assert "pip install -e ." in done.stderr
 
 
-def test_the_console_script_is_this_command():
+def test_the_console_script_is_this_command(monkeypatch):
     text = (Path(__file__).parents[2] / "pyproject.toml").read_text()
-    assert pkgutil.resolve_name(re.search(r'^puffer = "(.+)"$', text, re.MULTILINE)[1]) is cli.main
+    monkeypatch.setattr(cli, "main", lambda: 7)
+    assert pkgutil.resolve_name(re.search(r'^puffer = "(.+)"$', text, re.MULTILINE)[1])() == 7
 
 
 OWN_MODULE = """
@@ -540,3 +541,16 @@ def test_an_agent_that_is_not_there_or_is_not_alone_is_one_sentence(capsys):
     assert "no trained agent of CartPole-v1 comes with the package" in capsys.readouterr().err
     assert cli.main(["eval", SQUARED, "--pretrained", "--load-model-path", "model.pt"]) == 2
     assert "--pretrained plays another policy than model.pt; pass one of them" in capsys.readouterr().err
+
+
+def test_ctrl_c_while_the_command_is_imported_ends_it_quietly(monkeypatch):
+    class Interrupting:
+        def find_spec(self, name, *arguments):
+            if name == "pufferlib.cli":
+                raise KeyboardInterrupt
+
+    from pufferlib.__main__ import main
+
+    monkeypatch.delitem(sys.modules, "pufferlib.cli")
+    monkeypatch.setattr(sys, "meta_path", [Interrupting(), *sys.meta_path])
+    assert main() == cli.INTERRUPTED
