@@ -176,9 +176,10 @@ class Setting:
     def parse(self, text: str) -> Any:
         """Returns the checked value of a text from a file or the command line; see `check`.
 
-        A setting that wants text gets it even where the text looks like a number.
+        A setting that wants text gets it even where the text looks like a number. A path from `~/` on is one of the
+        home folder: a shell leaves it as it is in `--output=~/x`.
         """
-        value = parse_value(text)
+        value = parse_value(os.path.expanduser(text) if text.startswith("~/") else text)
         return self.check(text if not fits(value, self.kind) and fits(text, self.kind) else value)
 
     def check(self, value: object) -> Any:

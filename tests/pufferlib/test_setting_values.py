@@ -87,5 +87,13 @@ def test_a_text_setting_takes_text_that_looks_like_a_number():
     assert Setting("log", "name", int, None).parse("2024") == 2024
 
 
+@pytest.mark.parametrize("kind", [str, str | None, object])
+def test_a_path_in_the_home_folder_is_one_there(monkeypatch, kind):
+    monkeypatch.setenv("HOME", "/home/puffer")
+    setting = Setting("train", "data_dir", kind, None)
+    assert setting.parse("~/runs") == "/home/puffer/runs"
+    assert [setting.parse(text) for text in ("~", "a~/b", "~x")] == ["~", "a~/b", "~x"]
+
+
 def test_bounds_stand_beside_the_numbers_they_bound():
     assert describe(int | Literal["auto"] | None, " in [1, 9]") == "an integer in [1, 9], 'auto' or None"
