@@ -7,6 +7,7 @@ import contextlib
 import dataclasses
 import functools
 import inspect
+import itertools
 import numbers
 import os
 import re
@@ -73,7 +74,7 @@ def convert(value: object, kind: object) -> Any:
     if kind is Any:
         return value
     if origin in _UNIONS:
-        for option in arguments:
+        for option in sorted(arguments, key=lambda option: option is not type(value)):  # an integer is a number, too
             with contextlib.suppress(ValueError):
                 return convert(value, option)
     elif origin is Literal:
@@ -84,7 +85,8 @@ def convert(value: object, kind: object) -> Any:
             return alike[0]
     elif origin in (list, tuple):
         if isinstance(value, (list, tuple)):
-            return origin(convert(item, arguments[0]) for item in value)
+            kinds = itertools.repeat(arguments[0], len(value)) if _is_alike(kind) else arguments
+            return origin(convert(item, each) for item, each in zip(value, kinds, strict=True))
     elif kind in (int, float):
         if isinstance(value, numbers.Real) and not isinstance(value, bool):
             try:
@@ -98,6 +100,10 @@ def convert(value: object, kind: object) -> Any:
     elif isinstance(value, kind):
         return value
     raise ValueError
+
+
+def _is_alike(kind: object) -> bool:  # whether all items of a list or tuple have one type
+    return len({*get_args(kind)} - {Ellipsis}) == 1
 
 
 def describe(kind: object, bounds: str = "") -> str:
@@ -116,6 +122,8 @@ def _alternatives(kind: object, bounds: str) -> list[str]:
     if origin is Literal:
         return [repr(choice) for choice in arguments]
     if origin in (list, tuple):
+        if not _is_alike(kind):
+            return [f"a tuple of {len(arguments)} items, {', '.join(map(describe, arguments))}"]
         return [f"a {origin.__name__} of which each item is {describe(arguments[0])}"]
     return [_NAMES.get(kind, "any value") + (bounds if kind in (int, float) else "")]
 

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from pufferlib.errors import ConfigError
 from pufferlib.setting import Setting, convert, describe, fits, format_value, parse_value
 
 
@@ -93,6 +94,21 @@ def test_a_path_in_the_home_folder_is_one_there(monkeypatch, kind):
     setting = Setting("train", "data_dir", kind, None)
     assert setting.parse("~/runs") == "/home/puffer/runs"
     assert [setting.parse(text) for text in ("~", "a~/b", "~x")] == ["~", "a~/b", "~x"]
+
+
+def test_items_of_a_tuple_may_have_types_of_their_own():
+    setting = Setting("env", "door", tuple[int, str | None, float], None)
+    assert setting.parse("(2, 'red', 1)") == (2, "red", 1.0)
+    for text in ("('red', 2, 1)", "(2, 'red')", "(2, 'red', 1, 1)"):
+        with pytest.raises(ConfigError, match="a tuple of 3 items, an integer, text or None, a number"):
+            setting.parse(text)
+    assert convert((1, 2, 3), tuple[int]) == convert([1, 2, 3], tuple[int, int]) == (1, 2, 3)
+
+
+@pytest.mark.parametrize("value", [1, 1.0, True, "1", None])
+def test_a_union_keeps_a_value_of_one_of_its_types(value):
+    for kind in (int | float | bool | str | None, None | str | bool | float | int):
+        assert type(convert(value, kind)) is type(value)
 
 
 def test_bounds_stand_beside_the_numbers_they_bound():
