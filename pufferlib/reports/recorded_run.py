@@ -150,7 +150,9 @@ class RecordedRun:
         saved = read_facts(self.folder / "last.json")
         steps, epoch, end = (number(saved.get(name)) for name in ("agent_steps", "epoch", "end"))
         is_saved = steps is not None and steps >= self.steps
-        if is_saved and None not in (epoch, end) and epoch >= end:  # not by steps, which absent agents do not make
+        if None in (epoch, end):  # of an earlier version
+            epoch, end = steps, number((self.settings.get("train") or {}).get("total_timesteps"))
+        if is_saved and end is not None and epoch >= end:  # not by steps, which absent agents do not make
             return "finished"
         return "stopped" if is_saved and (self.folder / TRAINER_STATE).exists() else "failed"
 
