@@ -91,7 +91,7 @@ def make_puffer_env(creator: Callable, args: Sequence, kwargs: Mapping[str, Any]
     wrapper = wrapper_of(env)
     if wrapper is not None:
         return wrapper(env, **given)
-    if mismatch is not None:
+    if mismatch is not None and isinstance(env, PufferEnv):  # else the caller says that it is none
         raise APIUsageError(
             f"what makes a PufferEnv is called with {' and '.join(given)}, but {_described(creator)} does not accept "
             f"that ({mismatch}); take them and pass buf on to super().__init__"

@@ -88,6 +88,7 @@ def test_rewards_that_an_environment_returns_in_place_of_its_own_are_seen():
         ([CountingEnv, lambda buf, seed: Squared(3, seed=seed)], "same single_observation_space"),
         ([OwnArraysEnv] * 2, "OwnArraysEnv.observations must be the array it was given; pass buf on"),
         ([lambda buf, seed: object()] * 2, "must return a PufferEnv, got object without single_observation_space"),
+        ([lambda: None] * 2, "must return a PufferEnv, got NoneType"),
         ([lambda: CountingEnv()] * 2, r"called with buf and seed, but <lambda>\(\) does not accept that .*pass buf on"),
     ],
 )
