@@ -43,6 +43,7 @@ OF_OTHERS = {
     "SDL_VIDEO_DRIVER": "`dummy` or `offscreen`: as if there were no display.",
     "SDL_FRAMEBUFFER_ACCELERATION": "How SDL hands pictures to the display; `0` unless it is set.",
     "TERM": "`dumb` has the dashboard print lines in place of a panel.",
+    "JPY_PARENT_PID": "Set by Jupyter in a notebook: a `!puffer train` of a cell prints lines, too.",
     "XDG_CACHE_HOME": "Where compiled CUDA kernels are kept, in `pufferlib`; else `~/.cache`.",
     "XDG_DATA_HOME": "On Linux, where high scores are kept, in `pufferlib/high_scores`; else `~/.local/share`.",
     "WANDB_API_KEY, WANDB_MODE": "The key of Weights & Biases, and `offline` for files alone.",

@@ -41,9 +41,9 @@ _PLAIN_STATISTICS = 6  # environment statistics in a plain line
 class Dashboard:
     """Shows the metrics of a run: one panel that is redrawn in place, or a line for every `show`.
 
-    There are lines where the stream is neither terminal nor notebook, or TERM is `dumb`. The terminal is put back by
-    `close`, and at the latest when Python ends. A stream that cannot be written is warned about once and left; a closed
-    one is left without a word.
+    There are lines where the stream is neither terminal nor notebook, TERM is `dumb`, or the program is a command in a
+    notebook's cell. The terminal is put back by `close`, and at the latest when Python ends. A stream that cannot be
+    written is warned about once and left; a closed one is left without a word.
     """
 
     def __init__(self, title: str, facts: Mapping[str, str], total_steps: int, stream: TextIO | None = None):
@@ -51,7 +51,9 @@ class Dashboard:
         stream = sys.stdout if stream is None else stream
         self._output = Output(stream)
         self._is_notebook = type(stream).__module__.startswith("ipykernel.")  # which is no terminal
-        is_terminal = self._output.isatty() and os.environ.get("TERM") != "dumb"
+        # Jupyter's kernels set JPY_PARENT_PID: what `!puffer train` in a cell has is a terminal without a cursor.
+        is_still = os.environ.get("TERM") == "dumb" or "JPY_PARENT_PID" in os.environ
+        is_terminal = self._output.isatty() and not is_still
         self.is_panel = is_terminal or self._is_notebook  # rather than lines
         self._cell: Any = None  # IPython's handle of what a notebook shows
         self._live: Live | None = None

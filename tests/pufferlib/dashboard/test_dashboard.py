@@ -155,10 +155,12 @@ def test_without_a_terminal_every_show_is_one_plain_line():
     assert "remaining -" in second
 
 
-def test_a_terminal_that_cannot_move_its_cursor_gets_plain_lines(monkeypatch):
+@pytest.mark.parametrize("variable", [("TERM", "dumb"), ("JPY_PARENT_PID", "1")], ids=["dumb", "a command in a cell"])
+def test_a_terminal_that_cannot_move_its_cursor_gets_plain_lines(variable, monkeypatch):
     stream = io.StringIO()
     stream.isatty = lambda: True
-    monkeypatch.setenv("TERM", "dumb")
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv(*variable)
     Dashboard("run", {}, 10, stream).show({"agent_steps": 5})
     assert stream.getvalue().startswith("run  5/10 steps  50% done")
 
