@@ -26,7 +26,7 @@ from pufferlib.errors import APIUsageError, DisplayError, StorageError
 from pufferlib.families.catalog import find, slug
 from pufferlib.ocean.screen import CYAN, PANEL, WHITE, Screen, display_trouble, has_display, open_window, raylib
 from pufferlib.play.agent import Agent
-from pufferlib.play.matches import against, load_rival
+from pufferlib.play.matches import BOT, against, load_rival
 from pufferlib.play.scores import array_settings
 from pufferlib.runs.folder import write_atomically
 from pufferlib.watch.controls import PATIENCE_SECONDS, Keyboard, KeyState, Playback, keyboard_for
@@ -328,6 +328,8 @@ def play_command(env_name: str, args: Mapping[str, Any], options: PlayOptions) -
             if agents == 1:
                 why = "it does not say which keys mean which action; an environment says it by its attribute `keys`"
             raise APIUsageError(f"{entry.name} cannot be played: {why}")
+        if opponent not in (None, BOT) and env.num_agents == 1:
+            raise APIUsageError(f"--opponent needs a game of 2 agents or more, {entry.name} has 1; leave it out")
         if opponent is None and env.num_agents > 1:
             raise APIUsageError(f"{entry.name} needs somebody for the other side; pass --opponent, such as random")
         rival = None

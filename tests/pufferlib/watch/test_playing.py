@@ -301,24 +301,25 @@ def test_a_window_keeps_its_proportions_where_the_display_is_small(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "message"),
+    ("arguments", "message"),
     [
+        (["puffer_squared", "--opponent", "random"], "--opponent"),
         pytest.param(
-            "HalfCheetah-v5",
+            ["HalfCheetah-v5"],
             "cannot be played: it does not say which keys mean which action",
             marks=pytest.mark.skipif(not is_installed("mujoco"), reason="mujoco is not installed"),
         ),
         pytest.param(
-            "pettingzoo:butterfly/pistonball_v6",
+            ["pettingzoo:butterfly/pistonball_v6"],
             "cannot be played: it has 20 agents that act at a time",
             marks=pytest.mark.skipif(not is_installed("pettingzoo"), reason="pettingzoo is not installed"),
         ),
     ],
 )
-def test_what_nobody_can_play(name, message, monkeypatch, capsys):
+def test_what_nobody_can_play(arguments, message, monkeypatch, capsys):
     monkeypatch.setenv("DISPLAY", ":none")
     monkeypatch.delenv("SDL_VIDEO_DRIVER", raising=False)
-    assert main(["play", name]) == 2
+    assert main(["play", *arguments]) == 2
     assert message in capsys.readouterr().err
 
 
