@@ -68,7 +68,9 @@ class PlayOptions(Section):
     opponent: str | None = setting(
         None, "Who plays the other side of a game of turns, as puffer match names players; None as [env] opponent says."
     )
-    side: Literal["first", "second"] = setting("first", "Which of the agents you are, against such an opponent.")
+    side: Literal["first", "second"] = setting(
+        "first", "Which of the agents you are, against such an opponent; in Ocean's games it is drawn who begins."
+    )
 
 
 @dataclass(frozen=True)
