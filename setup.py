@@ -18,6 +18,7 @@ from pathlib import Path
 from setuptools import Extension, find_packages, setup
 from setuptools.command.build_ext import build_ext
 from setuptools.command.editable_wheel import editable_wheel
+from setuptools.errors import PlatformError
 
 ROOT = Path(__file__).parent
 FOLDERS = ("ocean", "vector", "extensions")  # mapped to pufferlib.<folder>
@@ -178,6 +179,11 @@ def sanitizing():
 
 def hardening(compiler):
     """The flags for a compiler and for its linker."""
+    if shutil.which(compiler.compiler_so[0]) is None:
+        raise PlatformError(
+            f"the build needs a compiler for C and C++, and {compiler.compiler_so[0]} is not there; install "
+            "build-essential and python3-dev (Debian, Ubuntu), gcc-c++ and python3-devel (Fedora), xcode-select (macOS)"
+        )
     compile_command, link_command = [*compiler.compiler_so, "-O2", "-c"], compiler.linker_so
     return taken(compile_command, HARDENING), taken(link_command, HARDENED_LINK)
 

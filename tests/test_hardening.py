@@ -70,6 +70,13 @@ def test_a_flag_that_a_compiler_does_not_know_is_left_out(build):
     assert build["taken"]([compiler, "-c"], choices) == ["-O1", "-O2"]
 
 
+def test_a_build_without_a_compiler_says_what_to_install(build, tmp_path):
+    missing = str(tmp_path / "no-compiler")
+    errors = pytest.importorskip("setuptools.errors")
+    with pytest.raises(errors.PlatformError, match=f"compiler.*{missing}.*build-essential"):
+        build["hardening"](SimpleNamespace(compiler_so=[missing], linker_so=[missing]))
+
+
 def test_a_compiler_that_takes_nothing_builds_as_ever(build):
     nothing = SimpleNamespace(compiler_so=["false"], linker_so=["false"])
     assert build["hardening"](nothing) == ([], [])
