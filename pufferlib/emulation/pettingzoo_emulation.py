@@ -38,7 +38,7 @@ class PettingZooPufferEnv(EmulatedEnv):
     same way: an agent takes the front of a row that is as wide as the widest, clipped to its own space.
 
     Where an agent's observations are dicts with an `action_mask`, `action_masks` has it and the observation does not;
-    if one part remains, that is the observation.
+    if one part remains, that is the observation. One in the infos of `reset` alone is an APIUsageError.
 
     Infos are those of GymnasiumPufferEnv, a final observation with the `agent_id` of its row; the numbers at the end of
     an episode are means over the agents whose last infos have them.
@@ -124,7 +124,12 @@ class PettingZooPufferEnv(EmulatedEnv):
 
     @override
     def _start_episode(self, seed: int | None, options: dict[str, Any] | None) -> None:
-        observations, _ = self.env.reset(seed=emulated_env.library_seed(seed), options=options)
+        observations, infos = self.env.reset(seed=emulated_env.library_seed(seed), options=options)
+        if not self.has_action_masks and any(ACTION_MASK in (info or {}) for info in (infos or {}).values()):
+            raise APIUsageError(
+                f"the action_mask of a PettingZoo environment is read from its observations, got one in an info of "
+                f"{self.env}; make each observation a Dict with it"
+            )
         self._reports.clear()
         self._took_part[:] = False
         if not self.env.agents:

@@ -240,6 +240,16 @@ def test_agents_with_fewer_choices_may_not_take_the_others():
     assert env.action_masks.tolist() == [[True, True, False, False], [True] * 4]
 
 
+def test_pettingzoos_masks_in_infos_are_refused():
+    inner = parallel_env(dict.fromkeys("ab", Box(0, 100, (3,), np.float32)), dict.fromkeys("ab", Discrete(4)))
+    inner.shown = lambda: {each: np.zeros(3, np.float32) for each in inner.agents}
+    PettingZooPufferEnv(inner).reset()
+    masks = {"a": {"action_mask": np.ones(4, np.int8)}}
+    inner.reset = lambda seed=None, options=None: (type(inner).reset(inner)[0], masks)
+    with pytest.raises(APIUsageError, match="action_mask .* observations"):
+        PettingZooPufferEnv(inner).reset()
+
+
 # --- Ocean's environments in other libraries
 
 
