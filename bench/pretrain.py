@@ -67,7 +67,7 @@ RECIPES = {
     "puffer_breakout": Recipe(860, config=_SWEPT / "breakout.ini"),
     "puffer_cartpole": Recipe(0.999),
     "puffer_checkers": Recipe(0.85),
-    "puffer_chess": Recipe(0.85, train={"total_timesteps": 200_000_000}, env={"bot_random": 45, "draw_penalty": 1.0}),
+    "puffer_chess": Recipe(0.75, train={"total_timesteps": 200_000_000}, env={"bot_random": 45, "draw_penalty": 1.0}),
     "puffer_connect4": Recipe(0.98),
     "puffer_drone": Recipe(0.97),
     "puffer_enduro": Recipe(3_600, seed=42),
