@@ -354,7 +354,7 @@ def test_the_best_weights_are_kept_and_noted(monkeypatch):
         run(made_trainer, 1)
         weights[made_trainer.epoch] = {name: value.clone() for name, value in made_trainer.policy.state_dict().items()}
     note = json.loads((made_trainer.run_folder / "best.json").read_text())
-    assert note == {"env": "walk", "agent_steps": 4 * 64, "epoch": 4, "eval/return_mean": 5.0}
+    assert note == {"env": "walk", "agent_steps": 4 * 64, "epoch": 4, "end": 10, "eval/return_mean": 5.0}
     best = torch.load(made_trainer.run_folder / "best.pt", weights_only=True)
     assert all(torch.equal(best[name], weights[4][name]) for name in best)
 
@@ -380,5 +380,5 @@ def test_the_last_weights_are_those_of_the_newest_checkpoint():
         last = made_trainer.run_folder / "last.pt"
         assert last.read_bytes() == Path(model).read_bytes()
         note = json.loads(last.with_suffix(".json").read_text())
-        assert note == {"env": "walk", "agent_steps": 64 * epoch, "epoch": epoch}
+        assert note == {"env": "walk", "agent_steps": 64 * epoch, "epoch": epoch, "end": 10}
     assert not (made_trainer.run_folder / "best.pt").exists()
