@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
 from pufferlib.environment import Buffers, PufferEnv
-from pufferlib.errors import APIUsageError
+from pufferlib.errors import APIUsageError, kind_of
 from pufferlib.vector.arrays import EnvInfo
 from pufferlib.vector.recipe import EnvSource
 from pufferlib.wrappers import PufferWrapper
 
 _STEP_ARRAYS = ("observations", "rewards", "terminals", "truncations")
+_RETURNED = {"reset": ("observations", "infos"), "step": (*_STEP_ARRAYS, "infos")}
 
 
 class Group:
@@ -52,7 +54,7 @@ class Group:
                 flags[:] = 0
             if tells_final_observations and hasattr(env, "tell_final_observations"):
                 env.tell_final_observations()
-            observations, env_infos = env.reset(seed=seed)
+            observations, env_infos = _returned(env, "reset", env.reset(seed=seed))
             _store(env, rows, "observations", observations)
             _store_masks(env, rows)
             infos += _checked_infos(env, env_infos, first)
@@ -62,7 +64,7 @@ class Group:
         """Steps every environment with the actions in its rows; returns the infos."""
         infos: list[dict] = []
         for env, rows, first in zip(self.envs, self._rows, self._first_agents, strict=True):
-            *results, env_infos = env.step(rows.actions)
+            *results, env_infos = _returned(env, "step", env.step(rows.actions))
             for name, result in zip(_STEP_ARRAYS, results, strict=True):
                 _store(env, rows, name, result)
             _store_masks(env, rows)
@@ -105,6 +107,14 @@ def _check_rows(env: PufferEnv, rows: Buffers) -> None:
             )
 
 
+def _returned(env: PufferEnv, method: str, results: tuple[Any, ...]) -> tuple[Any, ...]:
+    expected = _RETURNED[method]
+    if isinstance(results, (tuple, list)) and len(results) == len(expected):
+        return results
+    found = f"{len(results)} of them" if isinstance(results, (tuple, list)) else kind_of(results)
+    raise APIUsageError(f"{type(env).__name__}.{method} must return {', '.join(expected)}, got {found}; return all")
+
+
 def _store_masks(env: PufferEnv, rows: Buffers) -> None:
     _store(env, rows, "masks", getattr(env, "masks", rows.masks))
     if rows.action_masks is not None:
@@ -127,6 +137,11 @@ def _checked_infos(env: PufferEnv, infos: list[dict], first_agent: int) -> list[
     if not isinstance(infos, list):
         raise APIUsageError(
             f"{type(env).__name__} must return infos as a list of dicts, got {type(infos).__name__}; use [] for none"
+        )
+    if any("final_observation" in info and "agent_id" not in info for info in infos):
+        raise APIUsageError(
+            f"{type(env).__name__} must say whose a final_observation is, got an info without agent_id; add the index "
+            "of the agent's row"
         )
     return infos_of_vector(infos, first_agent)
 

@@ -107,15 +107,34 @@ def test_environments_that_return_wrong_things_are_refused():
         def reset(self, seed=None):
             return super().reset(seed)[0], {}
 
-    with vector.make(WrongShape, backend="Serial") as vecenv:
-        vecenv.reset()
-        with pytest.raises(APIUsageError, match=r"WrongShape must return observations of shape \(3, 4\), got \(4,\)"):
-            vecenv.step(np.zeros((3, 2), int))
-    with (
-        vector.make(DictInfos, backend="Serial") as vecenv,
-        pytest.raises(APIUsageError, match="DictInfos must return infos as a list of dicts, got dict"),
+    class FourResults(CountingEnv):
+        def step(self, actions):
+            return super().step(actions)[:4]
+
+    class NoAgent(CountingEnv):
+        def step(self, actions):
+            *rest, _ = super().step(actions)
+            return (*rest, [{"final_observation": self.observations[0]}])
+
+    class BareReset(CountingEnv):
+        def reset(self, seed=None):
+            return super().reset(seed)[0]
+
+    for creator, message in (
+        (WrongShape, r"WrongShape must return observations of shape \(3, 4\), got \(4,\)"),
+        (FourResults, r"FourResults.step must return observations, rewards, .*, got 4"),
+        (NoAgent, "agent_id"),
     ):
-        vecenv.reset()
+        with vector.make(creator, backend="Serial") as vecenv:
+            vecenv.reset()
+            with pytest.raises(APIUsageError, match=message):
+                vecenv.step(np.zeros((3, 2), int))
+    for creator, message in (
+        (DictInfos, "DictInfos must return infos as a list of dicts, got dict"),
+        (BareReset, "BareReset.reset must return observations, infos, got ndarray"),
+    ):
+        with vector.make(creator, backend="Serial") as vecenv, pytest.raises(APIUsageError, match=message):
+            vecenv.reset()
 
 
 def test_a_failing_environment_closes_the_ones_before_it():
