@@ -33,16 +33,17 @@ from pufferlib.sweep.results import Confirmation, FoundTrial, SweepState
 from pufferlib.sweep.space import Dimension, SearchSpace, space_of, trial_args, trial_settings
 from pufferlib.sweep.trial_process import TrialProcess, TrialTask
 
-TICK_SECONDS = 0.25  # between two looks at what runs
-READ_SECONDS = 1.0  # between two looks at what other drivers did
-MAX_SAME_FAILURES = 5  # of the first trials, after which no more begin
+TICK_SECONDS = 0.25  # between two checks of the running trials
+READ_SECONDS = 1.0  # between two reads of what other drivers reported to the study
+MAX_SAME_FAILURES = 5  # if so many first trials fail for the same reason, no more begin
 STEPS = "train.total_timesteps"
 
-MIN_COMPLETE = 5  # trials, before anything is known of what is usual
-MIN_PROGRESS, MAX_PROGRESS = 0.3, 0.8  # of a run, before anything is known of it, and when its end is worth its cost
-_ALIKE = 3  # complete runs, at least, that were where it is
-_AHEAD = 0.4  # of the way from its score to a useful one: runs that are ahead of it by less are where it is
-_USEFUL = 0.5  # a run that will end below this quantile of the others, for its cost, is of no use
+# Early stopping, see `hopeless_reason`.
+MIN_COMPLETE = 5  # complete runs before any run may end early
+MIN_PROGRESS, MAX_PROGRESS = 0.3, 0.8  # of a run that may end early
+_MIN_PEERS = 3
+_PEER_LEAD = 0.4  # a peer leads by at most this share of the way from the run's score to a useful one
+_USEFUL_QUANTILE = 0.5  # of the complete runs' scores at the same cost, from which on a score is useful
 
 CurveRows = Sequence[Sequence[float]]
 """Rows of progress, seconds of training until then, and score."""
@@ -341,20 +342,20 @@ def hopeless_reason(curve: CurveRows, finished: Sequence[CurveRows], goal: str) 
     if len(finished) < MIN_COMPLETE or len(curve) < 2 or not MIN_PROGRESS <= curve[-1][0] <= MAX_PROGRESS:
         return None
     sign = 1.0 if goal == "maximize" else -1.0
-    own, *peers = [np.array(each, dtype=np.float64) * (1.0, 1.0, sign) for each in (curve, *finished)]
+    own, *others = [np.array(each, dtype=np.float64) * (1.0, 1.0, sign) for each in (curve, *finished)]
     progress, cost = own[-1, 0], own[-1, 1]
     reached = own[-2:, 2].max()
-    until_then = [np.interp(cost / progress, each[:, 1], np.maximum.accumulate(each[:, 2])) for each in peers]
-    useful = float(np.quantile(until_then, _USEFUL))
-    limit = reached + _AHEAD * max(0.0, useful - reached)
-    alike = [each for each in peers if np.interp(progress, each[:, 0], each[:, 2]) <= limit]
-    if len(alike) < _ALIKE:
+    until_then = [np.interp(cost / progress, each[:, 1], np.maximum.accumulate(each[:, 2])) for each in others]
+    useful = float(np.quantile(until_then, _USEFUL_QUANTILE))
+    limit = reached + _PEER_LEAD * max(0.0, useful - reached)
+    peers = [each for each in others if np.interp(progress, each[:, 0], each[:, 2]) <= limit]
+    if len(peers) < _MIN_PEERS:
         return None
-    promised = max(each[-1, 2] for each in alike)
+    promised = max(each[-1, 2] for each in peers)
     if max(promised, reached) >= useful:
         return None
     more = "more" if goal == "maximize" else "less"
     return (
-        f"at {progress:.0%} it scored {sign * reached:.4g}; of {len(alike)} trials that were there, none came to "
+        f"at {progress:.0%} it scored {sign * reached:.4g}; of {len(peers)} trials that were there, none came to "
         f"{more} than {sign * promised:.4g}, where {sign * useful:.4g} is usual for that cost"
     )
