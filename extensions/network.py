@@ -264,10 +264,10 @@ class Network:
         layers, layer = self.layers, self.layers.layers[index]
         if type(layer) is not network_layers.Linear or index + 1 != layers.decision or layers.log_std is not None:
             return False
-        choices, has_value = sum(layers.parts), layers.value == layers.decision
+        choices, has_value = sum(layers.parts), layers.value == layers.decision  # and then behind them, as `fit` says
         is_head = layer.activation == "linear" and len(layers.shapes()[layer.inputs[0]]) == 1
         is_read = any(layers.decision in other.inputs for other in layers.layers)
-        is_whole = len(layer.weight) == choices + has_value and layers.value_place == (choices if has_value else 0)
+        is_whole = len(layer.weight) == choices + has_value
         is_wanted = gradients[0] != CONSTANTS["GRADIENT_NONE"]
         return is_head and is_whole and is_wanted and not is_read and choices >= MANY_CHOICES
 
