@@ -41,8 +41,9 @@ def c_files(
 ) -> dict[str, str]:
     """The content of the folder by file name, compiled and compared where this machine has a compiler.
 
-    For an environment of Ocean's, which has a `name` in C, there is a program that plays it. The policy is compared on
-    `observations` of real play, besides random ones; an ExportError if C cannot express it, or its results differ.
+    For an environment of Ocean's, which has a `name` in C, there is a program that plays it, unless it has such a
+    policy inside, as its opponent. The policy is compared on `observations` of real play, besides random ones; an
+    ExportError if C cannot express it, or its results differ.
     """
     writer = HeaderWriter(name, network_of(policy, env))
     files = {f"{writer.name}.h": writer.text(notes), "puffernet.h": PUFFERNET.read_text()}
@@ -51,7 +52,8 @@ def c_files(
         with running(files, writer, rows) as probe:
             check_agreement(step, probe.run, "the C of puffernet.h", observations)
     if type(env).__module__.startswith("pufferlib.ocean.") and isinstance(env, OceanEnv):
-        files |= play_files(env, name, writer)
+        program = play_files(env, name, writer)
+        files |= program if files.keys().isdisjoint(program) else {}
     return files
 
 

@@ -686,3 +686,17 @@ def test_agents_that_end_apart_are_counted_as_in_python(name, kwargs, tmp_path):
         error = math.hypot(scores[statistic].error, expected[statistic].standard_error)
         assert abs(scores[statistic].mean - expected[statistic].mean) < 4 * error, statistic
     env.close()
+
+
+def test_a_policy_that_the_environment_has_inside_is_not_taken_for_the_one_that_is_exported(tmp_path, monkeypatch):
+    """An opponent of an earlier export lies beside the environment's header under the same name."""
+    env = pufferlib.make("puffer_template", num_envs=1)
+    source = tmp_path / "template"
+    shutil.copytree(Path(env.binding.__file__).parent, source, ignore=shutil.ignore_patterns("*.so"))
+    (source / "template_policy.h").write_text("// the opponent\n")
+    with monkeypatch.context() as patched:
+        patched.setattr(env, "binding", SimpleNamespace(__file__=str(source / "binding.so")))
+        folder = export_policy(spread(Default(env, 8)), env, tmp_path / "exported", "c")
+    env.close()
+    assert "template_policy_forward" in (folder / "template_policy.h").read_text()
+    assert {path.name for path in folder.iterdir()} == {"template_policy.h", "puffernet.h"}
