@@ -87,6 +87,11 @@ def test_paper_beats_rock_from_both_sides(choices, expected):
     assert points == [expected] * 10
 
 
+@pytest.mark.parametrize("games", [1, 2, 3])
+def test_a_match_may_be_of_few_games(games):
+    assert play_match(Fixed(1), Fixed(0), catalog.find(Rounds), {}, games=games, seed=1) == [1.0] * games
+
+
 class Resigns(Rounds):
     """The agent whose turn it is, drawn, wins by 0 and resigns by 1, so that the other one never acts."""
 
