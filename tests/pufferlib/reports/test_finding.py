@@ -41,6 +41,12 @@ def test_several_words_and_patterns_mean_each_run_once(runs):
     assert [run.folder for run in found] == [squared, first, second]
 
 
+def test_a_name_that_looks_like_a_pattern_is_a_name_where_there_is_such_a_folder(runs):
+    moved = runs[2].rename("experiments/mine [2]")
+    for word in ("mine [2]", str(moved)):
+        assert [run.folder.resolve() for run in find_runs([word], "experiments")] == [moved.resolve()]
+
+
 @pytest.mark.parametrize(
     ("word", "message"),
     [
