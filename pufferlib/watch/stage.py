@@ -284,13 +284,13 @@ def _draw_amounts(screen: Screen, x: float, y: float, amounts: GaussianParams) -
 def as_picture(observation: np.ndarray) -> np.ndarray | None:
     """Returns an observation as `(rows, columns, 3)` uint8 where it is a picture, else None.
 
-    One is `(rows, columns)` or has 1, 3 or 4 channels, first or last; of pictures behind each other it is the newest.
+    One is `(rows, columns)` or has 1 to 4 channels, first or last; of pictures behind each other it is the newest.
     """
     match observation.shape:
         case (_, _) | (_, _, 3):
             picture = observation
-        case (_, _, 1):
-            picture = observation[:, :, 0]
+        case (_, _, 1 | 2 | 4):
+            picture = observation[:, :, -1]
         case (3, _, _):
             picture = observation.transpose(1, 2, 0)
         case (1 | 2 | 4, _, _):

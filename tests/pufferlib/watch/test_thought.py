@@ -77,6 +77,7 @@ def test_choices_and_numbers_mix():
     [
         ((84, 84), np.uint8, (84, 84, 3)),
         ((84, 84, 1), np.uint8, (84, 84, 3)),
+        ((84, 80, 4), np.uint8, (84, 80, 3)),
         ((4, 84, 80), np.uint8, (84, 80, 3)),
         ((3, 64, 96), np.uint8, (64, 96, 3)),
         ((64, 96, 3), np.uint8, (64, 96, 3)),
@@ -93,7 +94,7 @@ def test_pictures_are_told_from_numbers(shape, dtype, wanted):
 
 def test_of_pictures_behind_each_other_the_newest_is_shown():
     frames = np.stack([np.full((20, 20), shade, np.uint8) for shade in (1, 2, 3, 4)])
-    assert (as_picture(frames) == 4).all()
+    assert (as_picture(frames) == 4).all() and (as_picture(np.moveaxis(frames, 0, -1)) == 4).all()
 
 
 def test_numbers_that_share_a_place_show_the_furthest_from_zero():
