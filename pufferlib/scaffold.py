@@ -18,15 +18,23 @@ from pufferlib.runs.folder import write_atomically
 
 BUILD = ("setup.py", "-q", "build_ext", "--inplace")
 
-# Names that are taken besides the words of Python: those of C, and of headers and types that stand beside it.
+# Names that are taken besides the words of Python: those of C, of its limits, and of headers and types that stand beside.
 TAKEN = """
     auto bool break case char const continue default do double else enum extern float for goto if inline int long
     register restrict return short signed sizeof static struct switch typedef union unsigned void volatile while
+    intmax intptr llong ptrdiff schar sig_atomic size uchar uintmax ullong ulong wchar wint
 
-    assert ctype errno limits locale math python raylib rlgl setjmp signal stdio string time
+    assert ctype errno features limits locale math python raylib rlgl sched setjmp signal stdarg stdbool stddef stdint
+    stdio string time
 
-    binding box c camera client color env font image keys log material matrix mesh model music ocean_env ray rectangle
-    render rng shader shared sound texture transform vector2 vector3 vector4 wave
+    audio_stream automation_event automation_event_list binding blend_mode bone_info bounding_box box c camera camera2_d
+    camera3_d camera_mode camera_projection client color config_flags cubemap_layout env file_path_list font font_type
+    gamepad_axis gamepad_button gesture glyph_info image keyboard_key keys log material material_map material_map_index
+    matrix mesh model model_animation model_skeleton mouse_button mouse_cursor music n_patch_info n_patch_layout
+    ocean_env pixel_format quaternion ray ray_collision rectangle render render_texture render_texture2_d rng shader
+    shader_attribute_data_type shader_location_index shader_uniform_data_type shared sound texture texture2_d
+    texture_cubemap texture_filter texture_wrap trace_log_level transform vector2 vector3 vector4 vr_device_info
+    vr_stereo_config wave
 """
 
 # Sentences about the template that would be wrong about a copy.

@@ -80,7 +80,7 @@ def test_what_is_reworded_is_in_the_template():
         ),
         *(
             (name, "must mean nothing in Python, C or here")
-            for name in ("lambda", "true", "double", "math", "env", "texture")
+            for name in ("lambda", "true", "double", "math", "stdint", "size", "env", "texture")
         ),
         ("puffer_my_game", "must not begin with puffer, which is put before it"),
         *((name, "needs a name that is free, got") for name in ("template", "taken", "environment", "contract")),
@@ -94,6 +94,15 @@ def test_a_name_that_cannot_be_one_is_refused_before_anything_is_written(root, n
     with pytest.raises(APIUsageError, match=sentence):
         scaffold.make(root, name)
     assert sorted(root.rglob("*")) == before
+
+
+def test_no_type_of_raylib_is_a_name():
+    header = Path(pytest.importorskip("raylib").__file__).with_name("raylib.h.modified").read_text()
+    for kind in re.findall(r"^} (\w+);", header, re.MULTILINE):
+        name = re.sub(r"(?<=[a-z0-9N])([A-Z])", r"_\1", kind).lower()
+        if scaffold._camel_case(name) == kind:
+            with pytest.raises(APIUsageError, match="must mean nothing"):
+                scaffold.check_name(name)
 
 
 def test_every_environment_has_a_name_that_would_do():
