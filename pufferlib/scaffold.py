@@ -18,7 +18,7 @@ from pufferlib.runs.folder import write_atomically
 
 BUILD = ("setup.py", "-q", "build_ext", "--inplace")
 
-# Names that are taken besides the words of Python: those of C, of its limits, and of headers and types that stand beside.
+# Names that are taken besides the words of Python: those of C and its limits, and of headers and types beside it.
 TAKEN = """
     auto bool break case char const continue default do double else enum extern float for goto if inline int long
     register restrict return short signed sizeof static struct switch typedef union unsigned void volatile while
