@@ -80,7 +80,7 @@ def panels(runs: Sequence[RecordedRun], patterns: Iterable[str] | None = None, x
             phases = [_curve(run, name, x, name.partition("/")[2], missing=0.0) for name in shares]
             phases.sort(key=lambda curve: (curve.label == "other", -sum(curve.ys)))
             title = "time split" if len(runs) == 1 else f"time split  {names[run.folder]}"
-            found += [Panel(title, x, phases, is_stacked=True)] if phases else []
+            found += [Panel(title, x, phases, is_stacked=True)] if phases and phases[0].xs else []
     if not found:
         raise ConfigError(f"no log with these metrics has {x!r}; plot them over the other of {' and '.join(X_AXES)}")
     return found
@@ -117,9 +117,10 @@ def _asked(patterns: Iterable[str], known: Sequence[str]) -> list[str]:
 def _curve(run: RecordedRun, metric: str, x: str, label: str, missing: float | None = None) -> Curve:
     group = f"{metric.partition('/')[0]}/"
     logs = [log for log in run.logs if metric in log or any(name.startswith(group) for name in log)]
-    points = [(log.get(x), log.get(metric, missing)) for log in logs]
-    whole = [(place, value) for place, value in points if number(place) is not None and number(value) is not None]
-    return Curve(label, [float(place) for place, _ in whole], [float(value) for _, value in whole])
+    found = ((number(log.get(x)), number(log.get(metric))) for log in logs)
+    points = [(place, missing if value is None else value) for place, value in found]
+    whole = [(float(place), float(value)) for place, value in points if None not in (place, value)]
+    return Curve(label, [place for place, _ in whole], [value for _, value in whole])
 
 
 SURFACE = "#0B2424"  # of plots, tables and bars on the background
@@ -246,8 +247,8 @@ def _draw_lines(axes: Axes, panel: Panel) -> None:
 
 def _draw_shares(axes: Axes, panel: Panel) -> None:
     xs, values = panel.curves[0].xs, [curve.ys for curve in panel.curves]
-    if len(xs) == 1:  # one log is a block rather than an area of no width
-        xs, values = [0.0, xs[0]], [ys * 2 for ys in values]
+    if xs[0] == xs[-1]:  # one moment is a block rather than an area of no width
+        xs, values = [0.0, xs[0] or 1.0], [ys[-1:] * 2 for ys in values]
     names = [curve.label for curve in panel.curves]
     colors = [PHASES.get(name, MUTED) for name in names]
     axes.stackplot(xs, values, labels=[*map(printable, names)], colors=colors, linewidth=0)

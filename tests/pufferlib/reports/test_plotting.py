@@ -11,7 +11,7 @@ from terminal import run_on_terminal
 
 from pufferlib import cli
 from pufferlib.errors import ConfigError
-from pufferlib.reports.figures import braille, panels
+from pufferlib.reports.figures import TIME_SPLIT, braille, panels
 from pufferlib.reports.recorded_run import read_run
 
 IDS = [f"2026010{day}_120000_000000_aaaa000{day}" for day in (1, 2)]
@@ -55,6 +55,26 @@ def test_what_is_no_number_is_left_out(runs):
     path.write_text("".join(json.dumps(log) + "\n" for log in logs))
     (panel,) = panels([read_run(runs[0].folder)], ["losses/entropy"])
     assert panel.curves[0].xs == [100, 400]
+
+
+def test_phases_of_the_time_split_have_a_share_at_every_log(runs):
+    path = runs[0].folder / "metrics.jsonl"
+    logs = [json.loads(line) for line in path.read_text().splitlines()]
+    logs[1]["performance/learn"] = None
+    path.write_text("".join(json.dumps(log) + "\n" for log in logs))
+    (panel,) = panels([read_run(runs[0].folder)], [TIME_SPLIT])
+    assert {tuple(curve.xs) for curve in panel.curves} == {(100, 200, 300, 400)}
+    path.write_text("".join(json.dumps({**log, "uptime": None}) + "\n" for log in logs))
+    with pytest.raises(ConfigError, match="'uptime'"):
+        panels([read_run(runs[0].folder)], [TIME_SPLIT], x="uptime")
+
+
+@pytest.mark.filterwarnings("error")
+def test_logs_of_one_moment_are_a_block_of_the_time_split(runs):
+    path = runs[0].folder / "metrics.jsonl"
+    logs = [json.loads(line) for line in path.read_text().splitlines()]
+    path.write_text("".join(json.dumps({**log, "agent_steps": 100}) + "\n" for log in logs))
+    assert cli.main(["plot", str(runs[0].folder), "--metric", TIME_SPLIT, "--output", "one.svg"]) == 0
 
 
 def test_names_patterns_and_the_time_split_are_asked_for(runs):
