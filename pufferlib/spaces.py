@@ -163,6 +163,14 @@ def in_single_precision(space: gymnasium.Space) -> gymnasium.Space:
         return Box(low.astype(np.float32), high.astype(np.float32), dtype=np.float32)
 
 
+def as_declared(observation: Any, space: gymnasium.Space) -> Any:
+    """An observation whose arrays of Boxes have the dtypes that a space of the same structure says."""
+    if isinstance(space, (Dict, Tuple)):
+        parts = {key: as_declared(observation[key], child) for key, child in children(space)}
+        return parts if isinstance(space, Dict) else tuple(parts.values())
+    return np.asarray(observation, space.dtype) if isinstance(space, Box) else observation
+
+
 @contextlib.contextmanager
 def precision_lowered() -> Iterator[None]:
     """Leaves out Gymnasium's warning of bounds that become float32, which is what is meant."""

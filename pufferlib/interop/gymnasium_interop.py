@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import gymnasium
 import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
+from gymnasium.wrappers import TransformObservation
 from numpy.typing import ArrayLike
 from typing_extensions import override
 
+from pufferlib import spaces
 from pufferlib.emulation import GymnasiumPufferEnv
 from pufferlib.emulation.emulated_env import ACTION_MASK
 from pufferlib.environment import fitting_actions
@@ -256,7 +259,7 @@ def make_gymnasium(name: str | type[OceanEnv], render_mode: str | None = None, *
 
     `gymnasium.make("pufferlib/breakout")` makes the same with Gymnasium's usual wrappers around it. A name of
     Gymnasium's, such as `ALE/Pong-v5` or `MiniGrid-DoorKey-5x5-v0`, leads to the environment that is trained in, with
-    the wrappers of its family.
+    the wrappers of its family, and float32 where its own observations are float64.
 
     Args:
         name: `puffer_breakout` and the like, a class of C environments, or a name of Gymnasium's.
@@ -281,7 +284,8 @@ def make_gymnasium(name: str | type[OceanEnv], render_mode: str | None = None, *
 def _make_of_family(entry: Entry, **env_kwargs: object) -> gymnasium.Env:
     made = entry.creator(**env_kwargs)
     if isinstance(made, GymnasiumPufferEnv):
-        return made.env
+        space = made.env.observation_space  # in single precision, which its observations may not be
+        return TransformObservation(made.env, partial(spaces.as_declared, space=space), space)
     made.close()
     raise APIUsageError(
         f"an environment in C or of Gymnasium's, with one agent, is expected, got {entry.name}; "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from contextlib import closing
 
 import gymnasium
 import numpy as np
@@ -182,6 +183,38 @@ def test_a_grid_world_is_made_as_its_agents_see_it(name):
     assert env.action_space.contains(action)
     env.close()
     vecenv.close()
+
+
+class Doubles(gymnasium.Env):
+    """Observations in double precision, on their own or in a structure."""
+
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def __init__(self, kind="box"):
+        box = gymnasium.spaces.Box(-1.0, 0.1, (2,), np.float64)
+        inside = gymnasium.spaces.Tuple((box, gymnasium.spaces.Discrete(3)))
+        self.observation_space = box if kind == "box" else gymnasium.spaces.Dict(inside=inside)
+        self._seen = np.full(2, 0.1) if kind == "box" else {"inside": (np.full(2, 0.1), 2)}
+
+    def reset(self, seed=None, options=None):
+        super().reset(seed=seed)
+        return self._seen, {}
+
+    def step(self, action):
+        return self._seen, 0.0, False, False, {}
+
+
+@pytest.mark.parametrize("kind", ["box", "dict"])
+def test_observations_are_of_the_precision_that_the_space_declares(kind):
+    gymnasium.register("Doubles-v0", Doubles)
+    try:
+        with closing(pufferlib.make_gymnasium("Doubles-v0", kind=kind)) as env:
+            first, _ = env.reset(seed=1)
+            second, *_ = env.step(0)
+    finally:
+        del gymnasium.registry["Doubles-v0"]
+    assert env.observation_space.contains(first) and env.observation_space.contains(second)
+    assert (first if kind == "box" else first["inside"][0]).dtype == np.float32
 
 
 def test_an_environment_of_several_agents_is_none_of_gymnasiums():
