@@ -22,10 +22,8 @@ BUILD = ("setup.py", "-q", "build_ext", "--inplace")
 TAKEN = """
     auto bool break case char const continue default do double else enum extern float for goto if inline int long
     register restrict return short signed sizeof static struct switch typedef union unsigned void volatile while
-    intmax intptr llong ptrdiff schar sig_atomic size uchar uintmax ullong ulong wchar wint
-
-    assert ctype errno features limits locale math python raylib rlgl sched setjmp signal stdarg stdbool stddef stdint
-    stdio string time
+    intmax intptr llong ptrdiff schar sig_atomic size uchar uintmax ullong ulong wchar wint assert ctype errno features
+    limits locale math python raylib rlgl sched setjmp signal stdarg stdbool stddef stdint stdio string time
 
     audio_stream automation_event automation_event_list binding blend_mode bone_info bounding_box box c camera camera2_d
     camera3_d camera_mode camera_projection client color config_flags cubemap_layout env file_path_list font font_type

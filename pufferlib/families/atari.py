@@ -230,9 +230,6 @@ def _game(env_id: str) -> str:
         raise APIUsageError(f"the id of an Atari game must be like 'ALE/Pong-v5', got {env_id!r}") from error
 
 
-_SHARED = {"num_envs", "num_workers", "batch_size", "seed"}  # keywords of all vectors
-
-
 class AtariEntry(Entry):
     """A game; it trains in ale-py's own vector environment, unless another backend or a setting of others is given."""
 
@@ -245,8 +242,8 @@ class AtariEntry(Entry):
         seconds = keywords.get("step_timeout_seconds")
         limit = {} if seconds is None else {"step_timeout_seconds": seconds}  # which make_atari_vector refuses
         if is_asked_for or (backend == "auto" and {*env_kwargs, *limit} <= SETTINGS):
-            shared = {name: keywords[name] for name in _SHARED & keywords.keys()}
-            return make_atari_vector(self.name, **shared, **limit, **env_kwargs)
+            shared = {"num_envs", "num_workers", "batch_size", "seed"} & keywords.keys()
+            return make_atari_vector(self.name, **{name: keywords[name] for name in shared}, **limit, **env_kwargs)
         return super().make_vector(env_kwargs, **keywords)
 
 

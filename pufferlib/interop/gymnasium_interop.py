@@ -20,7 +20,6 @@ from pufferlib.emulation.emulated_env import ACTION_MASK
 from pufferlib.environment import fitting_actions
 from pufferlib.errors import APIUsageError, require_extra
 from pufferlib.families import catalog
-from pufferlib.families.catalog import Entry
 from pufferlib.interop import spec_of
 from pufferlib.interop.ocean_envs import OceanInside, mask_info, ocean_name, write_actions
 from pufferlib.ocean.environment import OceanEnv
@@ -274,23 +273,19 @@ def make_gymnasium(name: str | type[OceanEnv], render_mode: str | None = None, *
     """
     entry = catalog.find(name) if isinstance(name, str) else None
     if entry is not None and entry.family != "ocean":
-        return _make_of_family(entry, **({} if render_mode is None else {"render_mode": render_mode}), **env_kwargs)
+        made = entry.creator(**({} if render_mode is None else {"render_mode": render_mode}), **env_kwargs)
+        if not isinstance(made, GymnasiumPufferEnv):
+            made.close()
+            raise APIUsageError(
+                f"an environment in C or of Gymnasium's, with one agent, is expected, got {entry.name}; "
+                "pufferlib.make makes others"
+            )
+        space = made.env.observation_space  # in single precision, which its observations may not be
+        return TransformObservation(made.env, partial(spaces.as_declared, space=space), space)
     own = ocean_name(name)
     env = OceanGymnasiumEnv(own, render_mode, **env_kwargs)
     env.spec = spec_of(own, render_mode=render_mode, **env_kwargs)
     return env
-
-
-def _make_of_family(entry: Entry, **env_kwargs: object) -> gymnasium.Env:
-    made = entry.creator(**env_kwargs)
-    if isinstance(made, GymnasiumPufferEnv):
-        space = made.env.observation_space  # in single precision, which its observations may not be
-        return TransformObservation(made.env, partial(spaces.as_declared, space=space), space)
-    made.close()
-    raise APIUsageError(
-        f"an environment in C or of Gymnasium's, with one agent, is expected, got {entry.name}; "
-        "pufferlib.make makes others"
-    )
 
 
 def make_gymnasium_vec(

@@ -111,8 +111,7 @@ class Versus(nn.Module):
         (first, first_values), (second, second_values) = found[0], found[-1]
         if self._generator is not None:
             second = _drawn(second, self._generator)
-        rows, agents = len(observations), len(self.is_first)  # of a check they differ
-        is_first = self.is_first if rows == agents else self.is_first.repeat(1 + rows // agents)[:rows]
+        is_first = self.is_first.repeat(1 + len(observations) // len(self.is_first))[: len(observations)]
         return _choose(is_first, first, second), _choose(is_first, first_values, second_values)
 
 

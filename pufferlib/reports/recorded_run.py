@@ -254,8 +254,7 @@ def find_runs(words: Iterable[str], data_dir: str | Path) -> list[RecordedRun]:
     """Returns the runs of words, see `find_run`, each once; a pattern such as `puffer_pong_*` finds several."""
     found: dict[Path, RecordedRun] = {}
     for word in words:
-        is_there = Path(word).exists() or Path(data_dir, word).exists()  # a name may have such signs in it, too
-        if any(sign in word for sign in "*?[") and not is_there:
+        if any(sign in word for sign in "*?[") and not (Path(word).exists() or Path(data_dir, word).exists()):
             names = glob.glob(word, root_dir=data_dir)
             runs, _ = _read_runs(sorted(Path(data_dir, name) for name in names) or sorted(map(Path, glob.glob(word))))
             if not runs:

@@ -33,10 +33,8 @@ KNOWN: Mapping[str, tuple[Keys, ...]] = {
         Keys({"left": (-1, 0, 0), "right": (1, 0, 0), "up": (0, 1, 0), "down": (0, 0, 0.8)}),  # wheel, gas, brake
         Keys({"right": 1, "left": 2, "up": 3, "down": 4}, idle=0),
     ),
-    "FrozenLake": (Keys({"left": 0, "down": 1, "right": 2, "up": 3}, waits=True),),
-    "FrozenLake8x8": (Keys({"left": 0, "down": 1, "right": 2, "up": 3}, waits=True),),
-    "CliffWalking": (Keys({"up": 0, "right": 1, "down": 2, "left": 3}, waits=True),),
-    "CliffWalkingSlippery": (Keys({"up": 0, "right": 1, "down": 2, "left": 3}, waits=True),),
+    **dict.fromkeys(("FrozenLake", "FrozenLake8x8"), (Keys(dict(left=0, down=1, right=2, up=3), waits=True),)),
+    **dict.fromkeys(("CliffWalking", "CliffWalkingSlippery"), (Keys(dict(up=0, right=1, down=2, left=3), waits=True),)),
     "Taxi": (Keys({"down": 0, "up": 1, "right": 2, "left": 3, "page_up": 4, "page_down": 5}, waits=True),),
     "Blackjack": (Keys({"s": 0, "h": 1}, waits=True),),  # stick, hit
 }
