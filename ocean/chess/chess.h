@@ -25,8 +25,9 @@
 // Score is 1 for a win, 0 for a draw, -1 for a loss; perf is 1, 0.5, 0.
 //
 // The bot looks `bot_depth` turns ahead, to what pieces are worth and how far they stand to the middle; at 0 it moves
-// by chance, at 1 it takes what it can; at 5 one of 0, 1 and 2 is drawn for each game. `bot_random` percent of its
-// moves are drawn by chance. Of two agents, PUFFER_BOT_MOVES of puffer_bot.h has it move for one.
+// by chance, at 1 it takes what it can; at 5 one of 0, 1 and 2 is drawn for each game, but it is 0 in `chance_games`
+// percent of them. `bot_random` percent of its moves are drawn by chance. Of two agents, PUFFER_BOT_MOVES of
+// puffer_bot.h has it move for one.
 #pragma once
 
 #include "puffer_bits.h"
@@ -488,6 +489,7 @@ typedef struct {
     float returns[2];  // of the rewards beside those for the end
     int bot_depth;     // turns that it looks ahead in this game, 0 to 4, or CHESS_UNDRAWN
     bool draws_depth;  // for each game
+    int chance_games;  // percent of them
     int bot_random;    // percent of its moves
     float draw_penalty, piece_reward;
     Log log;  // summed at episode end, cleared by the reader
@@ -593,7 +595,10 @@ PUFFER_FN ChessMove chess_move_of(const ChessBoard* board, int action) {
 PUFFER_FN void turns_play(Chess* env, int action) { chess_move(env, chess_move_of(&env->board, action)); }
 
 PUFFER_FN void turns_answer(Chess* env) {
-    if (env->bot_depth == CHESS_UNDRAWN) env->bot_depth = rng_below(&env->rng, CHESS_DRAWS);
+    if (env->bot_depth == CHESS_UNDRAWN) {
+        bool is_chance = env->chance_games > 0 && rng_below(&env->rng, 100) < env->chance_games;
+        env->bot_depth = is_chance ? 0 : rng_below(&env->rng, CHESS_DRAWS);
+    }
     chess_move(env, alphabeta_move(&env->board, env->bot_depth, env->bot_random, &env->rng));
 }
 
@@ -725,8 +730,9 @@ PUFFER_FN bool c_accepts(const Chess* env, const Chess* saved) {
     if (!is_bool(&saved->draws_depth) || saved->draws_depth != env->draws_depth) return false;
     bool is_drawn = env->draws_depth && is_within(saved->bot_depth, CHESS_UNDRAWN, CHESS_DRAWS - 1);
     bool is_depth = is_drawn || (!env->draws_depth && saved->bot_depth == env->bot_depth);
-    return is_depth && saved->bot_random == env->bot_random && saved->draw_penalty == env->draw_penalty &&
-           saved->piece_reward == env->piece_reward && turns_are_sound(env, saved, PUFFER_MAX_STEPS) &&
+    return is_depth && saved->chance_games == env->chance_games && saved->bot_random == env->bot_random &&
+           saved->draw_penalty == env->draw_penalty && saved->piece_reward == env->piece_reward &&
+           turns_are_sound(env, saved, PUFFER_MAX_STEPS) &&
            is_within(saved->value, -CHESS_VALUE_WON, CHESS_VALUE_WON) &&
            is_within(saved->quiet_turns, 0, CHESS_QUIET_TURNS - 1) && chess_board_is_sound(&saved->board);
 }

@@ -19,6 +19,7 @@ class Chess(TurnGame):
         num_envs: games stepped together, at least 1.
         opponent: `bot`, which answers within the step, or `self`: two agents who take turns.
         bot_depth: turns that the bot looks ahead, 0 to 4; at 0 it moves by chance, and 5 draws 0, 1 or 2 for each game.
+        chance_games: percent of the games in which a bot that is drawn moves by chance all the same, 0 to 100.
         bot_random: percent of its moves that are drawn by chance nonetheless, 0 to 100.
         draw_penalty: what a draw costs, 0 to 1; where it costs nothing, players that cannot win yet learn to draw.
         piece_reward: for each pawn's worth of pieces gained over the other's, 0 to 1; more than a side begins with
@@ -33,6 +34,7 @@ class Chess(TurnGame):
         num_envs: int = 1024,
         opponent: str = "bot",
         bot_depth: int = 5,
+        chance_games: int = 0,
         bot_random: int = 10,
         draw_penalty: float = 0.7,
         piece_reward: float = 0.02,
@@ -42,6 +44,7 @@ class Chess(TurnGame):
         self.single_action_space = gymnasium.spaces.Discrete(1858)
         arguments = {
             "bot_depth": bot_depth,
+            "chance_games": chance_games,
             "bot_random": bot_random,
             "draw_penalty": draw_penalty,
             "piece_reward": piece_reward,

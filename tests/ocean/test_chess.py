@@ -330,14 +330,14 @@ def masked_actions(env, generator):
 
 def test_a_stronger_bot_wins_more_against_chance():
     scores = []
-    for depth in (0, 5, 1):  # 5 is 0, 1 or 2, another one for each game
-        env = Chess(64, bot_depth=depth, bot_random=0, report_interval=10**9)
+    for depth, chance_games in ((0, 0), (5, 0), (1, 0), (5, 100)):  # 5 is 0, 1 or 2, another one for each game
+        env = Chess(64, bot_depth=depth, chance_games=chance_games, bot_random=0, report_interval=10**9)
         env.reset(0)
         generator = np.random.default_rng(depth)
         for _ in range(250):
             env.step(masked_actions(env, generator))
         scores.append(env.episode_statistics()[0]["perf"])
-    assert 0.4 < scores[0] < 0.6 and 0.1 < scores[1] < 0.35 and scores[2] < 0.1
+    assert 0.4 < scores[0] < 0.6 and 0.1 < scores[1] < 0.35 and scores[2] < 0.1 and 0.4 < scores[3] < 0.6
 
 
 def test_colours_are_drawn_by_chance():
