@@ -1,6 +1,6 @@
 """A step of Muon beside torch's own: `python -m pytest -n0 bench/optimizer.py --benchmark-enable`.
 
-The parameters are those of breakout's policy: matrices of 64 x 118, twice 192 x 64 and 4 x 64, two biases.
+The parameters are those of breakout's policy, and of chess's, whose first and last matrix take all but a hundredth.
 torch.optim.Muon takes the matrices and AdamW the biases, as here.
 """
 
@@ -13,7 +13,10 @@ from torch import nn
 from pufferlib.extensions.optimizers import Muon
 from pufferlib.fast.learners import KernelAdam
 
-SHAPES = [(64, 118), (64,), (192, 64), (192, 64), (4, 64), (4,)]
+SHAPES = {
+    "breakout": [(64, 118), (64,), (192, 64), (192, 64), (4, 64), (4,)],
+    "chess": [(64, 2_080), (64,), (64, 64), (64,), (1_859, 64), (1_859,)],
+}
 
 
 class TorchMuon:
@@ -32,10 +35,11 @@ class TorchMuon:
 MAKERS = {"ours": lambda parameters: Muon(parameters, lr=0.1, momentum=0.95, adamw=KernelAdam), "torch": TorchMuon}
 
 
+@pytest.mark.parametrize("game", SHAPES)
 @pytest.mark.parametrize("maker", MAKERS)
-def test_step(benchmark, threads, maker):
+def test_step(benchmark, threads, maker, game):
     torch.manual_seed(0)
-    parameters = [nn.Parameter(torch.randn(shape)) for shape in SHAPES]
+    parameters = [nn.Parameter(torch.randn(shape)) for shape in SHAPES[game]]
     for parameter in parameters:
         parameter.grad = torch.randn_like(parameter)
     optimizer = MAKERS[maker](parameters)
