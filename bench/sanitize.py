@@ -86,7 +86,9 @@ SUITES = {
     ),
     "kernel_threads": Suite(
         THREADS,
-        tuple(f"tests/extensions/test_{name}.py" for name in ("threads", "advantage_kernel", "network")),
+        tuple(
+            f"tests/extensions/test_{name}.py" for name in ("threads", "advantage_kernel", "orthogonalize", "network")
+        ),
         ("child_has_threads",),  # as above
         macros=ONE_VARIANT,
     ),

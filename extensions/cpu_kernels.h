@@ -56,9 +56,16 @@ void puffer_adam_step(const AdamParameter* parameters, int64_t count, const Adam
 // Scales the gradients so that the norm of all together is at most `limit`; where it is NaN, so are they.
 void puffer_clip_gradients(const AdamParameter* parameters, int64_t count, double limit);
 
-// Names as in orthogonalize.cpp.
-void puffer_orthogonalize(float* x, float* scratch, int64_t rows, int64_t columns, int64_t padded_rows,
-                          int64_t padded_columns, int64_t steps, float a, float b, float c);
+struct MuonMatrix {
+    float* x;  // [rows, padded_columns], rows <= columns, in and out; 0 in the padding
+    int64_t rows, columns;
+    int64_t padded_rows, padded_columns;  // up to a multiple of MATMUL_LANES
+    float* scratch;                       // [(padded_columns + 2 * rows) * padded_rows + rows * padded_columns]
+};
+
+// `steps` of Muon's iteration with a, b and c for `count` matrices, see orthogonalize.py.
+void puffer_orthogonalize(const MuonMatrix* matrices, int64_t count, int64_t steps, float a, float b, float c,
+                          KernelParallelFor* parallel_for);
 
 // ---------------------------------------------------------------------------------------------------- small policies
 

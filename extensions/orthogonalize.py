@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Sequence
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -10,7 +12,7 @@ from torch.nn import functional
 
 from pufferlib.errors import APIUsageError
 from pufferlib.extensions import cpu_library
-from pufferlib.extensions.cpu_library import padded
+from pufferlib.extensions.cpu_library import STRUCTURES, padded
 
 NEWTON_SCHULZ = (3.4445, -4.7750, 2.0315)  # a, b, c of X <- aX + (bA + cA^2)X, A = XX^T
 NEWTON_SCHULZ_STEPS = 5
@@ -32,50 +34,73 @@ def orthogonalize(matrices: Tensor) -> Tensor:
     """
     if matrices.dim() != 3:
         raise APIUsageError(f"matrices must be of shape (count, rows, columns), got {tuple(matrices.shape)}")
-    wide = _laid_flat(matrices)
-    has_kernel = wide.device.type == "cpu" and wide.dtype == torch.float32
-    result = _orthogonalize(wide) if has_kernel else reference_orthogonalize(wide)
-    return result if wide is matrices else result.mT
+    return torch.stack(orthogonalize_each(matrices.unbind())) if len(matrices) else matrices.clone()
 
 
 def orthogonalize_each(matrices: Sequence[Tensor]) -> list[Tensor]:
     """`orthogonalize` of matrices of several shapes.
 
-    Where torch computes, a GPU is asked for 20 operations in all and not for each shape: the matrices lie in one stack,
-    laid flat and filled up with zeros, which the iteration keeps.
+    Threads share those out that the kernel takes. Where torch computes, a GPU is asked for 20 operations in all and not
+    for each shape: the matrices lie in one stack, laid flat and filled up with zeros, which the iteration keeps.
 
     Args:
         matrices: `(rows, columns)` each.
     """
-    stacks: dict[torch.Size | None, list[int]] = {}
-    for index, matrix in enumerate(matrices):
-        is_padded = matrix.device.type != "cpu" and max(matrix.shape) <= PADDED_SIZE
-        stacks.setdefault(None if is_padded else matrix.shape, []).append(index)
-    results = list(matrices)
-    for shape, indices in stacks.items():
-        stack = [matrices[index] for index in indices]
-        updates = _orthogonalize_padded(stack) if shape is None else orthogonalize(torch.stack(stack)).unbind()
-        for index, update in zip(indices, updates, strict=True):
-            results[index] = update
+    wide = [matrix.mT if matrix.shape[0] > matrix.shape[1] else matrix for matrix in matrices]
+    groups: dict[Literal["kernel", "stack"] | torch.Size, list[int]] = {}
+    for index, matrix in enumerate(wide):
+        is_small = matrix.device.type != "cpu" and matrix.shape[1] <= PADDED_SIZE
+        group = "kernel" if _has_kernel(matrix) else "stack" if is_small else matrix.shape
+        groups.setdefault(group, []).append(index)
+    results = list(wide)
+    for group, indices in groups.items():
+        orthogonalize_group = _by_kernel if group == "kernel" else _in_one_stack
+        for index, update in zip(indices, orthogonalize_group([wide[index] for index in indices]), strict=True):
+            results[index] = update if wide[index] is matrices[index] else update.mT
     return results
 
 
-def _orthogonalize_padded(matrices: Sequence[Tensor]) -> list[Tensor]:
-    flat = [_laid_flat(matrix) for matrix in matrices]
-    rows, columns = (max(sizes) for sizes in zip(*(matrix.shape for matrix in flat), strict=True))
-    stack = flat[0].new_zeros(len(flat), rows, columns)
-    places = [padded[: len(matrix), : matrix.shape[1]] for padded, matrix in zip(stack, flat, strict=True)]
-    torch._foreach_copy_(places, flat)
-    updates = reference_orthogonalize(stack)
-    inner = [update[: len(matrix), : matrix.shape[1]] for update, matrix in zip(updates, flat, strict=True)]
-    return [
-        update.mT if matrix.shape[0] > matrix.shape[1] else update
-        for update, matrix in zip(inner, matrices, strict=True)
+def _has_kernel(matrix: Tensor) -> bool:
+    return matrix.device.type == "cpu" and matrix.dtype == torch.float32
+
+
+# Matrices of the next two have at most as many rows as columns.
+
+
+def _by_kernel(matrices: Sequence[Tensor]) -> list[Tensor]:
+    results, scratches = [], []
+    for matrix in matrices:
+        rows, columns = len(matrix), padded(matrix.shape[1])
+        filled = functional.pad(matrix, (0, columns - matrix.shape[1]))
+        results.append(filled.clone(memory_format=torch.contiguous_format))
+        scratches.append(matrix.new_empty((columns + 2 * rows) * padded(rows) + rows * columns))
+    structures = [
+        STRUCTURES["MuonMatrix"](
+            x=result.data_ptr(),
+            rows=len(matrix),
+            columns=matrix.shape[1],
+            padded_rows=padded(len(matrix)),
+            padded_columns=result.shape[1],
+            scratch=scratch.data_ptr(),
+        )
+        for matrix, result, scratch in zip(matrices, results, scratches, strict=True)
+        if matrix.numel()
     ]
+    structures.sort(key=lambda each: each.rows * each.columns, reverse=True)  # threads take the largest first
+    array = (STRUCTURES["MuonMatrix"] * len(structures))(*structures)
+    cpu_library.library().puffer_orthogonalize(
+        ctypes.addressof(array), len(array), NEWTON_SCHULZ_STEPS, *NEWTON_SCHULZ, cpu_library.parallel_for()
+    )
+    return [result[:, : matrix.shape[1]] for result, matrix in zip(results, matrices, strict=True)]
 
 
-def _laid_flat(matrix: Tensor) -> Tensor:
-    return matrix.mT if matrix.shape[-2] > matrix.shape[-1] else matrix
+def _in_one_stack(matrices: Sequence[Tensor]) -> list[Tensor]:
+    rows, columns = (max(sizes) for sizes in zip(*(matrix.shape for matrix in matrices), strict=True))
+    stack = matrices[0].new_zeros(len(matrices), rows, columns)
+    places = [filled[: len(matrix), : matrix.shape[1]] for filled, matrix in zip(stack, matrices, strict=True)]
+    torch._foreach_copy_(places, list(matrices))
+    updates = reference_orthogonalize(stack)
+    return [update[: len(matrix), : matrix.shape[1]] for update, matrix in zip(updates, matrices, strict=True)]
 
 
 def reference_orthogonalize(matrices: Tensor) -> Tensor:
@@ -94,18 +119,3 @@ def iterate(x: Tensor) -> Tensor:
         # LaTeX: X \leftarrow a X + (b A + c A^2)\, X
         x = torch.baddbmm(x, torch.baddbmm(square, square, square, beta=b, alpha=c), x, beta=a)
     return x
-
-
-def _orthogonalize(matrices: Tensor) -> Tensor:
-    _, rows, columns = matrices.shape
-    a, b, c = NEWTON_SCHULZ
-    padded_rows, padded_columns = padded(rows), padded(columns)
-    x = functional.pad(matrices, (0, padded_columns - columns)).clone(memory_format=torch.contiguous_format)
-    scratch = x.new_empty((padded_columns + 2 * rows) * padded_rows + rows * padded_columns)
-    orthogonalize_one = cpu_library.library().puffer_orthogonalize
-    for matrix in x.unbind() if matrices.numel() else ():
-        orthogonalize_one(  # x, scratch, then as named
-            *(matrix.data_ptr(), scratch.data_ptr()),
-            *(rows, columns, padded_rows, padded_columns, NEWTON_SCHULZ_STEPS, a, b, c),
-        )
-    return x[:, :, :columns]

@@ -4,7 +4,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from pufferlib.errors import APIUsageError
 from pufferlib.extensions.orthogonalize import (
-    _orthogonalize_padded,
+    _in_one_stack,
     orthogonalize,
     orthogonalize_each,
     reference_orthogonalize,
@@ -71,10 +71,26 @@ def test_matrices_of_many_shapes_are_as_each_alone():
         assert torch.equal(found, expected)
 
 
+def test_threads_share_matrices_out_and_change_nothing():
+    torch.manual_seed(3)
+    matrices = [torch.randn(shape) for shape in [*MIXED, (0, 4), *MIXED, (4, 0)]]
+    threads, results = torch.get_num_threads(), []
+    try:
+        for count in (1, 2, 3):
+            torch.set_num_threads(count)
+            results.append(orthogonalize_each(matrices))
+    finally:
+        torch.set_num_threads(threads)
+    for one, two, three in zip(*results, strict=True):
+        assert torch.equal(one, two)
+        assert torch.equal(one, three)
+
+
 def test_one_padded_stack_gives_what_each_matrix_alone_does():
     torch.manual_seed(4)
     matrices = [torch.randn(shape, dtype=torch.float64) for shape in MIXED]
-    for found, matrix in zip(_orthogonalize_padded(matrices), matrices, strict=True):
+    wide = [matrix if matrix.shape[0] <= matrix.shape[1] else matrix.mT for matrix in matrices]
+    for found, matrix in zip(_in_one_stack(wide), wide, strict=True):
         torch.testing.assert_close(found, truth(matrix[None])[0], rtol=1e-12, atol=1e-12)
 
 
