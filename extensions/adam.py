@@ -6,7 +6,6 @@ Torch makes several calls for every parameter, which take far longer than the ar
 from __future__ import annotations
 
 import ctypes
-import operator
 from collections.abc import Sequence
 
 import torch
@@ -16,6 +15,8 @@ from pufferlib.errors import APIUsageError
 from pufferlib.extensions import cpu_library
 from pufferlib.extensions.cpu_library import STRUCTURES
 from pufferlib.extensions.declarations import Structure
+
+_NAMES = "exp_avg", "exp_avg_sq", "step"  # of a state's tensors
 
 
 def can_step(tensors: Sequence[Tensor]) -> bool:
@@ -39,11 +40,9 @@ class AdamBatch:
         `can_step` must hold for all of them. A state is updated in place: `exp_avg` and `exp_avg_sq` of the parameter's
         shape, and `step`. An APIUsageError if one has another shape, or the kernel does not take it.
         """
-        averages, squares, steps = ([state[name] for state in states] for name in ("exp_avg", "exp_avg_sq", "step"))
+        averages, squares, steps = self._kept = [[state[name] for state in states] for name in _NAMES]
         _check_kept(parameters, averages, squares, steps)
         self.settings = settings
-        self._kept = averages, squares, steps
-        self._states = states
         self._addresses = _addresses(parameters)
         rows = [
             STRUCTURES["AdamParameter"](
@@ -60,8 +59,12 @@ class AdamBatch:
         self._library = cpu_library.library()
 
     def holds(self, parameters: Sequence[Tensor], states: Sequence[dict[str, Tensor]]) -> bool:
-        """Whether these are the same parameters and states, with parameters and gradients where they were."""
-        are_same = len(states) == len(self._states) and all(map(operator.is_, states, self._states))
+        """Whether these states hold the same tensors, and parameters and gradients are where they were."""
+        are_same = len(states) == len(self._kept[0]) and all(
+            state.get(name) is each
+            for name, kept in zip(_NAMES, self._kept, strict=True)
+            for state, each in zip(states, kept, strict=True)
+        )
         return are_same and _addresses(parameters) == self._addresses
 
     def step(self) -> None:

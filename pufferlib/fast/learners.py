@@ -44,9 +44,10 @@ class KernelAdam(Adam):
             batch.step()
 
     def steps_of_one_batch(self) -> AdamBatch | None:
-        """All parameters that have gradients, to be stepped without `step`; None where that would leave out a hook."""
+        """All parameters that have gradients, to be stepped without `step`; None where that leaves out anything."""
         of_all = optimizers._global_optimizer_pre_hooks, optimizers._global_optimizer_post_hooks
-        if any((self._optimizer_step_pre_hooks, self._optimizer_step_post_hooks, *of_all)):
+        is_replaced = "step" in vars(self)  # as a scheduler of torch does, or a limit for weights
+        if any((is_replaced, self._optimizer_step_pre_hooks, self._optimizer_step_post_hooks, *of_all)):
             return None
         batches = self._find_batches()
         return batches[0] if len(batches) == 1 else None
@@ -98,7 +99,11 @@ def fit_to_graphs(optimizer: Optimizer, device: torch.device) -> None:
 
 
 def take_over(optimizer: Optimizer, earlier: Optimizer) -> None:
-    """Copies the state of an earlier optimizer of the same kind, for parameters that both have and that kept shape."""
+    """Copies hooks, settings, and the state of parameters that kept shape, of an earlier optimizer of the same kind."""
+    optimizer._optimizer_step_pre_hooks = earlier._optimizer_step_pre_hooks
+    optimizer._optimizer_step_post_hooks = earlier._optimizer_step_post_hooks
+    for group, before in zip(optimizer.param_groups, earlier.param_groups, strict=False):
+        group.update({name: each for name, each in before.items() if name != "params"})
     own = {parameter for group in optimizer.param_groups for parameter in group["params"]}
     for parameter, state in earlier.state.items():
         kept = [each for name, each in state.items() if name != "step" and each is not None]

@@ -76,6 +76,44 @@ def test_a_state_that_was_loaded_since_is_the_one_that_is_stepped():
     assert optimizer.state[parameters[0]]["step"] == 4
 
 
+@pytest.mark.parametrize("name", ["all", "exp_avg"])
+def test_a_state_that_was_cleared_or_replaced_since_is_the_one_that_is_stepped(name):
+    parameters = random_parameters()
+    give_gradients(parameters, 0)
+    optimizer = KernelAdam(parameters, lr=0.1)
+    optimizer.step()
+    for parameter, state in optimizer.state.items():
+        state.clear() if name == "all" else state.update({name: torch.zeros_like(parameter)})
+    optimizer.step()  # by gradients that lie where they lay
+    share = 0.1 * parameters[0].grad
+    torch.testing.assert_close(optimizer.state[parameters[0]]["exp_avg"], share)
+
+
+def test_a_step_that_was_replaced_is_not_left_out():
+    parameters = random_parameters()
+    give_gradients(parameters, 0)
+    optimizer = KernelAdam(parameters, lr=0.1)
+    assert optimizer.steps_of_one_batch() is not None
+    optimizer.step = lambda: None
+    assert optimizer.steps_of_one_batch() is None
+
+
+@pytest.mark.parametrize("name", ["adam", "muon", "sgd"])
+def test_hooks_and_settings_stay_when_the_policy_changes(name):
+    parameters, stepped = random_parameters(), []
+    earlier, later = (make_optimizer(name, parameters, 0.1, (0.9, 0.999), 1e-8, 0.0) for _ in range(2))
+    handle = earlier.register_step_post_hook(lambda *given: stepped.append(1))
+    for group in earlier.param_groups:
+        group["weight_decay"] = 0.5
+    take_over(later, earlier)
+    give_gradients(parameters, 0)
+    later.step()
+    assert stepped == [1] and {group["weight_decay"] for group in later.param_groups} == {0.5}
+    handle.remove()
+    later.step()
+    assert stepped == [1]
+
+
 def test_what_the_kernel_does_not_take_is_stepped_by_torch():
     parameters = [nn.Parameter(torch.ones(3, 4, dtype=torch.float64)), nn.Parameter(torch.ones(3, 4).T)]
     for parameter in parameters:
