@@ -9,7 +9,7 @@ import functools
 import random
 import sys
 from argparse import Namespace
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import is_dataclass
 from enum import Enum
 from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType, SimpleNamespace
@@ -52,7 +52,7 @@ _STEADY = (
 """Types of global names of which every change is seen."""
 _STEADY_KEPT = (
     *(*_STEADY, Tensor, nn.Module, Layout, Space, set, frozenset, range, slice, bytes, complex, MethodType),
-    *(functools.partial, np.ndarray, np.generic, np.dtype, torch.Size, Enum),
+    *(functools.partial, functools.partialmethod, np.ndarray, np.generic, np.dtype, torch.Size, Enum),
 )
 """Types of what a module keeps of which every change is seen, or none expected."""
 
@@ -127,6 +127,8 @@ def _look(policy: nn.Module, by_kernel: bool) -> list[object]:
             continue
         seen.add(id(module))
         own = vars(module)
+        if "_modules" not in own:  # as of a traced module of torch.jit
+            own = {name: getattr(module, name) for name in _OF_MODULES if hasattr(module, name)}
         kinds[type(module)] = None
         modules += own["_modules"].values()
         facts += [_Same(own[name]) for name in METHODS if name in own]
@@ -188,63 +190,85 @@ class OwnCode:
     def __init__(self, policy: nn.Module):
         self.facts: list[object] = []  # equal to later ones while nothing changed
         self.doubt: str | None = None  # a global name that may change unseen, and its type
-        own = (kind for part in policy.modules() for kind in _own_bases(type(part)))
-        self._kinds, self._names = dict.fromkeys(own), dict.fromkeys(METHODS)
-        self._seen: set[object] = set()
-        self.facts += map(_Same, self._kinds)
+        parts = [part for part in policy.modules() if _own_bases(type(part))]
+        # Classes, parts and files, of which a call may read members of these names.
+        self._owners: dict[object, None] = dict.fromkeys(kind for part in parts for kind in _own_bases(type(part)))
+        self._names, self._seen = dict.fromkeys(METHODS), set[object]()
+        self._held: dict[int, object] = {}  # what was looked into, by its address
+        self.facts += map(_Same, self._owners)
+        self._owners |= dict.fromkeys(parts)
         while found := list(self._members()):
-            for kind, name in found:
-                self._seen.add((kind, name))
-                self._add(vars(kind)[name])
-        for part in policy.modules() if self.doubt is None else ():
-            kept = vars(part).items() if _own_bases(type(part)) else ()
-            for name, value in kept:
-                if name in self._names and name not in _OF_MODULES:
-                    self._doubt_kept(name, value)
+            for owner, name in found:
+                self._seen.add((owner, name))
+                if isinstance(owner, ModuleType):
+                    self._add_named(name, vars(owner)[name])
+                    continue
+                if isinstance(owner, type):  # `_kept` has what the policy's modules keep
+                    self._add(vars(owner)[name])
+                self._doubt(name, vars(owner)[name])
 
-    def _doubt_kept(self, name: str, value: object) -> None:
-        if _is_record(value):
-            value = list(vars(value).values())
-        elif isinstance(value, dict):
-            value = list(value.values())
-        elif not isinstance(value, _STEADY_KEPT):
-            self.doubt = f"uses {name}, a {type(value).__name__} that may change"
-        for each in value if isinstance(value, (tuple, list, set, frozenset)) else ():
-            self._doubt_kept(name, each)
+    def _members(self) -> Iterator[tuple[object, str]]:
+        for owner in self._owners:
+            for name in vars(owner):
+                if name in self._names and name not in _OF_MODULES and (owner, name) not in self._seen:
+                    yield owner, name
 
-    def _members(self) -> Iterator[tuple[type, str]]:
-        for kind in self._kinds:
-            for name in self._names:
-                if name in vars(kind) and (kind, name) not in self._seen:
-                    yield kind, name
+    def _doubt(self, name: str, value: object, steady: tuple[type, ...] = _STEADY_KEPT) -> None:
+        # Notes a value that may change unseen, or holds one, and follows functions and classes.
+        value = value if isinstance(value, MethodType) else _unwrapped(value)
+        if isinstance(value, (FunctionType, type)):
+            self._add(value)
+        elif not isinstance(value, steady) and not (steady is _STEADY_KEPT and _is_record(value)):
+            self.doubt = self.doubt or f"uses {name}, a {type(value).__name__} that may change"
+        parts = () if id(value) in self._held else _parts(value)
+        self._held[id(value)] = value
+        for each in parts:
+            self._doubt(name, each)
 
     def _add(self, value: object) -> None:
-        value = getattr(value, "__func__", getattr(value, "fget", value))
+        value = _unwrapped(value)
         self.facts.append(_mark(value))
         if isinstance(value, type) and _is_own(value):
-            self._kinds[value] = None
+            self._owners[value] = None
         if not isinstance(value, FunctionType) or value in self._seen or not _is_own(value):
             return
         self._seen.add(value)
         code, space = value.__code__, value.__globals__
-        self.facts.append(_mark((code, value.__defaults__, value.__kwdefaults__)))
-        names = list(_names(code))
-        self._names |= dict.fromkeys(names)
+        given = value.__defaults__, value.__kwdefaults__, vars(value)
+        self.facts.append(_mark((code, *given)))
+        self._doubt(value.__name__, given)
+        names = dict.fromkeys(_names(code))
+        self._names |= names
         for name, cell in zip(code.co_freevars, value.__closure__ or (), strict=True):
             with contextlib.suppress(ValueError):  # of an empty cell
-                self._add_named(name, cell.cell_contents, names)
+                self._add_named(name, cell.cell_contents)
         for name in names:
             if name in space:
-                self._add_named(name, space[name], names)
+                self._add_named(name, space[name])
 
-    def _add_named(self, name: str, value: object, names: list[str]) -> None:
+    def _add_named(self, name: str, value: object) -> None:
         if isinstance(value, ModuleType) and _is_own(value):
-            for each in names:
-                if each in vars(value):  # no more than is imported
-                    self._add(vars(value)[each])
-        elif not isinstance(value, _STEADY):
-            self.doubt = f"uses {name}, a {type(value).__name__} that may change"
+            self._owners[value] = None
+        self._doubt(name, value, _STEADY)
         self._add(value)
+
+
+def _unwrapped(member: object) -> object:
+    # The function of a method or a property.
+    if isinstance(member, functools.cached_property):
+        return member.func
+    return getattr(member, "__func__", getattr(member, "fget", member))
+
+
+def _parts(value: object) -> Iterable[object]:
+    # What a value holds, which one that calls or reads it may read.
+    if isinstance(value, dict) or _is_record(value):
+        return [*(value if isinstance(value, dict) else vars(value)).values()]
+    if isinstance(value, (functools.partial, functools.partialmethod)):
+        return value.func, *value.args, *value.keywords.values()
+    if isinstance(value, (MethodType, BuiltinFunctionType)):
+        return value.__self__, getattr(value, "__func__", None)
+    return value if isinstance(value, (tuple, list, set, frozenset)) else ()
 
 
 def _names(code: CodeType) -> Iterator[str]:
@@ -293,4 +317,4 @@ def _is_own(each: object) -> bool:
     root = (name or "torch").partition(".")[0]
     if root == "builtins":  # or code that was run without a name of its module
         return getattr(builtins, getattr(each, "__name__", ""), None) is not each
-    return root not in ("torch", "pufferlib") and root not in sys.stdlib_module_names
+    return root not in ("torch", "pufferlib", "numpy") and root not in sys.stdlib_module_names

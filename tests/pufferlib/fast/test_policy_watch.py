@@ -17,7 +17,7 @@ from trained import iterate, weights
 
 from pufferlib.errors import APIUsageError
 from pufferlib.fast.cpu import NetworkActor, NetworkGradients, ThreadedGradients
-from pufferlib.fast.policy_watch import is_altered, watch_changes
+from pufferlib.fast.policy_watch import OwnCode, is_altered, watch_changes
 from pufferlib.models import ActionHead, Continuous, Default, LSTMWrapper, MinGRUWrapper
 from pufferlib.policy import NormalizedObservations, normalized
 from pufferlib.ppo.actor import Actor
@@ -566,3 +566,84 @@ def test_a_class_of_code_that_was_run_without_a_name_is_the_users_own():
     space = {"nn": nn}
     exec("class Small(nn.Linear):\n    def forward(self, rows):\n        return super().forward(rows)", space)
     assert not is_altered(space["Small"](2, 1))
+
+
+class Schedule:
+    """It changes where nothing sees it."""
+
+    scale = 2.0
+
+    def __call__(self):
+        return self.scale
+
+
+SCHEDULES, SCALE = {"scale": Schedule()}, 2.0
+
+
+def scaled(rows, factor=1.0):
+    return rows * factor * scaled.scale
+
+
+class Scales(nn.Module):
+    schedule = Schedule()
+
+    def __init__(self, function=None, **kept):
+        super().__init__()
+        self.linear, self.function = nn.Linear(2, 1), function
+        vars(self).update(kept)
+
+    def forward(self, rows):
+        return self.function(self.linear(rows))
+
+
+class ReadsItsClass(Scales):
+    def forward(self, rows):
+        return self.linear(rows) * self.schedule.scale
+
+
+class ReadsADict(Scales):
+    def forward(self, rows):
+        return self.linear(rows) * SCHEDULES["scale"].scale
+
+
+def closed(schedule):
+    return lambda rows: rows * schedule.scale
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [
+        ReadsItsClass(),
+        ReadsADict(),
+        Scales(Schedule().__call__),
+        Scales(closed(Schedule())),
+        Scales([closed(Schedule())]),
+        Scales(functools.partial(scaled, factor=Schedule())),
+        Scales(np.random.default_rng(0).normal),
+        Scales(lambda rows, schedule=SCHEDULES["scale"]: rows * schedule.scale),
+    ],
+)
+def test_what_a_policy_calls_or_its_class_holds_may_change_unseen(policy):
+    assert "that may change" in OwnCode(policy).doubt
+
+
+@pytest.mark.parametrize("function", [torch.tanh, nn.functional.gelu, scaled, functools.partial(scaled, factor=2.0)])
+def test_functions_of_numbers_are_no_reason_for_doubt(function):
+    assert OwnCode(Scales(function)).doubt is None
+
+
+@pytest.mark.parametrize("name", ["scale of a function", "global of a function that it keeps"])
+def test_a_number_that_a_function_of_a_policy_reads_is_watched(name, monkeypatch):
+    monkeypatch.setattr(scaled, "scale", 1.0, raising=False)
+    is_changed = watch_changes(Scales(scaled if "scale" in name else lambda rows: rows * SCALE), by_kernel=True)
+    assert not is_changed()
+    monkeypatch.setattr(*((scaled, "scale") if "scale" in name else (f"{__name__}.SCALE",)), 3.0)
+    assert is_changed()
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.trace:DeprecationWarning")
+def test_a_module_that_was_traced_by_torch_may_be_a_part_of_a_policy(start):
+    trainer = start()
+    trainer.policy.encoder = torch.jit.trace(nn.Linear(3, 16), torch.zeros(1, 3))
+    iterate(trainer)
+    assert trainer.computed_by.startswith("torch")
