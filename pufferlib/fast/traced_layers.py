@@ -8,6 +8,7 @@ used. A policy that keeps something in a call, or draws something, is not traced
 from __future__ import annotations
 
 import math
+import sys
 import traceback
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -20,6 +21,8 @@ from typing import Any
 import torch
 from torch import Tensor, fx, nn
 from torch.distributions import Normal
+from torch.overrides import TorchFunctionMode
+from torch.utils._pytree import tree_leaves
 
 from pufferlib import emulation, models, pytorch
 from pufferlib.emulation import tensors
@@ -69,6 +72,31 @@ class _Tracer(fx.Tracer):
         return super().create_arg(a)
 
 
+_STATIC = {"shape", "dtype", "device", "ndim", "layout", "requires_grad", "size", "dim", "numel", "__len__"}
+
+
+class _Unseen(TorchFunctionMode):
+    # Refuses what neither a graph nor a comparison would show: what a call does once with the policy's own tensors, and
+    # hooks on gradients.
+
+    def __init__(self, is_tracing: bool):
+        super().__init__()
+        self._is_tracing = is_tracing
+
+    def __torch_function__(
+        self, function: Any, types: Any, arguments: tuple = (), keywords: dict[str, Any] | None = None
+    ) -> Any:
+        name = getattr(function, "__name__", "")
+        name = function.__self__.__name__ if name == "__get__" else name
+        leaves = tree_leaves((arguments, keywords)) if self._is_tracing and name not in _STATIC else ()
+        is_of_rows = any(isinstance(each, fx.Proxy) for each in leaves)
+        if name == "register_hook" or (not is_of_rows and any(isinstance(each, Tensor) for each in leaves)):
+            raise UntracedError(
+                f"has {name} in a form that no layer has{_place(traceback.walk_stack(sys._getframe()))}"
+            )
+        return function(*arguments, **(keywords or {}))
+
+
 def trace(policy: nn.Module, rollout: Rollout) -> Layers:
     """Traces a policy of any classes, as the trainer calls it, that sees the observations of a rollout.
 
@@ -104,7 +132,7 @@ def trace(policy: nn.Module, rollout: Rollout) -> Layers:
     if not layers.fit():
         raise UntracedError("has layers that are not of the sizes and types that the kernel takes")
     try:
-        with _noise(policy):
+        with _noise(policy, layers):
             _compare(policy, layers, rollout, calls.counts)
     except (LookupError, RuntimeError, TypeError, ValueError) as error:
         raise UntracedError(f"cannot be compared with the kernel: {str(error).splitlines()[0]}") from error
@@ -162,7 +190,7 @@ class _Calls(StepStates):
             code, copied = getattr(type(module), name).__code__, copy_structure(module, copies_constants=False)
             others = dict.fromkeys(code.co_varnames[2 : code.co_argcount], state if self._entries else None)
             kept = find_kept(copied)
-            with warnings.catch_warnings(), unchecked_distributions():
+            with warnings.catch_warnings(), unchecked_distributions(), _Unseen(is_tracing=True):
                 warnings.filterwarnings("ignore", "Was not able to add assertion")  # of a state that is no tensor
                 graph = tracer.trace(copied, others)
         except UntracedError:
@@ -242,10 +270,17 @@ def _place(frames: Iterable[tuple[FrameType, int]]) -> str:
 
 
 @contextmanager
-def _noise(policy: nn.Module) -> Iterator[None]:
-    # Adds a little to all that is trained: where a weight begins at zero, gradients before it would be zero too.
-    generator = torch.Generator().manual_seed(1)
-    before = [(each, each.detach().clone()) for each in policy.parameters() if each.requires_grad]
+def _noise(policy: nn.Module, layers: Layers) -> Iterator[None]:
+    # Adds a little to what is trained and what the layers read of the policy: where a weight begins at zero, gradients
+    # before it would be zero too.
+    generator, read = torch.Generator().manual_seed(1), set(map(id, layers.tensors()))
+    held = [
+        *policy.parameters(),
+        *policy.buffers(),
+        *(each for part in policy.modules() for each in vars(part).values()),
+    ]
+    tensors = [each for each in held if id(each) in read or (isinstance(each, nn.Parameter) and each.requires_grad)]
+    before = [(each, each.detach().clone()) for each in tensors]
     try:
         with torch.no_grad():
             for each, value in before:
@@ -261,7 +296,7 @@ def _noise(policy: nn.Module) -> Iterator[None]:
 def _compare(policy: nn.Module, layers: Layers, rollout: Rollout, counts: Mapping[int, int]) -> None:
     # Outputs and gradients on random rows; `counts` has the columns that are categories, and how many there are.
     generator = torch.Generator().manual_seed(0)
-    count, steps = 12, 1 if layers.num_states == 0 else 3
+    count, steps = 12, 1 if layers.num_states == 0 else max(3, rollout.horizon)  # gradients may be cut between them
     seen = _draw_observations(layers, rollout.observations, counts, (count, steps), generator)
     resets = torch.rand(count, steps, generator=generator) < 0.3
     entries = {name: torch.randn(count, *each.shape[1:], generator=generator) for name, each in rollout.states.items()}
@@ -271,7 +306,7 @@ def _compare(policy: nn.Module, layers: Layers, rollout: Rollout, counts: Mappin
         actions = actions.int()
     else:
         actions = torch.randn(*resets.shape, len(layers.parts), generator=generator)
-    with torch.enable_grad():
+    with torch.enable_grad(), _Unseen(is_tracing=False):
         if layers.num_states:
             logits, values = policy(seen, {**{name: each.clone() for name, each in entries.items()}, "resets": resets})
         else:

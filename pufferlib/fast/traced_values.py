@@ -16,6 +16,7 @@ from pufferlib.extensions.network import OBSERVATION_DTYPES
 from pufferlib.extensions.network_layers import Add, Layer, Multiply, Shape
 from pufferlib.spaces import Layout, Leaf, map_structure
 
+_KINDS = {torch.float32: "float", torch.float64: "double", torch.bool: "bool"}
 BYTES = "bytes of a packed observation beside its parts"  # is refused
 
 
@@ -28,7 +29,8 @@ class Value:
     """Numbers of every row.
 
     Torch has them as their `kind` says: `float`; `observed` integers of the observation's type, whose arithmetic may
-    wrap; `integer`, without what stands behind the point; `bool`, where it asks whether they are above 0.5.
+    wrap; `integer`, without what stands behind the point; `bool`, where it asks whether they are above 0.5;
+    `double`, which layers see as what `float()` leaves.
     """
 
     index: int  # of a value of the layers
@@ -98,8 +100,7 @@ class LayerList:
         self.dtype, self.is_normalized = dtype, is_normalized  # of observations, before the first layer
         self.layers: list[Layer] = []
         self.shapes: list[Shape] = [shape if len(shape) == 3 else (math.prod(shape),)]
-        kind = "bool" if dtype == torch.bool else "observed"
-        self.observation = Value(0, shape, "float" if dtype.is_floating_point or is_normalized else kind)
+        self.observation = Value(0, shape, "float" if is_normalized else _KINDS.get(dtype, "observed"))
         self.place = ""  # of the operation that is traced, in the user's code
         self.is_only_user = True  # whether what the operation reads is a layer's result that nothing else reads
         self.packed: Layout | None = None  # of observations that are packed in bytes
@@ -334,9 +335,9 @@ class LayerList:
     def _part(self, leaf: Leaf, first: int) -> Value:
         size = math.prod(leaf.shape)
         found = self._add(kinds.Concatenate((self._read_parts(),), ((first, size),)), leaf.shape)
-        if leaf.dtype.kind not in "iu":
-            return found
-        return replace(found, kind="integer" if leaf.dtype.itemsize > 1 else "observed")
+        if leaf.dtype.kind in "iu":
+            return replace(found, kind="integer" if leaf.dtype.itemsize > 1 else "observed")
+        return replace(found, kind="float" if self.is_normalized else _KINDS.get(dtype_of(leaf), "float"))
 
     # --------------------------------------------------------------------------------------------------- attention
 

@@ -207,10 +207,14 @@ class Cell(nn.Module):
     def forward(self, observations, state):
         encoded, memory, outputs = torch.relu(self.body(observations)), state["memory"], []
         for step in range(observations.shape[1]):
+            memory = self.carried(memory, step)
             memory = self.cell(encoded[:, step], memory * ~state["resets"][:, step, None])
             outputs.append(memory)
         hidden = torch.stack(outputs, 1)
         return self.head(hidden), self.value(hidden)
+
+    def carried(self, memory, step):
+        return memory
 
 
 class TwoCells(nn.Module):
@@ -901,6 +905,75 @@ class Halves(Base):
         return self.body(nativize(observations, self.emulated)["half"].float())
 
 
+class ReadsATensor(Base):
+    """Its number is a tensor, of which a change in place would not be seen."""
+
+    def __init__(self):
+        super().__init__()
+        self.scale = torch.tensor(2.0)
+
+    def hidden(self, observations):
+        return self.body(observations) * self.scale.item()
+
+
+class Limits(Base):
+    """Its weights are cut in each call, by a way that no count of changes tells of."""
+
+    def hidden(self, observations):
+        for parameter in self.parameters():
+            parameter.data.clamp_(-9.0, 9.0)
+        return self.body(observations)
+
+
+class Gated(Base):
+    """A part without gradients begins to count later."""
+
+    def __init__(self):
+        super().__init__()
+        self.part = nn.Linear(6, 6).requires_grad_(False)
+        self.register_buffer("gate", torch.zeros(1))
+
+    def hidden(self, observations):
+        hidden = self.body(observations)
+        with torch.no_grad():
+            added = self.part(hidden)
+        return hidden + added * self.gate
+
+
+class Far(Base):
+    """Its numbers are far from zero, where float32 has few digits."""
+
+    spaces = Box(-1e9, 1e9, (7,), np.float64), CHOICES
+
+    def hidden(self, observations):
+        return self.body((observations - 1e8).float())
+
+
+class FarParts(Base):
+    spaces = Dict({"far": Box(-1e9, 1e9, (7,), np.float64), "near": Box(-1, 1, (2,), np.float32)}), CHOICES
+
+    def __init__(self):
+        super().__init__()
+        self.emulated = Layout.of(self.spaces[0])
+
+    def hidden(self, observations):
+        return self.body((nativize(observations, self.emulated)["far"] - 1e8).float())
+
+
+class CutsSegments(Cell):
+    """Gradients go back through at most eight steps."""
+
+    def carried(self, memory, step):
+        return memory.detach() if step % 8 == 0 else memory
+
+
+class LimitsGradients(Cell):
+    def carried(self, memory, step):
+        if memory.requires_grad:
+            memory.register_hook(lambda gradient: gradient.clamp(-1.0, 1.0))
+        return memory
+
+
 class Forgets(Cell):
     """Its segments are not what its steps are."""
 
@@ -932,6 +1005,13 @@ class Scales(Cell):
 @pytest.mark.parametrize(
     ("kind", "reason"),
     [
+        (ReadsATensor, "has item in a form that no layer has (test_traced_layers.py, line"),
+        (Limits, "has data in a form that no layer has (test_traced_layers.py, line"),
+        (Gated, "differs from what the kernel makes of it: gradient of body"),
+        (Far, "has sub in a form that the kernel does not know"),
+        (FarParts, "has sub in a form that the kernel does not know"),
+        (CutsSegments, "differs from what the kernel makes of it: gradient of"),
+        (LimitsGradients, "has register_hook in a form that no layer has (test_traced_layers.py, line"),
         (Forgets, "differs from what the kernel makes of it"),
         (Counts, "keeps something in a call: calls"),
         (Scales, "differs from what the kernel makes of it"),
@@ -941,7 +1021,7 @@ class Scales(Cell):
         (ReadsAnObject, "uses settings, a Settings that may change"),
         (StopsGradients, "differs from what the kernel makes of it: gradient of body"),
         (AsksForGradients, "differs from what the kernel makes of it: acting's log-probabilities"),
-        (Drops, "keeps something in a call: random numbers"),
+        (Drops, "has item in a form that no layer has"),
         (DropsByPython, "keeps something in a call: random numbers"),
         (DropsByNumPy, "keeps something in a call: random numbers"),
         (DropsByItsOwn, "uses random, a Generator that may change"),
