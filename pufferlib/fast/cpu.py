@@ -17,7 +17,7 @@ from typing_extensions import override
 from pufferlib.config import ResolvedTrainConfig
 from pufferlib.extensions.adam import AdamBatch, clip_gradients
 from pufferlib.extensions.network import Act, Learned, Network, NetworkBatch
-from pufferlib.fast.policy_watch import copy_structure, find_kept, is_altered
+from pufferlib.fast.policy_watch import copy_structure, find_kept, is_altered, watch_changes
 from pufferlib.ppo.actor import Actor
 from pufferlib.ppo.advantages import Minibatch
 from pufferlib.ppo.learner import Gradients, Loss
@@ -43,8 +43,8 @@ _FEW_ROWS, _TOLERANCE = 16, 1e-4  # of the first minibatch; of the largest gradi
 class ThreadedGradients(Gradients):
     """Gives each thread a chunk of the segments; the results are added in order, so the sum is always the same.
 
-    The first minibatch tells whether that is what one call finds: where the policy mixes rows, or keeps or draws
-    something in a call, one call computes all of them, with torch's own threads.
+    The first minibatch, and that after a change, tells whether that is what one call finds: where the policy mixes
+    rows, or keeps or draws something in a call, one call computes all of them, with torch's own threads.
     """
 
     def __init__(
@@ -60,10 +60,12 @@ class ThreadedGradients(Gradients):
         self._num_chunks = min(self._num_threads, max(1, self.config.minibatch_steps // _MIN_CHUNK_STEPS))
         self._pool = ThreadPoolExecutor(self._num_chunks, "chunk", initializer=torch.set_num_threads, initargs=(1,))
         self._are_rows_apart: bool | None = None
+        self._is_changed: Callable[[], bool]  # whether the policy is another than that which was asked
 
     @override
     def differentiate(self, minibatch: Minibatch) -> Tensor:
-        if self._are_rows_apart is None:
+        if self._are_rows_apart is None or (self._are_rows_apart and self._is_changed()):
+            self._is_changed = watch_changes(self.policy, by_kernel=True)
             self._are_rows_apart = not is_altered(self.policy) and self._computes_rows_apart(minibatch[:_FEW_ROWS])
         return super().differentiate(minibatch)
 

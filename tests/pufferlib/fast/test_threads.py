@@ -266,6 +266,22 @@ def test_threads_find_what_one_finds_and_the_same_each_time(case, threads):
     assert torch.equal(train(make_policy)[0], found)
 
 
+def test_a_policy_that_is_changed_is_asked_again_whether_it_mixes_rows(threads):
+    class Later(Own):
+        is_centred = False
+
+        def heads(self, hidden):
+            return super().heads(hidden - hidden.mean(0) if self.is_centred else hidden)
+
+    threads(2)
+    trainer = make_trainer(lambda env: Later(), fused=False, **SETTINGS)
+    for is_centred in (False, True):
+        trainer.policy.is_centred = is_centred
+        iterate(trainer)
+        assert trainer._learner.gradients._are_rows_apart == (not is_centred)
+    trainer.release()
+
+
 def test_a_loss_may_read_what_the_policy_kept(threads):
     """A hidden layer of other rows would be another's; one that was differentiated already, an error."""
 
