@@ -52,7 +52,8 @@ _STEADY = (
 """Types of global names of which every change is seen."""
 _STEADY_KEPT = (
     *(*_STEADY, Tensor, nn.Module, Layout, Space, set, frozenset, range, slice, bytes, complex, MethodType),
-    *(functools.partial, functools.partialmethod, np.ndarray, np.generic, np.dtype, torch.Size, Enum),
+    *(functools.partial, functools.partialmethod, functools.cached_property),
+    *(np.ndarray, np.generic, np.dtype, torch.Size, Enum),
 )
 """Types of what a module keeps of which every change is seen, or none expected."""
 
@@ -200,12 +201,8 @@ class OwnCode:
         while found := list(self._members()):
             for owner, name in found:
                 self._seen.add((owner, name))
-                if isinstance(owner, ModuleType):
-                    self._add_named(name, vars(owner)[name])
-                    continue
-                if isinstance(owner, type):  # `_kept` has what the policy's modules keep
-                    self._add(vars(owner)[name])
-                self._doubt(name, vars(owner)[name])
+                steady = _STEADY if isinstance(owner, ModuleType) else _STEADY_KEPT
+                self._add_named(name, vars(owner)[name], steady)
 
     def _members(self) -> Iterator[tuple[object, str]]:
         for owner in self._owners:
@@ -213,30 +210,28 @@ class OwnCode:
                 if name in self._names and name not in _OF_MODULES and (owner, name) not in self._seen:
                     yield owner, name
 
-    def _doubt(self, name: str, value: object, steady: tuple[type, ...] = _STEADY_KEPT) -> None:
-        # Notes a value that may change unseen, or holds one, and follows functions and classes.
+    def _add_named(self, name: str, value: object, steady: tuple[type, ...] = _STEADY) -> None:
+        # With what it holds; of values that may change unseen, or hold one, it notes a doubt.
+        self._add(value)
         value = value if isinstance(value, MethodType) else _unwrapped(value)
-        if isinstance(value, (FunctionType, type)):
-            self._add(value)
-        elif not isinstance(value, steady) and not (steady is _STEADY_KEPT and _is_record(value)):
+        if not isinstance(value, steady) and not (steady is _STEADY_KEPT and _is_record(value)):
             self.doubt = self.doubt or f"uses {name}, a {type(value).__name__} that may change"
         parts = () if id(value) in self._held else _parts(value)
         self._held[id(value)] = value
         for each in parts:
-            self._doubt(name, each)
+            self._add_named(name, each, _STEADY_KEPT)
 
     def _add(self, value: object) -> None:
         value = _unwrapped(value)
         self.facts.append(_mark(value))
-        if isinstance(value, type) and _is_own(value):
+        if isinstance(value, (type, ModuleType)) and _is_own(value):
             self._owners[value] = None
         if not isinstance(value, FunctionType) or value in self._seen or not _is_own(value):
             return
         self._seen.add(value)
         code, space = value.__code__, value.__globals__
-        given = value.__defaults__, value.__kwdefaults__, vars(value)
-        self.facts.append(_mark((code, *given)))
-        self._doubt(value.__name__, given)
+        self.facts.append(_mark(code))
+        self._add_named(value.__name__, (value.__defaults__, value.__kwdefaults__, vars(value)))
         names = dict.fromkeys(_names(code))
         self._names |= names
         for name, cell in zip(code.co_freevars, value.__closure__ or (), strict=True):
@@ -246,24 +241,16 @@ class OwnCode:
             if name in space:
                 self._add_named(name, space[name])
 
-    def _add_named(self, name: str, value: object) -> None:
-        if isinstance(value, ModuleType) and _is_own(value):
-            self._owners[value] = None
-        self._doubt(name, value, _STEADY)
-        self._add(value)
-
 
 def _unwrapped(member: object) -> object:
     # The function of a method or a property.
-    if isinstance(member, functools.cached_property):
-        return member.func
     return getattr(member, "__func__", getattr(member, "fget", member))
 
 
 def _parts(value: object) -> Iterable[object]:
-    # What a value holds, which one that calls or reads it may read.
+    # What a value holds.
     if isinstance(value, dict) or _is_record(value):
-        return [*(value if isinstance(value, dict) else vars(value)).values()]
+        return (value if isinstance(value, dict) else vars(value)).values()
     if isinstance(value, (functools.partial, functools.partialmethod)):
         return value.func, *value.args, *value.keywords.values()
     if isinstance(value, (MethodType, BuiltinFunctionType)):

@@ -87,13 +87,12 @@ class _Unseen(TorchFunctionMode):
         self, function: Any, types: Any, arguments: tuple = (), keywords: dict[str, Any] | None = None
     ) -> Any:
         name = getattr(function, "__name__", "")
-        name = function.__self__.__name__ if name == "__get__" else name
+        name = getattr(function.__self__, "__name__", name) if name == "__get__" else name
         leaves = tree_leaves((arguments, keywords)) if self._is_tracing and name not in _STATIC else ()
         is_of_rows = any(isinstance(each, fx.Proxy) for each in leaves)
         if name == "register_hook" or (not is_of_rows and any(isinstance(each, Tensor) for each in leaves)):
-            raise UntracedError(
-                f"has {name} in a form that no layer has{_place(traceback.walk_stack(sys._getframe()))}"
-            )
+            place = _place(traceback.walk_stack(sys._getframe()))
+            raise UntracedError(f"has {name} in a form that no layer has{place}")
         return function(*arguments, **(keywords or {}))
 
 
@@ -274,13 +273,8 @@ def _noise(policy: nn.Module, layers: Layers) -> Iterator[None]:
     # Adds a little to what is trained and what the layers read of the policy: where a weight begins at zero, gradients
     # before it would be zero too.
     generator, read = torch.Generator().manual_seed(1), set(map(id, layers.tensors()))
-    held = [
-        *policy.parameters(),
-        *policy.buffers(),
-        *(each for part in policy.modules() for each in vars(part).values()),
-    ]
-    tensors = [each for each in held if id(each) in read or (isinstance(each, nn.Parameter) and each.requires_grad)]
-    before = [(each, each.detach().clone()) for each in tensors]
+    held = [each for each in (*policy.parameters(), *policy.buffers()) if each.requires_grad or id(each) in read]
+    before = [(each, each.detach().clone()) for each in held]
     try:
         with torch.no_grad():
             for each, value in before:
