@@ -132,7 +132,7 @@ def trace(policy: nn.Module, rollout: Rollout) -> Layers:
         raise UntracedError("has layers that are not of the sizes and types that the kernel takes")
     try:
         with _noise(policy, layers):
-            _compare(policy, layers, rollout, calls.counts)
+            _compare(copy_structure(policy, copies_constants=False), layers, rollout, calls.counts)
     except (LookupError, RuntimeError, TypeError, ValueError) as error:
         raise UntracedError(f"cannot be compared with the kernel: {str(error).splitlines()[0]}") from error
     return layers
@@ -198,10 +198,7 @@ class _Calls(StepStates):
             sentence = str(error).strip().splitlines()[0].split(". ")[0] if str(error).strip() else type(error).__name__
             place = _place(reversed([*traceback.walk_tb(error.__traceback__)]))
             raise UntracedError(f"cannot be traced: {sentence}{place}") from error
-        after = find_kept(copied)
-        changed = [each for each in {**after, **kept} if after.get(each) != kept.get(each)]
-        if changed:
-            raise UntracedError(f"keeps something in a call: {changed[0].removeprefix('.')}")
+        _require_steady(copied, kept)
         return graph, state
 
     def finish(self, outputs: object, normalizer: Normalizer | None) -> Layers:
@@ -257,6 +254,13 @@ def _is_row(value: object) -> bool:
     return isinstance(value, Value) and value.kind == "float" and len(value.shape) == 1
 
 
+def _require_steady(policy: nn.Module, before: dict[str, object]) -> None:
+    after = find_kept(policy)
+    changed = [each for each in {**after, **before} if after.get(each) != before.get(each)]
+    if changed:
+        raise UntracedError(f"keeps something in a call: {changed[0].removeprefix('.')}")
+
+
 def _place(frames: Iterable[tuple[FrameType, int]]) -> str:
     # The first line of the user's code among some frames, the innermost first.
     for frame, line in frames:
@@ -300,6 +304,7 @@ def _compare(policy: nn.Module, layers: Layers, rollout: Rollout, counts: Mappin
         actions = actions.int()
     else:
         actions = torch.randn(*resets.shape, len(layers.parts), generator=generator)
+    kept = find_kept(policy)
     with torch.enable_grad(), _Unseen(is_tracing=False):
         if layers.num_states:
             logits, values = policy(seen, {**{name: each.clone() for name, each in entries.items()}, "resets": resets})
@@ -310,6 +315,7 @@ def _compare(policy: nn.Module, layers: Layers, rollout: Rollout, counts: Mappin
         _, logprobs, entropy = sample_logits(logits, action=taken)
         logprobs, values, entropy = (tensor.float().view(count, steps) for tensor in (logprobs, values, entropy))
         _check_acting(policy, seen, entries, resets, actions, (logprobs.detach(), values.detach()))
+        _require_steady(policy, kept)
         noise = [0.3 * torch.randn(count, steps, generator=generator) for _ in range(4)]
         old = [logprobs.detach() + 0.1 * noise[0], values.detach() + noise[1], noise[2], noise[3]]
         coefficients = {"clip_coef": 0.2, "vf_clip_coef": 10.0, "vf_coef": 0.5, "ent_coef": 0.01}

@@ -974,6 +974,16 @@ class LimitsGradients(Cell):
         return memory
 
 
+class CountsSegments(Cell):
+    """What it keeps when it learns may decide later."""
+
+    calls = 0
+
+    def forward(self, observations, state):
+        self.calls += 1
+        return super().forward(observations, state)
+
+
 class Forgets(Cell):
     """Its segments are not what its steps are."""
 
@@ -1012,6 +1022,7 @@ class Scales(Cell):
         (FarParts, "has sub in a form that the kernel does not know"),
         (CutsSegments, "differs from what the kernel makes of it: gradient of"),
         (LimitsGradients, "has register_hook in a form that no layer has (test_traced_layers.py, line"),
+        (CountsSegments, "keeps something in a call: calls"),
         (Forgets, "differs from what the kernel makes of it"),
         (Counts, "keeps something in a call: calls"),
         (Scales, "differs from what the kernel makes of it"),
