@@ -52,7 +52,7 @@ _STEADY = (
 """Types of global names of which every change is seen."""
 _STEADY_KEPT = (
     *(*_STEADY, Tensor, nn.Module, Layout, Space, set, frozenset, range, slice, bytes, complex, MethodType),
-    *(functools.partial, functools.partialmethod, functools.cached_property),
+    *(functools.partial, functools.partialmethod, functools.cached_property, property, staticmethod, classmethod),
     *(np.ndarray, np.generic, np.dtype, torch.Size, Enum),
 )
 """Types of what a module keeps of which every change is seen, or none expected."""
@@ -201,8 +201,7 @@ class OwnCode:
         while found := list(self._members()):
             for owner, name in found:
                 self._seen.add((owner, name))
-                steady = _STEADY if isinstance(owner, ModuleType) else _STEADY_KEPT
-                self._add_named(name, vars(owner)[name], steady)
+                self._add_named(name, vars(owner)[name], _STEADY if isinstance(owner, ModuleType) else _STEADY_KEPT)
 
     def _members(self) -> Iterator[tuple[object, str]]:
         for owner in self._owners:
@@ -213,7 +212,6 @@ class OwnCode:
     def _add_named(self, name: str, value: object, steady: tuple[type, ...] = _STEADY) -> None:
         # With what it holds; of values that may change unseen, or hold one, it notes a doubt.
         self._add(value)
-        value = value if isinstance(value, MethodType) else _unwrapped(value)
         if not isinstance(value, steady) and not (steady is _STEADY_KEPT and _is_record(value)):
             self.doubt = self.doubt or f"uses {name}, a {type(value).__name__} that may change"
         parts = () if id(value) in self._held else _parts(value)
@@ -222,7 +220,7 @@ class OwnCode:
             self._add_named(name, each, _STEADY_KEPT)
 
     def _add(self, value: object) -> None:
-        value = _unwrapped(value)
+        value = getattr(value, "__func__", getattr(value, "fget", value))
         self.facts.append(_mark(value))
         if isinstance(value, (type, ModuleType)) and _is_own(value):
             self._owners[value] = None
@@ -240,11 +238,6 @@ class OwnCode:
         for name in names:
             if name in space:
                 self._add_named(name, space[name])
-
-
-def _unwrapped(member: object) -> object:
-    # The function of a method or a property.
-    return getattr(member, "__func__", getattr(member, "fget", member))
 
 
 def _parts(value: object) -> Iterable[object]:
