@@ -393,7 +393,7 @@ class PuffeRL:
         """Collects one rollout with the current policy.
 
         Between iterations parameters of the policy may be frozen (`requires_grad_(False)`) and freed, and layers
-        replaced.
+        replaced. After a call that was interrupted, or whose environment raised, other episodes begin.
 
         Returns:
             Means of what the environments report of the episodes that ended, and their number `n`; and the trainer's

@@ -40,11 +40,17 @@ class OrderedVector:
             )
         self.vecenv = vecenv
         self.held: deque[slice] = deque()  # received and not sent, oldest first, as the caller leaves them here
+        self._num_batches = vecenv.num_agents // vecenv.agents_per_batch
         self._agents = np.arange(vecenv.num_agents)
         self._ids: dict[int, np.ndarray] = {}  # of the batches that were received, by their first agent
         self._slices: dict[int, tuple[np.ndarray, slice | None]] = {}  # agent_ids seen, by their id(), as slices
         self._order: np.ndarray | None = None  # of the agents in the last batch, where that was another one
         self._sorted: list[np.ndarray | None] = []  # what it brought, in the order of the agents
+
+    @property
+    def are_all_held(self) -> bool:
+        """Whether every batch is held, as between two rollouts."""
+        return len(self.held) == self._num_batches
 
     def receive(self) -> BatchResult:
         """Waits for a batch; its arrays are valid until the next call of the vector."""
@@ -66,8 +72,9 @@ class OrderedVector:
             self.vecenv.send(actions[self._order], self._order)
 
     def snapshot(self) -> dict[str, Any] | None:
-        """The vector's snapshot; None also where steps were not received."""
-        return self.vecenv.snapshot() if self.vecenv.state in (State.READY, State.HANDED_OVER) else None
+        """The vector's snapshot; None also where not all batches are held."""
+        can_be_taken = self.are_all_held and self.vecenv.state in (State.READY, State.HANDED_OVER)
+        return self.vecenv.snapshot() if can_be_taken else None
 
     def restore(self, snapshot: dict[str, Any]) -> None:
         """Restores a snapshot of a time when all batches were held, and holds them.
@@ -102,7 +109,7 @@ class OrderedVector:
         known, rows = self._slices.get(id(agent_ids), (None, None))
         if known is not agent_ids:
             rows = as_slice(agent_ids)
-            if len(self._slices) < self.vecenv.num_agents // self.vecenv.agents_per_batch:  # fixed batches need no more
+            if len(self._slices) < self._num_batches:  # fixed batches need no more
                 self._slices[id(agent_ids)] = agent_ids, rows
         return rows
 

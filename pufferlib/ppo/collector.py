@@ -126,7 +126,7 @@ class Collector:
         # Into the last column, as if a rollout had just ended.
         self._offset = self.rollout.segments - self.vecenv.num_agents
         self._columns[:] = self.rollout.horizon - 1
-        for _ in range(self.vecenv.num_agents // self.vecenv.agents_per_batch):
+        while not self.batches.are_all_held:
             self.batches.held.append(self._receive())
         self.statistics.take_over(self.tracker, self._reports)
         self.actor.finish()
@@ -149,8 +149,11 @@ class Collector:
         """Fills the rollout; returns the number of agent steps, without those of absent agents.
 
         `agent_steps` are of the run before this rollout; errors name the step. A reward, a value or a log-probability
-        that is not finite raises a DivergedError.
+        that is not finite raises a DivergedError. After a call that was left in its middle other episodes begin.
         """
+        self._finals.clear()  # of a rollout that raised
+        if not self.batches.are_all_held:
+            self.reset(None)
         if self.follows_later:
             self.follow_episodes()  # of the rollout before
         self._agent_steps = agent_steps

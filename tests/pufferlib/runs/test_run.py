@@ -2,10 +2,11 @@ import math
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from saved_trainers import ORDER, is_same, recurrent_trainer, run, two_heads, weights
-from scripted import ScriptedEnv
+from scripted import ScriptedEnv, episode_length
 
 from pufferlib import pufferl, vector
 from pufferlib.errors import DivergedError
@@ -140,6 +141,33 @@ def test_a_trainer_that_failed_in_a_rollout_saves_what_it_has_learnt(keep, monke
     assert is_same(checkpoint.load(Path(path)), learnt)
     assert (resumed.epoch, resumed.global_step) == (2, 2 * 96)
     run(resumed)
+
+
+class CutEnv(FailingEnv):
+    """Returns the last observations of the episodes that a limit cut."""
+
+    def step(self, actions):
+        *results, infos = super().step(actions)
+        cut = self.truncations.nonzero()[0]
+        finals = [{"agent_id": int(agent), "final_observation": self.observations[agent].copy()} for agent in cut]
+        return *results, [*infos, *finals]
+
+
+@pytest.mark.parametrize("failure", [None, KeyboardInterrupt(), RuntimeError("broken")])
+def test_a_rollout_after_one_that_failed_has_nothing_of_it(keep, monkeypatch, failure):
+    trainer = recurrent_trainer(keep, CutEnv)
+    run(trainer, 2)
+    failing(monkeypatch, 8 * 2 + 7, failure)
+    with pytest.raises(type(failure) if failure else DivergedError):
+        trainer.evaluate()
+    trainer.evaluate()
+    if failure is not None:  # other episodes begin
+        lengths = torch.from_numpy(episode_length(np.arange(12)))
+        assert (trainer.observations[..., 1] == torch.arange(8) % lengths.unsqueeze(1)).all()
+    found = trainer.rollout.finals
+    assert trainer.rollout.truncations[found.segments, found.columns].all()
+    assert len(found.columns) == trainer.rollout.truncations[:, 1:].sum()
+    trainer.train()
 
 
 def test_a_folder_that_was_removed_in_mid_run_can_be_resumed_again(keep):
