@@ -308,6 +308,7 @@ class Learner:
         if all(map(is_finite, (metrics, *(kept[rows] for kept, _ in before)))):
             self._sums.add(metrics)
             return
+        self._sums.add(torch.zeros_like(metrics))  # which may be the first
         self.skipped_minibatches += 1
         for kept, rows_before in before:
             kept[rows] = rows_before

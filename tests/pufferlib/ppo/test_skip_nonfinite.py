@@ -140,6 +140,15 @@ def test_where_every_minibatch_is_skipped_the_training_ends():
         train(trainer, 1)
 
 
+@pytest.mark.parametrize("target_kl", [None, 0.02])
+def test_where_every_minibatch_of_the_first_update_is_skipped_the_training_ends(target_kl):
+    trainer = make_trainer({"step": -1}, skip_nonfinite=True, target_kl=target_kl)
+    trainer.evaluate()
+    trainer.rollout.logprobs[:, 3] = -math.inf  # so that their ratios are infinite
+    with pytest.raises(DivergedError, match=r"^all 4 minibatches had a loss or gradient .* lower learning_rate"):
+        trainer.train()
+
+
 # --- several processes
 
 
