@@ -109,7 +109,8 @@ class StopWithoutImprovement(Callback):
     @override
     def on_iteration(self, trainer: PuffeRL, logs: dict[str, float]) -> bool:
         value = self._fair.value(trainer, logs, _SHARE * self.steps)
-        if value is not None and (value > self._best + self.least_gain or self._best == -math.inf):
+        is_number = value is not None and not math.isnan(value)  # NaN would stay the best for ever
+        if is_number and (value > self._best + self.least_gain or self._best == -math.inf):
             self._best, self._best_step = value, logs["agent_steps"]
         return logs["agent_steps"] - self._best_step >= self.steps
 

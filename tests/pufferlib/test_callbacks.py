@@ -387,6 +387,11 @@ def test_stopping_without_improvement():
     assert stopped_epoch([Tells("perf", values), StopWithoutImprovement(192, "perf", least_gain=0.1)]) == 5
 
 
+def test_nan_is_no_improvement_and_nothing_to_improve_on():
+    values = [math.nan, 1.0, 2.0, math.nan, 3.0, 4.0, 5.0, 6.0, math.nan, math.nan, math.nan, 7.0]
+    assert stopped_epoch([Tells("perf", values), StopWithoutImprovement(192, "perf")]) == 11
+
+
 def test_improvement_is_that_of_whole_episodes(plays):
     plays.means = {1: 0.1, 2: 0.2, 3: 0.3}
     values = [1.0, *[0.9] * 11]  # of those that ended the first are the best
