@@ -116,7 +116,7 @@ class Facts:
     def sees_large_amounts(self) -> bool:
         """Whether they may be far from 1: integers or numbers whose bounds are, or that have none."""
         space = self.observation_space
-        return self.sees_amounts and float(max(np.max(space.high), -np.min(space.low))) > _LARGE
+        return self.sees_amounts and max(float(np.max(space.high)), -float(np.min(space.low))) > _LARGE
 
     @property
     def sees_categories(self) -> bool:

@@ -113,6 +113,8 @@ def test_sizes_are_those_of_all_processes():
         (facts(Box(-np.inf, np.inf, (3,), np.float32)), "train.normalize_observations", True),
         (facts(Box(0, 255, (8,), np.uint8)), "train.normalize_observations", True),
         (facts(Box(0, 5, (8,), np.uint8)), "train.normalize_observations", None),
+        (facts(Box(1, 50, (8,), np.uint8)), "train.normalize_observations", None),
+        (facts(Box(-128, 50, (8,), np.int8)), "train.normalize_observations", True),
         (facts(Box(0, 5, (8,), np.uint8)), "policy.one_hot", True),
         (facts(Box(0, 5, (8,), np.uint8), agents_per_env=64), "policy.one_hot", True),
         (facts(Box(0, 5, (8,), np.uint8), is_own_policy=True), "policy.one_hot", None),
