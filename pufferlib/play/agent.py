@@ -22,6 +22,7 @@ from torch.distributions import Normal
 
 from pufferlib import ocean, vector
 from pufferlib.config import TrainConfig, check_config, check_section
+from pufferlib.distributed import Ranks
 from pufferlib.emulation.emulated_env import LibraryEnv, flat_mask
 from pufferlib.emulation.rows import ActionLayout, row_writer
 from pufferlib.environment import PufferEnv
@@ -320,7 +321,7 @@ def load_agent(
     env = _as_recorded(env, settings)
     with closing(_make_named(settings, path)) if env is None else ready_env(env) as shown:
         if policy is None:
-            policy = load_policy(settings, shown, _known_name(settings["env_name"]), path)
+            policy = load_policy(settings, shown, _known_name(settings["env_name"]), path, Ranks())
         else:
             train = TrainConfig.from_dict(settings["train"])
             if train.normalize_observations:

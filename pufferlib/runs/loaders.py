@@ -18,6 +18,7 @@ from pufferlib import distributed
 from pufferlib.config import LogConfig, TrainConfig, VecConfig, check_section, require_sections, resolve_env_count
 from pufferlib.config.configuration import policy_arguments, policy_classes
 from pufferlib.config.schema import words
+from pufferlib.distributed import Ranks
 from pufferlib.environment import Buffers, Origin, PufferEnv
 from pufferlib.errors import CheckpointError, ConfigError, PufferError, describe_lack
 from pufferlib.families import catalog
@@ -126,12 +127,17 @@ def _require_room(entry: Entry, env_kwargs: dict[str, Any], num_buffers: int, ho
 
 
 def load_policy(
-    args: dict[str, Any], vecenv: PufferEnv | Vector, env_name: str | None, weights_path: Path | None = None
+    args: dict[str, Any],
+    vecenv: PufferEnv | Vector,
+    env_name: str | None,
+    weights_path: Path | None = None,
+    ranks: Ranks | None = None,
 ) -> nn.Module:
     """Makes the policy that `policy_name`, `rnn_name` and the `[policy]` and `[rnn]` settings describe.
 
     The same `train.seed` gives the same weights. `args['load_model_path']` loads trained ones: a path or `latest`, but
     not where those of a file, `weights_path`, will be loaded later; its shapes are compared before the policy is made.
+    All of several processes call it together, unless `ranks` is another group, such as `Ranks()`, this process alone.
 
     Raises:
         ConfigError: if there is no policy or recurrent layer of that name, or a setting does not fit it.
@@ -162,7 +168,7 @@ def load_policy(
             policy = make_module(wrapper, env, policy, **{**sizes, **recurrent})
         return normalized(env, policy, train.normalization_clip) if train.normalize_observations else policy
 
-    model, ranks = args.get("load_model_path") if weights_path is None else None, distributed.connect()
+    model, ranks = args.get("load_model_path") if weights_path is None else None, ranks or distributed.connect()
     if model is not None:
         weights_path = ranks.from_first(lambda: checkpoint.resolve_model(args["train"]["data_dir"], env_name, model))
     numbers = [value for value in (*arguments.values(), *recurrent.values()) if isinstance(value, int)]

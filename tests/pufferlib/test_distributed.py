@@ -600,6 +600,21 @@ def test_an_evaluation_that_fails_fails_in_all_processes():
     assert second == ["ZeroDivisionError: division by zero", "RankError: rank 0 failed with OddError: fire at sea"]
 
 
+def load_in_the_first_alone():
+    own = distributed.connect()
+    if not own.is_first:
+        own._store.wait(["loaded"], timedelta(seconds=120))
+        return None
+    agent = pufferlib.load_agent("puffer_squared")
+    own._store.set("loaded", "")
+    return type(agent).__name__
+
+
+@pytest.mark.slow
+def test_an_agent_is_loaded_by_one_process_alone():
+    assert ranks.call(load_in_the_first_alone) == ["Agent", None]
+
+
 def leave_before_the_decision():
     own = distributed.connect()
     own.gather(0)
