@@ -567,9 +567,10 @@ class PuffeRL:
         self.run.change_settings(settings)
 
     def _anneal_until(self, epoch: int) -> None:
-        if epoch != self.total_epochs:  # else it goes on, as after an interruption
+        begins = self._anneals_in_learn and not self.config.anneal_lr
+        if epoch != self.total_epochs or begins:  # else it goes on, as after an interruption
             self._anneal_start, self.total_epochs = self.epoch, epoch
-        if self._anneals_in_learn and not self.config.anneal_lr:
+        if begins:
             self._change_settings(anneal_lr=True)
 
     @property
@@ -577,7 +578,7 @@ class PuffeRL:
         """The learning rate of this epoch, which is the one set, annealed along `lr_schedule` to `min_learning_rate`.
 
         Assigning to it sets the rate that the schedule starts from, from the next `train` on; where nobody asked for
-        annealing the rate then stays.
+        annealing the rate then stays. A ConfigError for one that is no number of at least 0.
         """
         start, end = self._learning_rate, min(self._learning_rate, self.config.min_learning_rate)
         if not self.config.anneal_lr:
@@ -592,7 +593,8 @@ class PuffeRL:
 
     @learning_rate.setter
     def learning_rate(self, value: float) -> None:
-        self._learning_rate = value
+        number = value.item() if hasattr(value, "item") else value
+        self._learning_rate = self.config.settings()["learning_rate"].check(number)
         if self._anneals_in_learn:
             self._anneals_in_learn = False
             self._change_settings(anneal_lr=False)
@@ -789,7 +791,7 @@ class PuffeRL:
             untrained_steps=int(self._rollout_steps.result()) if self._has_untrained_rollout else 0,
             uptime=report.uptime,
             learning_rate=float(self._learning_rate),
-            anneal_start=self._anneal_start,
+            anneal_start=self._anneal_start if self.config.anneal_lr else self.epoch,
             end=self.total_epochs,
             logged=[report.logged_epoch, report.logged_step],
             losses=report.losses,
@@ -816,8 +818,9 @@ class PuffeRL:
         self.epoch, self._steps = progress.epoch, progress.global_step - progress.untrained_steps
         self._rollout_steps = self.ranks.start_total(progress.untrained_steps if self.ranks.is_first else 0)
         self._learning_rate, self._anneal_start = progress.learning_rate, progress.anneal_start
-        if self._anneals_in_learn:  # nobody said where this trainer ends: there, then
+        if self._anneals_in_learn:  # nobody said where this trainer ends, and what its rate does: as that one, then
             self.total_epochs = progress.end
+            self._change_settings(anneal_lr=progress.anneal_start < progress.epoch < progress.end)
         self.report.resume(progress.uptime, *progress.logged, progress.losses)
         self._has_untrained_rollout = self._is_rollout_loaded = statistics is not None
         self._stats, self._are_weights_compared = statistics or {}, False

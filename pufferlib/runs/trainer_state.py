@@ -114,7 +114,7 @@ class Progress:
     untrained_steps: int  # those of a rollout that train did not learn from yet
     uptime: float  # seconds of training
     learning_rate: float  # from which the schedule starts
-    anneal_start: int  # the epoch at which it starts
+    anneal_start: int  # the epoch at which it starts; this one where the rate stays
     end: int  # the epoch at which the run is to end
     logged: list[int]  # epoch and agent step of the last log
     losses: dict[str, float]  # of the last update, by name

@@ -150,6 +150,28 @@ def test_the_rest_of_what_was_stopped_goes_on_with_its_schedule(is_same, rest):
     trainer.release()
 
 
+@pytest.mark.parametrize(("steps", "stop", "expected"), [(256, 2, 1.5e-4), (128, None, 3e-4), (None, None, 3e-4)])
+def test_a_loop_goes_on_with_the_rate_of_the_run_that_was_loaded(steps, stop, expected):
+    """A schedule that came to its end does not keep the rate at 0."""
+    trainer = make_trainer(lr_schedule="linear")
+    if steps is not None:
+        trainer.learn(steps, callbacks=lambda trainer, logs: trainer.epoch == stop)
+    trainer.close()
+    loaded = make_trainer(lr_schedule="linear")
+    loaded.load_checkpoint(trainer.run_folder)
+    assert loaded.learning_rate == pytest.approx(expected)
+    loaded.release()
+
+
+def test_learning_to_the_end_that_is_set_anyway_begins_to_anneal_there():
+    trainer = make_trainer(lr_schedule="linear")
+    trainer.total_epochs = 3
+    trainer.evaluate()
+    trainer.train()
+    assert shares_of_rate(trainer, 128) == [0.5, 0.0]
+    trainer.release()
+
+
 def test_learning_is_the_loop_that_users_write():
     learned, looped = make_trainer(seed=3), make_trainer(seed=3, total_timesteps=192)
     learned.learn(192)

@@ -548,6 +548,17 @@ def test_setting_the_learning_rate_takes_effect_at_the_next_update():
     assert not torch.equal(weights(trainer.policy), before)
 
 
+@pytest.mark.parametrize("wrong", [-1e-3, math.nan, math.inf, "0.1", None])
+def test_a_learning_rate_that_is_none_is_refused(wrong):
+    trainer = guess_trainer()
+    before = trainer.learning_rate
+    with pytest.raises(ConfigError, match=r"learning_rate must be"):
+        trainer.learning_rate = wrong
+    assert trainer.learning_rate == before
+    trainer.learning_rate = torch.tensor(0.5)
+    assert trainer.learning_rate == 0.5
+
+
 # --- the order of calls
 
 

@@ -29,7 +29,7 @@ def spoil_optimizer(trainer):
 
 
 def spoil_learning_rate(trainer):
-    trainer.learning_rate = math.nan
+    trainer._learning_rate = math.nan
     return "learning_rate is nan"
 
 
