@@ -15,6 +15,7 @@ from typing_extensions import override
 from pufferlib.emulation.rows import ActionLayout
 from pufferlib.environment import Buffers, PufferEnv, refuse_to_copy
 from pufferlib.errors import APIUsageError, PufferWarning
+from pufferlib.metrics.measures import is_number
 from pufferlib.seeding import mix_seed
 from pufferlib.spaces import Layout
 
@@ -31,14 +32,8 @@ def plain_numbers(info: Mapping[str, Any] | None) -> dict[str, float]:
     return {
         name: float(value)
         for name, value in (info or {}).items()
-        if isinstance(name, str) and name not in _RESERVED and _is_number(value)
+        if isinstance(name, str) and name not in _RESERVED and is_number(value)
     }
-
-
-def _is_number(value: object) -> bool:
-    if isinstance(value, (np.ndarray, np.generic)):
-        return value.ndim == 0 and value.dtype.kind in "biuf"
-    return isinstance(value, (bool, int, float))
 
 
 def _given_or_made(env: object, creator: Callable | None, args: Sequence[Any], kwargs: Mapping | None) -> object:

@@ -213,9 +213,9 @@ def prefixed(prefix: str, metrics: Mapping[str, float]) -> dict[str, float]:
 
 
 def is_number(value: object) -> bool:
-    """Whether it is one number: of Python, of NumPy, or a tensor without dimensions."""
-    is_single = getattr(value, "ndim", 0) == 0
-    return is_single and hasattr(value, "__float__") and not isinstance(value, (str, bytes))
+    """Whether it is one number or flag: of Python, of NumPy, or a tensor without dimensions."""
+    kind = value.dtype.kind if isinstance(value, (np.ndarray, np.generic)) else "f"
+    return kind in "biuf" and getattr(value, "ndim", 0) == 0 and hasattr(type(value), "__float__")
 
 
 class Phase:

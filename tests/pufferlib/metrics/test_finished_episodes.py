@@ -56,6 +56,13 @@ def test_what_is_no_number_is_ignored(value):
     assert reported({"score": 1.0, "extra": value}).means() == {"score": 1.0, "n": 1}
 
 
+@pytest.mark.parametrize(
+    "value", [np.datetime64("2020"), np.array(None), np.array("won"), np.complex64(1j), 1j, float], ids=str
+)
+def test_single_values_that_are_no_real_numbers_are_ignored(value):
+    assert reported({"score": 1.0, "extra": value}).means() == {"score": 1.0, "n": 1}
+
+
 def test_a_report_of_no_episodes_changes_nothing():
     assert reported({"score": 7.0, "n": 0}).means() == {}
     assert reported({"score": 7.0, "n": 0}, {"score": 1.0, "n": 2}).means() == {"score": 1.0, "n": 2}
