@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from typing_extensions import override
 
-from pufferlib.dashboard.score import episode_count, find_metric, is_mean_over_episodes
+from pufferlib.dashboard.score import count_name, episode_count, find_metric
 from pufferlib.errors import APIUsageError, PufferWarning, nearest
 from pufferlib.metrics.measures import prefixed
 from pufferlib.play.scores import evaluate, repeatable
@@ -109,8 +109,7 @@ class StopWithoutImprovement(Callback):
     @override
     def on_iteration(self, trainer: PuffeRL, logs: dict[str, float]) -> bool:
         value = self._fair.value(trainer, logs, _SHARE * self.steps)
-        is_number = value is not None and not math.isnan(value)  # NaN would stay the best for ever
-        if is_number and (value > self._best + self.least_gain or self._best == -math.inf):
+        if value is not None and value > self._best + self.least_gain:  # never NaN
             self._best, self._best_step = value, logs["agent_steps"]
         return logs["agent_steps"] - self._best_step >= self.steps
 
@@ -251,7 +250,7 @@ class _FairMean:
         # Over whole episodes that the policy plays, where it can, `pause` agent steps apart; None if none is played, as
         # where too few episodes have ended since the last iteration, or the newest of them do not reach `least`.
         name = self._metric.find(logs)
-        if name is None or not is_mean_over_episodes(name):
+        if name is None or count_name(name) is None:
             return None if name is None else logs[name]
         self._seen.append((logs[name], episode_count(name, logs)))
         count = sum(episodes for _, episodes in self._seen)

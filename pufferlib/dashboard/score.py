@@ -36,11 +36,6 @@ def find_metric(wanted: str, names: Iterable[str]) -> str | None:
     return next((name for name in candidates if name in names), None)
 
 
-def is_mean_over_episodes(name: str) -> bool:
-    """Whether a metric is a mean over the episodes that ended, whose number differs from log to log."""
-    return count_name(name) is not None
-
-
 def count_name(name: str) -> str | None:
     """Returns the metric with the number of episodes that another one is the mean of; None for other metrics."""
     return _COUNTS.get(name.split("/")[0])

@@ -23,7 +23,7 @@ from typing_extensions import override
 
 from pufferlib.config import TrainConfig, resolve_sizes
 from pufferlib.config.sizes import nearest_divisor
-from pufferlib.dashboard.score import GROUPS, Score, episode_count, find_metric, is_mean_over_episodes
+from pufferlib.dashboard.score import GROUPS, Score, count_name, episode_count, find_metric
 from pufferlib.errors import ConfigError, PufferError, nearest
 from pufferlib.play.scores import final_episodes
 from pufferlib.pufferl import PuffeRL, train
@@ -154,7 +154,7 @@ class WatchedTrainer(PuffeRL):
         is_tenth = TENTHS * self.epoch // self.total_epochs > TENTHS * (self.epoch - 1) // self.total_epochs
         if is_tenth and self.epoch < self.total_epochs:
             name = self._search.name
-            if self._final_episodes > 0 and (name is None or is_mean_over_episodes(name)):
+            if self._final_episodes > 0 and (name is None or count_name(name)):
                 self.score(max(1, self._final_episodes // TENTHS))
             self.send_score()
         self._send_sign_of_life()
@@ -185,7 +185,7 @@ class WatchedTrainer(PuffeRL):
         elif self._logged:
             scores, weights = zip(*self._logged, strict=True)
             found = float(np.average(scores, weights=weights))
-            sent = {"metric": name, "episodes": round(sum(weights)) if is_mean_over_episodes(name) else None}
+            sent = {"metric": name, "episodes": round(sum(weights)) if count_name(name) else None}
         if "episode/length_mean" in played:
             steps = played["episode/length_mean"] * self.vecenv.num_agents
             self._episode_steps = sent["episode_steps"] = min(self._episode_steps, steps)
