@@ -373,3 +373,9 @@ class MixedRows(Box):
     def contains(self, x: object) -> bool:
         """Whether `x` are such rows."""
         return super().contains(x) and not np.any(np.asarray(x)[:, self._columns] % 1)
+
+
+def is_number(value: object) -> bool:
+    """Whether it is one number or flag: of Python, of NumPy, or a tensor without dimensions."""
+    kind = value.dtype.kind if isinstance(value, (np.ndarray, np.generic)) else "f"
+    return kind in "biuf" and getattr(value, "ndim", 0) == 0 and hasattr(type(value), "__float__")

@@ -15,9 +15,8 @@ from typing_extensions import override
 from pufferlib.emulation.rows import ActionLayout
 from pufferlib.environment import Buffers, PufferEnv, refuse_to_copy
 from pufferlib.errors import APIUsageError, PufferWarning
-from pufferlib.metrics.measures import is_number
 from pufferlib.seeding import mix_seed
-from pufferlib.spaces import Layout
+from pufferlib.spaces import Layout, is_number
 
 _RESERVED = ("n", "agent_id", "final_observation")  # these have a meaning in the infos of a PufferEnv
 

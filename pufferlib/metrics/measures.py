@@ -23,6 +23,7 @@ from torch import Tensor
 from pufferlib.environment import EpisodeTracker
 from pufferlib.errors import ConfigError
 from pufferlib.machine import core_share, usable_memory_bytes
+from pufferlib.spaces import is_number
 
 EPSILON = 1e-8  # added to variances before their root divides
 
@@ -210,12 +211,6 @@ class FinishedEpisodes:
 def prefixed(prefix: str, metrics: Mapping[str, float]) -> dict[str, float]:
     """The metrics under `prefix/<name>`."""
     return {f"{prefix}/{name}": value for name, value in metrics.items()}
-
-
-def is_number(value: object) -> bool:
-    """Whether it is one number or flag: of Python, of NumPy, or a tensor without dimensions."""
-    kind = value.dtype.kind if isinstance(value, (np.ndarray, np.generic)) else "f"
-    return kind in "biuf" and getattr(value, "ndim", 0) == 0 and hasattr(type(value), "__float__")
 
 
 class Phase:

@@ -27,7 +27,7 @@ from pufferlib.errors import APIUsageError, kind_of
 from pufferlib.families import catalog
 from pufferlib.families.catalog import Entry
 from pufferlib.metrics.finite import require_finite_weights
-from pufferlib.metrics.measures import Phases, is_number
+from pufferlib.metrics.measures import Phases
 from pufferlib.ocean.environment import OceanEnv
 from pufferlib.play.player import Decision, Episodes, Player, eval_mode
 from pufferlib.policy import device_of
@@ -36,6 +36,7 @@ from pufferlib.runs.checks import check_acting, whole_number
 from pufferlib.runs.loaders import load_policy
 from pufferlib.runs.making import env_arguments, is_to_be_made, is_vector
 from pufferlib.seeding import mix_seed
+from pufferlib.spaces import is_number
 from pufferlib.vector import Vector
 from pufferlib.vector.native import is_stepped_in_c
 
