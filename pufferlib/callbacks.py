@@ -99,7 +99,6 @@ class StopWithoutImprovement(Callback):
         self.steps = whole_number("steps", steps)
         self.least_gain = _finite("least_gain", least_gain)
         self._fair = _FairMean(metric, episodes)
-        self._best, self._best_step = -math.inf, 0.0
 
     @override
     def on_start(self, trainer: PuffeRL) -> None:

@@ -570,8 +570,7 @@ class PuffeRL:
         begins = self._anneals_in_learn and not self.config.anneal_lr
         if epoch != self.total_epochs or begins:  # else it goes on, as after an interruption
             self._anneal_start, self.total_epochs = self.epoch, epoch
-        if begins:
-            self._change_settings(anneal_lr=True)
+            self._change_settings(anneal_lr=self.config.anneal_lr or begins)
 
     @property
     def learning_rate(self) -> float:

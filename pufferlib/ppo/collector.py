@@ -151,7 +151,7 @@ class Collector:
         `agent_steps` are of the run before this rollout; errors name the step. A reward, a value or a log-probability
         that is not finite raises a DivergedError. After a call that was left in its middle other episodes begin.
         """
-        self._finals.clear()  # of a rollout that raised
+        self._finals.clear()  # of the rollout before
         if not self.batches.are_all_held:
             self.reset(None)
         if self.follows_later:
@@ -305,7 +305,6 @@ class Collector:
         if self._reward_clip:
             rewards.clamp_(-self._reward_clip, self._reward_clip)
         self.rollout.finals = FinalValues(*map(torch.cat, zip(*self._finals, strict=True))) if self._finals else None
-        self._finals.clear()
         for name, memory in self.host_buffers.items():
             columns = getattr(self.rollout, name).T
             if columns.device != memory.device:
