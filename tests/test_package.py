@@ -189,6 +189,12 @@ def test_a_wheel_holds_all_that_is_read_at_run_time(built, tree):
 
 
 @pytest.mark.slow
+def test_an_sdist_holds_no_tests(built):
+    """setuptools takes some of them by itself, which do not run without the others."""
+    assert not (built.folder / "tests").exists()
+
+
+@pytest.mark.slow
 def test_a_portable_build_asks_for_no_special_machine(built):
     assert "-std=c11" in built.log
     assert "-march=native" not in built.log
