@@ -75,6 +75,18 @@ PUFFER_FN int hex_root(Hex* env, int cell) {
     return cell;
 }
 
+// The same, for who changes nothing.
+PUFFER_FN int hex_chain(const Hex* env, int cell) {
+    while (env->parents[cell] != cell) cell = env->parents[cell];
+    return cell;
+}
+
+// The sides that a stone of a player touches.
+PUFFER_FN int hex_sides(int player, int cell) {
+    int along = player ? cell % HEX_SIDE : cell / HEX_SIDE;
+    return (along == 0 ? HEX_TOP : 0) | (along == HEX_SIDE - 1 ? HEX_BOTTOM : 0);
+}
+
 PUFFER_FN void hex_join(Hex* env, int one, int other) {
     int low = hex_root(env, one), high = hex_root(env, other);
     if (low > high) {
@@ -100,10 +112,9 @@ PUFFER_FN void hex_show(Hex* env, int cell) {
 PUFFER_FN void hex_place(Hex* env, int cell) {
     int row = cell / HEX_SIDE, column = cell % HEX_SIDE, mirrored = hex_mirrored(cell), player = env->num_turns & 1;
     uint8_t stone = player ? HEX_SECOND : HEX_FIRST;
-    int along = player ? column : row;
     env->cells[cell] = stone;
     env->parents[cell] = (uint8_t)cell;
-    env->touches[cell] = (uint8_t)((along == 0 ? HEX_TOP : 0) | (along == HEX_SIDE - 1 ? HEX_BOTTOM : 0));
+    env->touches[cell] = (uint8_t)hex_sides(player, cell);
     env->free[0][cell >> 6] &= ~(1ull << (cell & 63));
     env->free[1][mirrored >> 6] &= ~(1ull << (mirrored & 63));
     env->last = cell;
@@ -169,9 +180,7 @@ PUFFER_FN void turns_play(Hex* env, int action) {
 }
 
 PUFFER_FN TurnsResult turns_result(const Hex* env) {
-    int cell = env->last;
-    while (env->parents[cell] != cell) cell = env->parents[cell];
-    return env->touches[cell] == HEX_JOINED ? TURNS_WON : TURNS_UNDECIDED;
+    return env->touches[hex_chain(env, env->last)] == HEX_JOINED ? TURNS_WON : TURNS_UNDECIDED;
 }
 
 // What a stone changes is written where it is placed; here the right to swap is added.
@@ -280,16 +289,32 @@ PUFFER_FN void turns_answer(Hex* env) {
 
 // ----------------------------------------------------------------------------------------------------------- snapshots
 
-// Stones are as many as turns, free cells are told twice, every chain leads to its lowest stone, and nobody has won.
+// Whether a stone is of one chain with its neighbours of lower numbers, which knows its sides and has not won.
+PUFFER_FN bool hex_stone_is_sound(const Hex* env, int cell) {
+    int row = cell / HEX_SIDE, column = cell % HEX_SIDE, chain = hex_chain(env, cell);
+    const bool are_there[3] = {column > 0, row > 0, row > 0 && column < HEX_SIDE - 1};
+    const int neighbours[3] = {cell - 1, cell - HEX_SIDE, cell - HEX_SIDE + 1};
+    for (int i = 0; i < 3; i++) {
+        bool is_joined = are_there[i] && env->cells[neighbours[i]] == env->cells[cell];
+        if (is_joined && hex_chain(env, neighbours[i]) != chain) return false;
+    }
+    int sides = hex_sides(env->cells[cell] == HEX_SECOND, cell);
+    return (sides & ~env->touches[chain]) == 0 && env->touches[chain] != HEX_JOINED;
+}
+
+// Stones are as many as turns, free cells are told twice, every chain leads to its lowest stone, and nobody has won: so
+// somebody does before the board is full.
 PUFFER_FN bool hex_board_is_sound(const Hex* env) {
     uint64_t free[2][HEX_WORDS] = {{0, 0}, {0, 0}};
     int counts[3] = {0, 0, 0};
     for (int cell = 0; cell < HEX_CELLS; cell++) {
         int mirrored = hex_mirrored(cell), parent = env->parents[cell];
         if (env->cells[cell] > HEX_SECOND || parent > cell || env->touches[cell] > HEX_JOINED) return false;
-        if (env->cells[cell] != HEX_FREE && env->cells[parent] != env->cells[cell]) return false;
         counts[env->cells[cell]]++;
-        if (env->cells[cell] != HEX_FREE) continue;
+        if (env->cells[cell] != HEX_FREE) {
+            if (env->cells[parent] != env->cells[cell] || !hex_stone_is_sound(env, cell)) return false;
+            continue;
+        }
         free[0][cell >> 6] |= 1ull << (cell & 63);
         free[1][mirrored >> 6] |= 1ull << (mirrored & 63);
     }
@@ -304,6 +329,5 @@ PUFFER_FN bool hex_board_is_sound(const Hex* env) {
 PUFFER_FN bool c_accepts(const Hex* env, const Hex* saved) {
     return saved->bot_strength == env->bot_strength && saved->bot_random == env->bot_random &&
            is_bool(&saved->has_swap) && saved->has_swap == env->has_swap && is_within(saved->last, 0, HEX_CELLS - 1) &&
-           turns_are_sound(env, saved, HEX_CELLS + 2) && hex_board_is_sound(saved) &&
-           turns_result(saved) == TURNS_UNDECIDED;
+           turns_are_sound(env, saved, HEX_CELLS + 2) && hex_board_is_sound(saved);
 }

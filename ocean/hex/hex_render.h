@@ -96,11 +96,6 @@ static void hex_draw_stone(Vector2 middle, Color color, float size, float light)
                 puffer_fade(PUFFER_WHITE, 0.25f + 0.4f * light));
 }
 
-static int hex_chain(const Hex* env, int cell) {
-    while (env->parents[cell] != cell) cell = env->parents[cell];
-    return cell;
-}
-
 // All stones but one; `light` from 0 to 1 is what the winning chain has more, and the others less.
 static void hex_draw_stones(const Hex* env, int absent, float light) {
     int winner = turns_result(env) == TURNS_WON ? hex_chain(env, env->last) : -1;

@@ -9,10 +9,22 @@ import pytest
 from checked_headers import weekly_unless_changed
 from contract import checksum
 from oracles import replay
+from positions import POINTERS, position, put, struct_layout
 
+from pufferlib.errors import APIUsageError
 from pufferlib.ocean.hex.hex import Hex
 
 SIDE, CELLS = 11, 121
+STRUCT = struct_layout(
+    ("rng", np.uint64),
+    *((name, np.uint8, CELLS) for name in ("cells", "parents", "touches")),
+    ("free", np.uint64, 4),
+    ("last", np.int32),
+    *((name, np.bool_) for name in ("has_swap", "has_bot")),
+    *((name, np.int32) for name in ("first", "num_turns", "num_steps", "bot_strength", "bot_random")),
+    ("log", np.float32, 5),
+    pointers=(*POINTERS, "action_masks", "masks"),
+)
 
 
 def mirrored(cell):
@@ -198,6 +210,19 @@ def test_a_stronger_bot_wins_more_against_chance():
             env.step(masked_actions(env, generator))
         scores.append(env.episode_statistics()[0]["perf"])
     assert 0.3 < scores[0] < 0.7 and scores[1] < 0.1 and scores[2] < 0.05
+
+
+def test_a_snapshot_whose_chains_are_not_those_of_the_stones_is_refused():
+    """Or nobody could win: the board would be full, and the next stone would lie beside the arrays."""
+    env, _ = begun()
+    for cell in (0, 0, 11, 11, 22):  # each player's along an edge, as it sees the board
+        step(env, cell)
+    played = position(env, STRUCT)
+    put(env, STRUCT)
+    chain = np.where(played["cells"] > 0, np.arange(CELLS), 0)
+    for member, value in (("touches", 0 * chain), ("touches", 3 + 0 * chain), ("parents", chain)):
+        with pytest.raises(APIUsageError, match="snapshot"):
+            put(env, STRUCT, **{member: value})
 
 
 def test_who_begins_is_drawn_by_chance():
