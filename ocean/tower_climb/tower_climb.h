@@ -327,7 +327,7 @@ PUFFER_FN void tower_walk(TowerClimb* env, int direction) {
     env->posture = TOWER_STANDS;
     if (tower_faces_block(env)) tower_push(env);
     bool is_on = tower_is_on(env, row, column);
-    if (is_on && tower_height(env, row, column) > level) return;
+    if (is_on ? tower_height(env, row, column) > level : level == 0) return;  // no block to hang from at the bottom
     if (!is_on || tower_height(env, row, column) < level - 1) {
         env->facing = direction ^ 2;
         env->posture = TOWER_HANGS;

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from game import SNAPSHOT_HEADER_BYTES
 from hypothesis import given, settings, strategies as st
+from positions import position, put, struct_layout
 
 from pufferlib.ocean.tower_climb.tower_climb import CLIMB, EAST, GRAB, NORTH, SOUTH, STAY, WEST, TowerClimb
 
@@ -17,6 +18,15 @@ AIR, FIXED, LOOSE, VOID = range(4)
 STANDS, HOLDS, HANGS = range(3)
 ROWS, WIDTH = 31, 7
 OTHERS = (NORTH, EAST, SOUTH, WEST, CLIMB)
+STRUCT = struct_layout(
+    ("rng", np.uint64),
+    ("terraces", np.int32),
+    *((name, np.uint8, (ROWS, WIDTH)) for name in ("fixed", "loose")),
+    ("terrace_of", np.uint8, ROWS),
+    *((name, np.int32) for name in ("rows", "row", "column", "facing", "posture", "highest", "steps")),
+    ("episode_return", np.float32),
+    ("log", np.float32, 5),
+)
 
 
 class State(ctypes.Structure):
@@ -109,7 +119,7 @@ class Tower:
         front, behind, level = moved(self.agent, direction), moved(self.agent, direction, 2), self.height(self.agent)
         if self.faces_block() and self.height(behind) <= level:
             self.shift_block(front, behind)
-        if self.height(front) > level:
+        if self.height(front) > level or (front not in self.fixed and level == 0):
             return
         if level - self.height(front) > 1:
             self.facing, self.posture = opposite(direction), HANGS
@@ -363,6 +373,17 @@ def test_leaving_the_tower_is_hanging_and_letting_go_is_deadly():
     assert [step(env, STAY) for _ in range(3)] == [(0.0, False, False)] * 3
     step(env, CLIMB)
     assert env.observations[0, 228] == STANDS
+
+
+def test_from_the_bottom_of_a_trench_no_way_leads_off_the_tower():
+    env = TowerClimb(1, terraces=1)
+    env.reset(0)
+    fixed = position(env, STRUCT)["fixed"].copy()
+    fixed[1:3] = 0
+    put(env, STRUCT, fixed=fixed, row=1, column=0)
+    step(env, WEST)
+    assert env.observations[0, 228] == STANDS and position(env, STRUCT)["column"] == 0
+    env.restore(env.snapshot())
 
 
 @pytest.mark.parametrize("terraces", [1, 3, 6])
