@@ -542,8 +542,9 @@ PUFFER_FN bool tetris_fall(Tetris* env) {
     if (fall >= TETRIS_ROW) tetris_sink(env, fall / TETRIS_ROW);
     if (env->row > env->landing_row) return false;
     env->fall = 0;
-    env->ground_steps += 1;
-    return env->ground_steps == TETRIS_LOCK_STEPS;
+    bool is_late = env->ground_steps == TETRIS_LOCK_STEPS - 1;
+    env->ground_steps += !is_late;
+    return is_late;
 }
 
 PUFFER_FN void c_step(Tetris* env) {

@@ -307,6 +307,15 @@ def test_a_piece_that_comes_deeper_has_all_its_time_again():
     assert (content(env)["ground_steps"], content(env)["ground_moves"]) == (0, 0)
 
 
+def test_the_last_observation_of_a_piece_that_locks_above_the_field_shows_one_level():
+    env = Tetris(1, level=5)
+    env.reset(0)
+    final = env.keep_final_observations()
+    put(env, ["....##...."] * 20, Piece("O", 4, 20), ground_steps=4)
+    assert step(env, NOTHING) == (0.0, True, False)
+    assert np.flatnonzero(final[0, 302:317]).tolist() == [4]
+
+
 # ------------------------------------------------------------------------------------------------------------ the bag
 
 
