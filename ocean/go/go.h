@@ -351,7 +351,7 @@ PUFFER_FN void go_write_observation(Go* env, int agent) {
     flags[0] = own == GO_BLACK;
     flags[1] = env->has_passed;
     uint8_t* allowed = env->action_masks + agent * (count + 1);
-    memcpy(allowed, boards + GO_ALLOWED * count, (size_t)count);
+    for (int i = 0; i < count; i++) allowed[i] = boards[GO_ALLOWED * count + i] & 1;  // a file's rows may be anything
     allowed[count] = 1;
 }
 

@@ -14,6 +14,7 @@ import pytest
 from contract import checksum
 from go_reference import BLACK, WHITE, Board, Reference
 from hypothesis import given, settings, strategies as st
+from test_forged_snapshots import content_of, sealed, struct_size
 
 from pufferlib.errors import PufferError
 from pufferlib.ocean.go.go import Go
@@ -359,6 +360,17 @@ def test_a_snapshot_of_a_drawn_strength_is_not_taken_by_a_chosen_one():
     drawn.restore(drawn.snapshot())
     with pytest.raises(PufferError, match="snapshot"):
         chosen.restore(drawn.snapshot())
+
+
+def test_masks_hold_bools_whatever_a_snapshot_has_for_observations():
+    env = Go(1, size=5, opponent="self")
+    env.reset(0)
+    snapshot = env.snapshot()
+    content, begin = bytearray(content_of(snapshot)), struct_size(snapshot)
+    content[begin : begin + env.observations.nbytes] = b"\7" * env.observations.nbytes
+    env.restore(sealed(snapshot, bytes(content)))
+    env.step(np.zeros(2, np.int32))
+    assert env.action_masks.view(np.uint8).max() == 1
 
 
 @pytest.mark.parametrize(("name", "value", "high"), [("size", 1, 8), ("size", 9, 8), ("strength", 6, 5)])
