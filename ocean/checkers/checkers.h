@@ -7,8 +7,9 @@
 // another one stands for the next that is, counting up and from 511 on from 0. So that a person can choose by number,
 // square * 8 + 7 of a light square, where no piece stands, is legal move square / 2, modulo their count, as
 // checkers_next counts them. Reward: +1 for a win, -1 for a loss, 0 for a draw, each terminal; and against the bot in
-// every step 0.05 for each piece that the agent took, less 0.05 for each that it lost. Score is 1 for a win, 0 for a
-// draw, -1 for a loss; perf is 1, 0.5 and 0.
+// every step 0.05 for each man and 0.075 for each king that the agent took, and 0.025 for a man that it crowned, less
+// as much for what it lost and the bot crowned. Score is 1 for a win, 0 for a draw, -1 for a loss; perf is 1, 0.5 and
+// 0.
 //
 // Men go up, kings all four ways. Who can jump must; a piece that jumped and can jump again does so in the same turn,
 // one step each, while the bot waits. A man that reaches the last row becomes a king and its turn ends. Who has no move
