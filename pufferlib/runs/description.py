@@ -255,7 +255,8 @@ def find_run(env_name: str, args: Mapping[str, Any]) -> tuple[Path | None, list[
     if folder is None or not (folder / CONFIG_FILE).exists():
         return folder, []
     described = read_description(folder / CONFIG_FILE, env_name)
-    saved = described["settings"]
+    saved, known = described["settings"], getattr(catalog.lookup(env_name), "settings", {})
+    saved = {**saved, "env": {name: one.default for name, one in known.items()} | saved["env"]}
     if described["policy_class"] is not None:  # of which only the tensors tell whether it is the same
         saved = {name: value for name, value in saved.items() if name not in ("policy_name", "policy")}
     return folder, allowed_changes(saved, args, str(folder))

@@ -1,10 +1,10 @@
 import pytest
 
 from pufferlib.config import load_config
-from pufferlib.errors import CheckpointError
+from pufferlib.errors import CheckpointError, ConfigError
 from pufferlib.reading import read_json
 from pufferlib.runs import checkpoint, description
-from pufferlib.runs.description import model_settings, run_settings
+from pufferlib.runs.description import find_run, model_settings, run_settings
 from pufferlib.runs.folder import CONFIG_FILE, write_json
 
 SQUARED = "puffer_squared"
@@ -33,6 +33,21 @@ def test_a_run_goes_on_as_it_was_begun(run):
     found = run_settings(SQUARED, {**today, "resume": "latest"}, is_policy_named=False)
     assert found["resume"] == str(folder)
     assert (found["train"]["gamma"], found["train"]["device"]) == (0.5, "cuda")
+
+
+def test_an_argument_that_a_run_left_at_its_default_stays_so(run):
+    folder, today = run()
+    described = read_json(folder / CONFIG_FILE)
+    default = described["settings"]["env"].pop("size")
+    write_json(folder / CONFIG_FILE, described)
+
+    def resumed(size):
+        changed = {**today, "resume": str(folder), "env": {**today["env"], "size": size}}
+        return find_run(SQUARED, {**changed, "train": described["settings"]["train"]})
+
+    assert resumed(default) == (folder, [])
+    with pytest.raises(ConfigError, match=f"begun with --env.size {default} and cannot go on with {default + 1}"):
+        resumed(default + 1)
 
 
 def test_a_model_is_played_as_it_was_trained_but_on_the_device_of_today(run):
