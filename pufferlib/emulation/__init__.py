@@ -79,7 +79,7 @@ def make_puffer_env(creator: Callable, args: Sequence, kwargs: Mapping[str, Any]
     if refusal is not None:
         raise APIUsageError(
             f"{_described(creator)} does not accept the arguments that it is given ({refusal}); "
-            "check their names and number"
+            "check their names and number, and give what is missing by functools.partial or a default"
         ) from refusal
     try:
         env = creator(*args, **kwargs, **(given if is_given else {}))

@@ -120,6 +120,8 @@ def test_keywords_go_to_the_class_and_the_seed_to_its_reset():
         pufferlib.make(partial(Dice, sise=3))
     with pytest.raises(APIUsageError, match=r"Dice\(size=2\) does not accept the arguments .*'sise'"):
         pufferlib.make(Dice, num_envs=4, sise=3)
+    with pytest.raises(APIUsageError, match=r"'sides'\); .*functools.partial or a default"):
+        pufferlib.make(lambda sides: Dice(sides))
 
 
 def test_a_function_of_gymnasium_makes_single_environments_and_vectors_of_them():
