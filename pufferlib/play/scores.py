@@ -240,9 +240,8 @@ def make_environments(
     env_kwargs |= array_settings(entry) if is_shown else {}
     agents = 1
     if counts_by_agent(entry.creator):
-        env = entry.creator(**env_kwargs)
-        agents = env.num_agents
-        env.close()
+        with contextlib.closing(entry.creator(**env_kwargs)) as env:
+            agents = env.num_agents
     most = MAX_ENVIRONMENTS if "num_envs" in entry.settings else MAX_PYTHON_ENVIRONMENTS
     count = min(-(-episodes // agents), most)
     is_one_batch = not is_shown and is_stepped_in_c(entry.creator)
