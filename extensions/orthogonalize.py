@@ -54,8 +54,14 @@ def orthogonalize_each(matrices: Sequence[Tensor]) -> list[Tensor]:
         groups.setdefault(group, []).append(index)
     results = list(wide)
     for group, indices in groups.items():
-        orthogonalize_group = _by_kernel if group == "kernel" else _in_one_stack
-        for index, update in zip(indices, orthogonalize_group([wide[index] for index in indices]), strict=True):
+        matrices_of_group = [wide[index] for index in indices]
+        if group == "kernel":
+            updates = _by_kernel(matrices_of_group)
+        elif group == "stack":
+            updates = _in_one_stack(matrices_of_group)
+        else:
+            updates = reference_orthogonalize(torch.stack(matrices_of_group)).unbind()
+        for index, update in zip(indices, updates, strict=True):
             results[index] = update if wide[index] is matrices[index] else update.mT
     return results
 
@@ -67,7 +73,7 @@ def _has_kernel(matrix: Tensor) -> bool:
 # Matrices of the next two have at most as many rows as columns.
 
 
-def _by_kernel(matrices: Sequence[Tensor]) -> list[Tensor]:
+def _by_kernel(matrices: list[Tensor]) -> list[Tensor]:
     results, scratches = [], []
     for matrix in matrices:
         rows, columns = len(matrix), padded(matrix.shape[1])
@@ -94,11 +100,11 @@ def _by_kernel(matrices: Sequence[Tensor]) -> list[Tensor]:
     return [result[:, : matrix.shape[1]] for result, matrix in zip(results, matrices, strict=True)]
 
 
-def _in_one_stack(matrices: Sequence[Tensor]) -> list[Tensor]:
+def _in_one_stack(matrices: list[Tensor]) -> list[Tensor]:
     rows, columns = (max(sizes) for sizes in zip(*(matrix.shape for matrix in matrices), strict=True))
     stack = matrices[0].new_zeros(len(matrices), rows, columns)
     places = [filled[: len(matrix), : matrix.shape[1]] for filled, matrix in zip(stack, matrices, strict=True)]
-    torch._foreach_copy_(places, list(matrices))
+    torch._foreach_copy_(places, matrices)
     updates = reference_orthogonalize(stack)
     return [update[: len(matrix), : matrix.shape[1]] for update, matrix in zip(updates, matrices, strict=True)]
 
