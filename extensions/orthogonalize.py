@@ -74,30 +74,32 @@ def _has_kernel(matrix: Tensor) -> bool:
 
 
 def _by_kernel(matrices: list[Tensor]) -> list[Tensor]:
-    results, scratches = [], []
+    results, scratches, structures = [], [], []
     for matrix in matrices:
-        rows, columns = len(matrix), padded(matrix.shape[1])
-        filled = functional.pad(matrix, (0, columns - matrix.shape[1]))
-        results.append(filled.clone(memory_format=torch.contiguous_format))
-        scratches.append(matrix.new_empty((columns + 2 * rows) * padded(rows) + rows * columns))
-    structures = [
-        STRUCTURES["MuonMatrix"](
-            x=result.data_ptr(),
-            rows=len(matrix),
-            columns=matrix.shape[1],
-            padded_rows=padded(len(matrix)),
-            padded_columns=result.shape[1],
-            scratch=scratch.data_ptr(),
-        )
-        for matrix, result, scratch in zip(matrices, results, scratches, strict=True)
-        if matrix.numel()
-    ]
+        rows, columns = matrix.shape
+        padded_rows, padded_columns = padded(rows), padded(columns)
+        filled = functional.pad(matrix, (0, padded_columns - columns))
+        result = filled.clone(memory_format=torch.contiguous_format)
+        scratch = matrix.new_empty((padded_columns + 2 * rows) * padded_rows + rows * padded_columns)
+        results.append(result[:, :columns])
+        scratches.append(scratch)  # which must live until the kernel returns
+        if matrix.numel():
+            structures.append(
+                STRUCTURES["MuonMatrix"](
+                    x=result.data_ptr(),
+                    rows=rows,
+                    columns=columns,
+                    padded_rows=padded_rows,
+                    padded_columns=padded_columns,
+                    scratch=scratch.data_ptr(),
+                )
+            )
     structures.sort(key=lambda each: each.rows * each.columns, reverse=True)  # threads take the largest first
     array = (STRUCTURES["MuonMatrix"] * len(structures))(*structures)
     cpu_library.library().puffer_orthogonalize(
         ctypes.addressof(array), len(array), NEWTON_SCHULZ_STEPS, *NEWTON_SCHULZ, cpu_library.parallel_for()
     )
-    return [result[:, : matrix.shape[1]] for result, matrix in zip(results, matrices, strict=True)]
+    return results
 
 
 def _in_one_stack(matrices: list[Tensor]) -> list[Tensor]:

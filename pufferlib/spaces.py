@@ -52,8 +52,10 @@ class Leaf:
         space = self.space
         if isinstance(space, Box):
             low, high = space.low, space.high
-        elif isinstance(space, (Discrete, MultiDiscrete)):
-            low, high = space.start, space.start + (space.n if isinstance(space, Discrete) else space.nvec) - 1
+        elif isinstance(space, Discrete):
+            low, high = space.start, space.start + space.n - 1
+        elif isinstance(space, MultiDiscrete):
+            low, high = space.start, space.start + space.nvec - 1
         else:
             low, high = np.zeros(self.shape), np.ones(self.shape)
         return np.asarray(low, self.dtype).reshape(-1), np.asarray(high, self.dtype).reshape(-1)

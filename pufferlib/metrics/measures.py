@@ -152,8 +152,10 @@ class FinishedEpisodes:
         """Adds the reports of one step."""
         for info in infos:
             count = float(info.get("n", 1.0))
+            if count <= 0.0:
+                continue
             for name, value in info.items():
-                if count > 0.0 and name != "n" and is_number(value):
+                if name != "n" and is_number(value):
                     self._sums[name] += float(value) * count
                     self._counts[name] += count
 

@@ -949,12 +949,8 @@ class Far(Base):
         return self.body((observations - 1e8).float())
 
 
-class FarParts(Base):
+class FarParts(Halves):
     spaces = Dict({"far": Box(-1e9, 1e9, (7,), np.float64), "near": Box(-1, 1, (2,), np.float32)}), CHOICES
-
-    def __init__(self):
-        super().__init__()
-        self.emulated = Layout.of(self.spaces[0])
 
     def hidden(self, observations):
         return self.body((nativize(observations, self.emulated)["far"] - 1e8).float())
