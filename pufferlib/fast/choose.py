@@ -5,8 +5,10 @@
     Actor                        ThreadedGradients             a thread for each chunk      CPU, unless compiled, and
                                                                                             by PPO's own loss
     NetworkActor                 NetworkGradients              one C kernel                 CPU, small policies
-    GraphActor                   CapturedLearner               CUDA graphs                  CUDA, unless compiled or
-                                                                                            with action masks
+    GraphActor                   CapturedLearner               CUDA graphs                  CUDA, unless compiled,
+                                                                                            with action masks, or
+                                                                                            with calls that keep
+                                                                                            something
     the same                     DeviceGradients,              the draw and the loss by     CUDA, by PPO's own loss
                                  DeviceMinibatches             kernels
     GraphActor, DeviceCollector  CapturedLearner               environments on the GPU, too Device vectors
@@ -52,11 +54,11 @@ from pufferlib.fast.device_update import DeviceGradients
 from pufferlib.fast.followed import stale_files
 from pufferlib.fast.graph_actor import GraphActor
 from pufferlib.fast.policy_layers import find_layers
-from pufferlib.fast.policy_watch import watch_changes
+from pufferlib.fast.policy_watch import copy_structure, find_change, find_kept, watch_changes
 from pufferlib.fast.traced_layers import trace
 from pufferlib.fast.traced_values import UntracedError
 from pufferlib.metrics.measures import Phases
-from pufferlib.policy import initial_state
+from pufferlib.policy import acting_forward, initial_state, training_forward
 from pufferlib.ppo.actor import Actor
 from pufferlib.ppo.collector import Collector
 from pufferlib.ppo.learner import Gradients, Learner, Loss
@@ -64,6 +66,8 @@ from pufferlib.ppo.losses import ppo_loss
 from pufferlib.ppo.opponents import OpponentPool
 from pufferlib.ppo.rollout import RewardNormalizer, Rollout
 from pufferlib.vector.base import Vector
+
+_FEW_SEGMENTS = 4
 
 
 @dataclass(frozen=True)
@@ -212,12 +216,11 @@ def choose_backend(
     policy: nn.Module, rollout: Rollout, config: ResolvedTrainConfig, device: torch.device, loss: Loss = ppo_loss
 ) -> Backend:
     """Chooses for a policy as it is now, on `device`; choose again once `is_outdated` says so."""
-    is_nvidia = cuda_library.is_nvidia(device)
-    has_masks = rollout.action_masks is not None
-    is_captured = is_nvidia and config.cuda_graphs and not config.compile and not has_masks
     reason = _why_torch(config, device, loss)
-    if is_nvidia and has_masks:
-        reason = "CUDA graphs do not take the action masks that the environment has"
+    is_captured = cuda_library.is_nvidia(device) and config.cuda_graphs and not config.compile
+    obstacle = _why_uncaptured(policy, rollout) if is_captured else None
+    if obstacle is not None:
+        is_captured, reason = False, obstacle
     layers = None
     if reason is None:
         layers, reason = _find_or_trace(policy, rollout)
@@ -232,8 +235,35 @@ def choose_backend(
         network=network,
         is_captured=is_captured,
         reason=reason,
-        is_outdated=watch_changes(policy, by_kernel=network is not None),
+        is_outdated=watch_changes(policy, runs_no_code=network is not None or is_captured),
     )
+
+
+def _why_uncaptured(policy: nn.Module, rollout: Rollout) -> str | None:
+    # Why a training would be another by CUDA graphs, which run no Python code.
+    if rollout.action_masks is not None:
+        return "CUDA graphs do not take the action masks that the environment has"
+    device = rollout.values.device
+    with torch.random.fork_rng([device] if device.type == "cuda" else []), torch.no_grad():
+        try:
+            copied = copy_structure(policy, copies_constants=True)
+            _call(copied, rollout)  # which may make what later ones read
+            kept = find_kept(copied, with_numbers=False)
+            _call(copied, rollout)
+            name = find_change(kept, find_kept(copied, with_numbers=False))
+        except Exception:  # noqa: BLE001 - whatever a user's code raises: training raises it again
+            return None
+    return None if name is None else f"the policy {type(policy).__name__} keeps something in a call: {name}"
+
+
+def _call(policy: nn.Module, rollout: Rollout) -> None:
+    # As an actor and a learner do.
+    observations = rollout.observations[:_FEW_SEGMENTS].to(rollout.values.device)
+    states = {name: each[:_FEW_SEGMENTS].clone() for name, each in rollout.states.items()}
+    acting_forward(policy)(observations[:, 0], dict(states))
+    if states:
+        states["resets"] = torch.zeros(observations.shape[:2], dtype=torch.bool, device=observations.device)
+    training_forward(policy, policy)(observations if states else observations.flatten(0, 1), states)
 
 
 def _why_torch(config: ResolvedTrainConfig, device: torch.device, loss: Loss) -> str | None:

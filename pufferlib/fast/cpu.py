@@ -65,7 +65,7 @@ class ThreadedGradients(Gradients):
     @override
     def differentiate(self, minibatch: Minibatch) -> Tensor:
         if self._are_rows_apart is None or (self._are_rows_apart and self._is_changed()):
-            self._is_changed = watch_changes(self.policy, by_kernel=True)
+            self._is_changed = watch_changes(self.policy, runs_no_code=True)
             self._are_rows_apart = not is_altered(self.policy) and self._computes_rows_apart(minibatch[:_FEW_ROWS])
         return super().differentiate(minibatch)
 

@@ -100,7 +100,7 @@ def surroundings() -> list[Hashable]:
     return found
 
 
-def watch_changes(policy: nn.Module, by_kernel: bool = False) -> Callable[[], bool]:
+def watch_changes(policy: nn.Module, runs_no_code: bool = False) -> Callable[[], bool]:
     """Returns a call that tells whether a module, its class, a method, a setting, a hook or a parameter changed since.
 
     A hook or a mode of torch for all modules counts too, but no values of parameters or buffers. A call costs some
@@ -108,14 +108,15 @@ def watch_changes(policy: nn.Module, by_kernel: bool = False) -> Callable[[], bo
 
     Args:
         policy: is watched.
-        by_kernel: whether a kernel computes it: then what modules of a user's own keep is watched, also in buffers, and
-            the code and the global names that they compute by. Others may change these at every call.
+        runs_no_code: whether a kernel or CUDA graphs compute it: then what modules of a user's own keep is watched,
+            also in buffers, and the code and the global names that they compute by. Others may change these at every
+            call.
     """
-    before = _look(policy, by_kernel)
-    return lambda: _look(policy, by_kernel) != before
+    before = _look(policy, runs_no_code)
+    return lambda: _look(policy, runs_no_code) != before
 
 
-def _look(policy: nn.Module, by_kernel: bool) -> list[object]:
+def _look(policy: nn.Module, runs_no_code: bool) -> list[object]:
     # Equal to a later one while nothing changed. It reads the dictionaries behind torch's properties, which are several
     # times slower.
     modules: list[nn.Module] = [policy]
@@ -134,8 +135,8 @@ def _look(policy: nn.Module, by_kernel: bool) -> list[object]:
         modules += own["_modules"].values()
         facts += [_Same(own[name]) for name in METHODS if name in own]
         facts += module.training, *[tuple(own[name]) for name in HOOKS if own.get(name)]
-        if by_kernel or not _own_bases(type(module)):
-            facts += _kept(module, with_tensors=by_kernel), *map(_Same, own["_buffers"].values())
+        if runs_no_code or not _own_bases(type(module)):
+            facts += _kept(module, with_tensors=runs_no_code), *map(_Same, own["_buffers"].values())
         for parameter in own["_parameters"].values():
             facts.append(_Same(parameter))
             if parameter is None:
@@ -145,7 +146,7 @@ def _look(policy: nn.Module, by_kernel: bool) -> list[object]:
             if type(parameter) is nn.Parameter and parameter.layout is torch.strided:  # else it may lie in no one place
                 facts += parameter.shape, parameter.stride(), parameter.data_ptr()
     facts += [getattr(kind, name, None) for kind in kinds for name in METHODS]
-    facts += OwnCode(policy).facts if by_kernel else []
+    facts += OwnCode(policy).facts if runs_no_code else []
     return [*facts, *kinds]
 
 
@@ -158,17 +159,24 @@ def _kept(module: nn.Module, with_tensors: bool = True) -> dict[str, object]:
     }
 
 
-def find_kept(policy: nn.Module) -> dict[str, object]:
+def find_kept(policy: nn.Module, with_numbers: bool = True) -> dict[str, object]:
     """What the modules, their code and the generators of random numbers keep, by name.
 
-    It is equal to a later result while nothing changed, and nothing was drawn.
+    It is equal to a later result while nothing changed, and nothing was drawn. Numbers that are written into parameters
+    and buffers are a change `with_numbers`.
     """
     found = {f"{path}.{name}": mark for path, part in policy.named_modules() for name, mark in _kept(part).items()}
     tensors = (*policy.named_parameters(), *policy.named_buffers())
-    found |= {name: (_Same(tensor), tensor._version) for name, tensor in tensors}
+    found |= {name: (_Same(tensor), with_numbers and tensor._version) for name, tensor in tensors}
     of_numpy = repr(np.random.get_state(legacy=False))  # of its numbers the first and last, of which every draw tells
     drawn = torch.get_rng_state().numpy().tobytes(), random.getstate(), of_numpy
     return found | {"random numbers": drawn, "a class or a global name": OwnCode(policy).facts}
+
+
+def find_change(before: dict[str, object], after: dict[str, object]) -> str | None:
+    """The first name of what differs between two results of `find_kept`; None if they are equal."""
+    changed = (name.removeprefix(".") for name in {**after, **before} if after.get(name) != before.get(name))
+    return next(changed, None)
 
 
 def copy_structure(policy: nn.Module, copies_constants: bool) -> nn.Module:

@@ -30,7 +30,7 @@ from pufferlib.extensions.cpu_library import CONSTANTS
 from pufferlib.extensions.network import Network, NetworkBatch
 from pufferlib.extensions.network_layers import Fields, Layers, Normalizer
 from pufferlib.fast.policy_layers import recurrent_layer
-from pufferlib.fast.policy_watch import OwnCode, copy_structure, find_kept, is_altered
+from pufferlib.fast.policy_watch import OwnCode, copy_structure, find_change, find_kept, is_altered
 from pufferlib.fast.traced_states import SharedCellError, StepStates, TracedState
 from pufferlib.fast.traced_values import Parameter, UntracedError, Value
 from pufferlib.metrics.measures import EPSILON
@@ -255,10 +255,9 @@ def _is_row(value: object) -> bool:
 
 
 def _require_steady(policy: nn.Module, before: dict[str, object]) -> None:
-    after = find_kept(policy)
-    changed = [each for each in {**after, **before} if after.get(each) != before.get(each)]
-    if changed:
-        raise UntracedError(f"keeps something in a call: {changed[0].removeprefix('.')}")
+    name = find_change(before, find_kept(policy))
+    if name is not None:
+        raise UntracedError(f"keeps something in a call: {name}")
 
 
 def _place(frames: Iterable[tuple[FrameType, int]]) -> str:

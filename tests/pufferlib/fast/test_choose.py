@@ -1,5 +1,6 @@
 import functools
 import math
+import random
 from types import SimpleNamespace
 
 import pytest
@@ -103,7 +104,7 @@ def test_a_policy_of_the_library_that_was_changed_is_traced_as_one_of_a_users_ow
         ({"loss": functools.partial(ppo_loss, clip_coef=0.3)}, "the loss is partial, one of your own"),
         (
             {"policy": DropsOut()},
-            "the policy DropsOut has Dropout as `drop`, which the kernel does not know, (test_choose.py, line 65)",
+            "the policy DropsOut has Dropout as `drop`, which the kernel does not know, (test_choose.py, line 66)",
         ),
         ({"policy": deep()}, "the policy's layers are not of the sizes and types that the kernel takes"),
         ({"space": Box(0, 1, (3,), dtype="float16")}, "observations are float16"),
@@ -250,3 +251,80 @@ def test_a_keyword_that_is_no_setting_needs_a_default():
     with pytest.raises(APIUsageError, match="settings or have defaults, got 'temperature'.*functools.partial"):
         coefficients(unknown, config())
     assert coefficients(has_default, config(ent_coef=0.3)) == {"ent_coef": 0.3}
+
+
+# --- CUDA graphs, which run no code of the policy
+
+
+class Twin(nn.Module):
+    """Computes what Default does; what its calls keep is in `keep`."""
+
+    def __init__(self, keep=lambda twin: None):
+        super().__init__()
+        self.inner, self.keep = Default(ENV, 16), keep
+        self.steps, self.factor, self.mask = 0, 1.0, None
+        self.register_buffer("count", torch.zeros(()))
+
+    def forward(self, observations, state=None):
+        self.keep(self)
+        logits, values = self.inner(observations)
+        return logits * self.factor, values
+
+
+def count_in_python(twin):
+    twin.steps += 1
+
+
+def make_another_buffer(twin):
+    twin.count = twin.count + 1
+
+
+def draw_a_number(twin):
+    twin.factor = random.random()
+
+
+def keep_the_values(twin):
+    twin.last = torch.zeros(3)
+
+
+def count_in_place(twin):
+    twin.count += 1
+
+
+def make_a_mask_once(twin):
+    twin.mask = torch.ones(3) if twin.mask is None else twin.mask
+
+
+@pytest.fixture
+def captures(monkeypatch):
+    monkeypatch.setattr("pufferlib.extensions.cuda_library.is_nvidia", lambda device: True)
+    return functools.partial(chosen, fused=False)
+
+
+@pytest.mark.parametrize("keep", [count_in_python, make_another_buffer, draw_a_number, keep_the_values])
+def test_calls_that_keep_something_are_not_replayed(keep, captures):
+    backend = captures(Twin(keep))
+    assert backend.name == "torch" and "keeps something in a call" in backend.reason
+    assert not backend.is_outdated()
+
+
+@pytest.mark.parametrize("keep", [lambda twin: None, count_in_place, make_a_mask_once])
+def test_calls_that_keep_nothing_but_numbers_are_replayed(keep, captures):
+    policy = Twin(keep)
+    assert captures(policy).name == "CUDA graphs"
+    assert policy.count == 0 and policy.mask is None  # a copy was called
+
+
+def test_a_number_that_changes_between_calls_is_captured_anew(captures):
+    policy = Twin()
+    backend = captures(policy)
+    assert not backend.is_outdated()
+    policy.factor = 0.5
+    assert backend.is_outdated()
+
+
+def test_a_policy_that_fails_in_a_call_of_the_choice_fails_in_training(captures):
+    def fail(twin):
+        raise ArithmeticError
+
+    assert captures(Twin(fail)).name == "CUDA graphs"

@@ -635,7 +635,7 @@ def test_functions_of_numbers_are_no_reason_for_doubt(function):
 @pytest.mark.parametrize("name", ["scale of a function", "global of a function that it keeps"])
 def test_a_number_that_a_function_of_a_policy_reads_is_watched(name, monkeypatch):
     monkeypatch.setattr(scaled, "scale", 1.0, raising=False)
-    is_changed = watch_changes(Scales(scaled if "scale" in name else lambda rows: rows * SCALE), by_kernel=True)
+    is_changed = watch_changes(Scales(scaled if "scale" in name else lambda rows: rows * SCALE), runs_no_code=True)
     assert not is_changed()
     monkeypatch.setattr(*((scaled, "scale") if "scale" in name else (f"{__name__}.SCALE",)), 3.0)
     assert is_changed()
