@@ -9,8 +9,9 @@ clock starts before the first step and stops when the minutes or the steps of th
 plays 1,000 games against the game's bot, by the likeliest actions and by drawn ones, and 1,000 against the agent that
 comes with the package, by drawn ones, half of them from each side. With `--bots` it trains against the game's bot in
 place of itself, and plays 3,000 games against the bot of each of these depths, none of whose moves are by chance but
-those of depth 0. With `--then` the policy is trained further, by these settings over the others, in what is left of
-the minutes.
+those of depth 0. With `--from-package` it begins with the weights of the package's
+agent, which met the bot. With `--then` the policy is trained further, by these settings over the others, in what is
+left of the minutes.
 """
 
 from __future__ import annotations
@@ -80,12 +81,14 @@ def main() -> None:
     parser.add_argument("games", nargs="+")
     parser.add_argument("--minutes", type=float, default=3.0)
     parser.add_argument("--bots", type=int, nargs="+", default=[])
+    parser.add_argument("--from-package", action="store_true")
     parser.add_argument("--then")
     options, settings = parse(parser)
     opponent = "bot" if options.bots else "self"
 
     def run(env_name: str, seed: int, folder: str) -> Rows:
-        given, policy, seconds, steps = [*settings, "--env.opponent", opponent], None, 0.0, 0
+        given, seconds, steps = [*settings, "--env.opponent", opponent], 0.0, 0
+        policy = load_agent(env_name).policy if options.from_package else None
         for part in [[]] if options.then is None else [[], shlex.split(options.then)]:
             args = load_config(env_name, argv=[*given, *part])
             args["train"].update(seed=seed, data_dir=folder)
@@ -96,7 +99,8 @@ def main() -> None:
         found = [("time", seconds, "s"), ("throughput", steps / seconds, "steps/s"), *played]
         members = args["selfplay"]["pool_size"]
         way = "its bot" if options.bots else f"a pool of {members}" if members else "self-play"
-        case = f"{env_name}, seed {seed}, by {way}"
+        beginning = " from the package's agent" if options.from_package else ""
+        case = f"{env_name}, seed {seed}, by {way}{beginning}"
         return [(f"{case}: {name}", value, unit) for name, value, unit in found]
 
     measure("selfplay", options.games, options.seeds, run)
