@@ -116,7 +116,7 @@ VERBS = {
     ),
     "play": Verb("play an environment yourself, in a window; high scores are kept", "watch.playing:play_command"),
     "export": Verb(
-        "write a policy for other programs: ONNX, TorchScript, C, a page that plays",
+        "write a policy for other programs: ONNX, TorchScript, C, a web page that plays",
         "export.exporting:export_command",
         settings=_settings_of_model,
     ),
@@ -134,11 +134,11 @@ VERBS = {
     ),
     "plot": Verb("draw learning curves, losses and the time split of runs", "reports.figures:plot_command", "RUN..."),
     "match": Verb(
-        "let players play each other: a cross-table, and ratings", "reports.matching:match_command", "PLAYER..."
+        "have agents play each other, with a cross-table and ratings", "reports.matching:match_command", "PLAYER..."
     ),
     "report": Verb("write a page about a run: curves, scores, settings, video", "reports.page:report_command", "RUN"),
     "completion": Verb(
-        "print the script that has bash, zsh or fish complete by TAB", "completion:completion_command", "SHELL"
+        "print the script by which bash, zsh or fish complete words at TAB", "completion:completion_command", "SHELL"
     ),
 }
 
@@ -294,7 +294,7 @@ def _overview() -> str:
     commands = "\n".join(f"  {name:<12}{verb.summary}" for name, verb in VERBS.items())
     return (
         "usage: puffer COMMAND [ENV] [--section.key value ...]\n\n"
-        f"{commands}\n\n"
+        f"{commands}\n\n  ENV is a name that `puffer envs` lists, or module:MyEnv for one of your own\n\n"
         "  puffer COMMAND --help        every setting\n"
         "  puffer COMMAND ENV --help    every setting, with the values of that environment\n"
         "  puffer --version"
@@ -309,7 +309,7 @@ def _verb_help(name: str, rest: list[str]) -> str:
     if verb.argument is not None:
         own = options.settings().values()
         usage = " ".join(filter(None, ["usage: puffer", name, verb.argument, own and "[--option value ...]"]))
-        about = [inspect.cleandoc(options.__doc__), options_text(own).rstrip()] if own else []
+        about = [inspect.cleandoc(options.__doc__).partition("\n\n")[2], options_text(own).rstrip()] if own else []
         return "\n\n".join([usage, verb.summary, *about])
     env_name = rest[0] if rest and not rest[0].startswith("-") else None
     args = load_config(env_name) if env_name else {}

@@ -26,30 +26,30 @@ class EvalOptions(Section):
     pretrained: bool = setting(False, PRETRAINED)
     opponent: str | None = setting(
         None,
-        "Who plays the other side, as puffer match names players; the scores are then those of the policy's side, with "
+        "The player of the other side, named as for puffer match; the scores are then those of the policy's side, with "
         "its points of each game: 1, 0.5 or 0. None leaves it to [env] opponent.",
     )
     episodes: int = setting(
         100,
-        "Games to play before it ends by itself; of several agents each adds to the scores. In snake, where they begin "
-        "and end apart, an agent's episode is a game.",
+        "Games to play until the command ends; each of several agents counts in the scores. Where agents begin and end "
+        "apart, as in snake, an agent's episode is a game.",
         "[1, inf)",
     )
     deterministic: bool | None = setting(
-        None, "True takes the policy's likeliest actions, as where nothing is said; False draws them, as --sample does."
+        None, "True takes the policy's likeliest actions, as does None without --sample; False draws them."
     )
     sample: bool = setting(False, "Draw actions from the policy instead of taking the likeliest.")
     max_steps: int = setting(20_000, "Steps in each environment after which running episodes are given up.", "[1, inf)")
-    seed: int | None = setting(None, "Of the environments and of drawn actions; None is that of [train].", "[0, inf)")
+    seed: int | None = setting(None, "Seed of environments and drawn actions; None is that of [train].", "[0, inf)")
     headless: bool = setting(False, "Play without a window.")
-    video: str | None = setting(None, "A file to show it in, .mp4 or .gif, in place of the window; needs no display.")
-    window: bool = setting(False, "Show a window while a video is written too.")
+    video: str | None = setting(None, "Record into this file, .mp4 or .gif, instead of a window; needs no display.")
+    window: bool = setting(False, "Show a window as well while a video is recorded.")
     grid: int = setting(1, "Environments in one picture, side by side.", "[1, 64]")
     panel: bool = setting(False, "Show what the agent sees and thinks beside the picture; in a window TAB does.")
-    speed: float = setting(1.0, "Seconds of the game in one second, of a window or a video.", "[0.125, 64]")
+    speed: float = setting(1.0, "Seconds of the game in one second of the window or video.", "[0.125, 64]")
     fps: float | None = setting(
         None,
-        "Pictures a second; None is 60, or for environments that draw only their steps as many as those.",
+        "Pictures a second; None is 60, or one for each step if the environment draws only its steps.",
         "[1, 240]",
     )
 
@@ -63,13 +63,13 @@ class EvalOptions(Section):
 class PlayOptions(Section):
     """How a person plays."""
 
-    speed: float = setting(1.0, "Seconds of the game in one second; each speed has scores of its own.", "[0.1, 10]")
-    seed: int | None = setting(None, "Of the first game; None is another one every time.", "[0, inf)")
+    speed: float = setting(1.0, "Seconds of the game in one second; each speed has its own high scores.", "[0.1, 10]")
+    seed: int | None = setting(None, "Seed of the first game; None is a different game every time.", "[0, inf)")
     opponent: str | None = setting(
-        None, "Who plays the other side of a game of turns, as puffer match names players; None as [env] opponent says."
+        None, "The player of the other side, named as for puffer match; None leaves it to [env] opponent."
     )
     side: Literal["first", "second"] = setting(
-        "first", "Which of the agents you are, against such an opponent; in Ocean's games it is drawn who begins."
+        "first", "Which of the agents you are, against an opponent; in Ocean's games chance decides who begins."
     )
 
 
@@ -97,23 +97,23 @@ class ExportOptions(Section):
     format: Literal["onnx", "torchscript", "c", "web"] = setting(
         "onnx", "A file for ONNX or TorchScript, a folder of C, or a page that plays in a browser."
     )
-    output: str | None = setting(None, "The file, or the folder; None is one named for the environment, here.")
+    output: str | None = setting(None, "The file, or the folder; None is one here, named after the environment.")
 
 
 @dataclass(frozen=True)
 class RunsOptions(Section):
     """How `puffer runs` lists.
 
-    A score is the mean over the episodes of the last log, and its name says of what: the statistic by which the
-    environment counts as solved, such as perf, or else the return. Runs that differ in settings from others of their
-    environment say in which. The first column is a run's name for `puffer plot RUN...` and `puffer report RUN`.
+    The score is that of the final policy, over whole episodes; of an unfinished run it is the mean of the last log. Its
+    metric is the one by which the environment counts as solved, such as perf, or else the return. The last column names
+    the settings in which runs of one environment differ. `puffer plot RUN...` and `puffer report RUN` take the first.
 
     A run is running while a process writes to its folder, finished when it took all its steps and was saved, stopped
     when it ended early and what it learned was saved, and failed when it ended without saving that.
     """
 
     data_dir: str = setting("experiments", "The folder of the runs.")
-    env: str | None = setting(None, "List the runs of this environment alone.")
+    env: str | None = setting(None, "List only the runs of this environment.")
     sort: Literal["date", "score", "steps", "time"] = setting(
         "date", "What comes first: the newest, the best of each environment, the one with most steps, or the longest."
     )
@@ -135,7 +135,7 @@ class PlotOptions(Section):
     )
     x: Literal["agent_steps", "uptime"] = setting("agent_steps", "What the curves are drawn over.")
     output: str | None = setting(
-        None, "The picture, a .png, .svg or .pdf; None is one here, named for the run. Needs the extra plot."
+        None, "The picture, a .png, .svg or .pdf; None is one here, named after the run. Needs the extra plot."
     )
     terminal: bool = setting(False, "Draw on the terminal instead, which needs no extra.")
     data_dir: str = setting("experiments", "The folder of the runs.")
@@ -146,15 +146,15 @@ class ProfileOptions(Section):
     """How `puffer profile` measures."""
 
     seconds: float = setting(10.0, "How long to measure, after a warm-up; the profiler comes after that.", "(0, inf)")
-    output: str | None = setting(None, "The trace, a .json; None is one here, named for the environment.")
+    output: str | None = setting(None, "The trace, a .json; None is one here, named after the environment.")
 
 
 @dataclass(frozen=True)
 class ReportOptions(Section):
-    """The content of the page that `puffer report` writes, one file that asks no network for anything.
+    """The content of the page that `puffer report` writes.
 
-    RUN is a path to the run's folder, its name, its id or the end of that as `puffer runs` shows it, `latest`, or an
-    environment for its latest run. Curves need the extra plot, a video in mp4 the extra video.
+    RUN is named as for `puffer plot`. The page is one file that loads nothing from the network. Curves need the extra
+    plot, a video in mp4 the extra video.
     """
 
     output: str | None = setting(None, "The page, an .html; None is report.html in the run's folder.")
@@ -168,23 +168,23 @@ class MatchOptions(Section):
     """How `puffer match` plays.
 
     PLAYER is a run's folder, a file of weights, an environment for the agent that comes with the package, `latest` or a
-    run's id, `pretrained`, `bot` for the environment's own, or `random`. Actions are drawn. Ratings are Elo's, those
-    that explain all games best (Bradley and Terry), with intervals of 95 %; a draw more is counted for each pair.
+    run's id, `pretrained`, `bot` for the environment's own, or `random`. Agents draw their actions. Ratings are Elo's,
+    those that explain all games best (Bradley and Terry), with intervals of 95 %; each pair counts one draw more.
     The game has the settings of the first agent with a file; `--env.NAME VALUE` sets another, as in `puffer eval`.
     """
 
     games: int = setting(200, "Games of each pair, half of them from each side.", "[1, 1e6]")
     env: str | None = setting(None, "The environment; None is that of the first agent with a file.")
     output: str | None = setting(None, "A picture of the tables, a .png, .svg or .pdf. Needs the extra plot.")
-    seed: int = setting(42, "Of the environments and of the actions.", "[0, inf)")
+    seed: int = setting(42, "Seed of the environments and of the actions.", "[0, inf)")
     data_dir: str = setting("experiments", "The folder of the runs.")
 
 
 @dataclass(frozen=True)
 class NewOptions(Section):
-    """How `puffer new` copies ocean/template under another name, in the checkout that it runs from.
+    """How `puffer new` copies the template.
 
-    NAME is lower-case letters, digits and underscores, such as my_game: the environment is puffer_my_game then.
+    NAME is lower-case letters, digits and underscores: my_game makes ocean/my_game, the environment puffer_my_game.
     """
 
     build: bool = setting(True, "Compile it; --no-build leaves that to you.")

@@ -91,7 +91,7 @@ class BaseConfig(ConfigSection, section="base"):
     policy_name: str = setting("Default", "A class of pufferlib.models or the game's torch.py, or module:Class.")
     rnn_name: str | None = setting(None, "The recurrent layer around the policy, MinGRU or LSTM, or None.")
     load_model_path: str | None = setting(
-        None, "The weights to start from: a model file, or 'latest', 'last' or 'best'."
+        None, "The weights to start from: a file, the folder of a run, or 'latest', 'last' or 'best'."
     )
     resume: str | None = setting(None, "The run to continue exactly: its folder, its id, or 'latest'.")
 
@@ -105,8 +105,8 @@ class VecConfig(ConfigSection, section="vec"):
 
     backend: Backend | type = setting(
         "auto",
-        "What steps the environments; auto takes Native for C environments, Device for them where the training is on "
-        "CUDA, for Atari games ale-py's own, and EnvPool for those that it was shown to step alike.",
+        "What steps the environments. auto takes Native for those in C, or Device for a training on CUDA; ale-py's own "
+        "for Atari games; EnvPool for those that it was shown to step alike; else Multiprocessing or Serial.",
     )
     num_envs: int | Auto = setting(
         "auto",
@@ -150,7 +150,7 @@ class LogConfig(ConfigSection, section="log"):
     neptune: bool = setting(False, "Log to a Neptune server; the token is that of NEPTUNE_API_TOKEN.")
     project: str = setting("pufferlib", "The project at W&B or Neptune.")
     entity: str | None = setting(None, "The team at W&B, the workspace at Neptune; None is W&B's default.")
-    name: str | None = setting(None, "The run's name there; None is W&B's run id and no experiment of Neptune's.")
+    name: str | None = setting(None, "The run's name there; None is the run's id at W&B, no experiment at Neptune.")
     tags: list[str] | str | None = setting(None, "The run's tags there: a list, or words with commas between.")
     offline: bool = setting(False, "Only write the files that W&B and Neptune would send, into the run's folder.")
 
@@ -206,10 +206,10 @@ class SweepConfig(ConfigSection, section="sweep"):
     goal: Literal["maximize", "minimize"] = setting("maximize", "Whether more of it is better, or less.")
     num_trials: int = setting(100, "Trials of the study, those of all machines together.", "[1, 1e6]")
     max_minutes: float | None = setting(
-        None, "Minutes after which this driver begins no further trial; None is no limit.", "(0, inf)"
+        None, "Minutes after which this process begins no further trial; None is no limit.", "(0, inf)"
     )
     max_suggestion_cost: float = setting(
-        3600.0, "Seconds of training beyond which a trial, by what is expected of it, is not proposed.", "(0, inf)"
+        3600.0, "Seconds of training: a trial that is expected to take longer is not proposed.", "(0, inf)"
     )
     workers: int = setting(1, "Trials side by side on this machine, each with its share of the cores.", "[1, 1024]")
     storage: str | None = setting(
@@ -230,7 +230,7 @@ class SweepConfig(ConfigSection, section="sweep"):
     early_stopping: bool = setting(True, "End trials early whose learning curve promises nothing.")
     confirm_best: int = setting(3, "Best trials that are run again in the end, on fresh seeds.", "[0, 1000]")
     confirm_seeds: int = setting(3, "Seeds that each of them is run on.", "[1, 1000]")
-    seed: int = setting(0, "Seed of what is proposed; trials train by [train] seed.", "[0, inf)")
+    seed: int = setting(0, "Seed of the proposals; trials train by [train] seed.", "[0, inf)")
 
     @classmethod
     @override
@@ -244,7 +244,7 @@ class TrainConfig(ConfigSection, section="train"):
     """How the policy is trained. Sizes are in agent steps: one step of one agent."""
 
     seed: int = setting(42, "Seed of everything random in the run.", "[0, inf)")
-    torch_deterministic: bool = setting(True, "Only kernels that give the same result each time.")
+    torch_deterministic: bool = setting(True, "Use only kernels of torch that give the same result each time.")
     cpu_offload: bool = setting(False, "Keep the rollout's observations in pinned CPU memory instead of on the GPU.")
     device: str = setting("auto", "cpu, cuda, cuda:N, mps, or auto: CUDA, then MPS, then CPU.")
     precision: Literal["float32", "bfloat16", "auto"] = setting(
@@ -254,7 +254,7 @@ class TrainConfig(ConfigSection, section="train"):
         "elsewhere computes in float32. auto is bfloat16 for that kernel on processors that multiply more of it, "
         "AMD's that have it and Intel's with AMX, and float32 otherwise.",
     )
-    compile: bool = setting(False, "Compile what the policy learns by with torch.compile.")
+    compile: bool = setting(False, "Compile the policy's pass over minibatches with torch.compile.")
     compile_mode: Literal["default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs"] = setting(
         "max-autotune-no-cudagraphs", "The mode of torch.compile."
     )
@@ -310,7 +310,7 @@ class TrainConfig(ConfigSection, section="train"):
     optimizer: Literal["muon", "adam", "sgd"] = setting("muon", "The optimizer; Muon for matrices, AdamW for the rest.")
     learning_rate: float = setting(0.015, "Learning rate at the start.", "[0, inf)")
     anneal_lr: bool = setting(True, "Take the learning rate to min_learning_rate over anneal_timesteps.")
-    lr_schedule: Literal["cosine", "linear"] = setting("cosine", "Along which curve.")
+    lr_schedule: Literal["cosine", "linear"] = setting("cosine", "The curve along which the learning rate anneals.")
     min_learning_rate: float = setting(0.0, "Where annealing ends, at most learning_rate.", "[0, inf)")
     anneal_timesteps: int | Auto = setting(
         "auto", "Agent steps of all processes over which it is annealed; auto is the whole run.", "[1, inf)"
@@ -323,7 +323,7 @@ class TrainConfig(ConfigSection, section="train"):
     skip_nonfinite: bool = setting(
         False,
         "Leave out segments with an infinite or NaN reward or observation, and minibatches with such a loss or "
-        "gradient, and count them; else they stop the run. A GPU is waited for after each minibatch then.",
+        "gradient, and count them; else they stop the run. The trainer then waits for a GPU after each minibatch.",
     )
 
     gamma: float = setting(0.995, "Discount per step.", "[0, 1]")
@@ -333,14 +333,14 @@ class TrainConfig(ConfigSection, section="train"):
     vtrace_rho_clip: float = setting(1.0, "Upper limit of the importance ratio of a step's error.", "(0, inf]")
     vtrace_c_clip: float = setting(1.0, "Upper limit of the importance ratio of the trace.", "(0, inf]")
     truncation_bootstrap: bool = setting(
-        True, "A step that a limit cut counts the value of what would have come after it; False takes it for an end."
+        True, "Where a limit cuts an episode, add the value of what would have followed; False takes it for an end."
     )
     reward_clip: float = setting(1.0, "Rewards are clipped to plus or minus this; 0 switches it off.", "[0, 1e30]")
     normalize_rewards: bool = setting(True, "Divide rewards by the running deviation of their discounted sum.")
     normalize_observations: bool = setting(
-        False, "Give the policy observations less their running mean, over their running deviation."
+        False, "Subtract the running mean of the observations, and divide by their running deviation."
     )
-    normalization_clip: float = setting(10.0, "Both of them are then clipped to plus or minus this.", "(0, inf]")
+    normalization_clip: float = setting(10.0, "What is normalised is clipped to plus or minus this.", "(0, inf]")
     clip_coef: float = setting(0.2, "How far the policy ratio may leave 1 before its gradient is cut.", "(0, inf)")
     norm_adv: bool = setting(True, "Normalise the advantages of each minibatch.")
     vf_coef: float = setting(0.5, "Weight of the value loss.", "[0, inf)")
@@ -352,7 +352,7 @@ class TrainConfig(ConfigSection, section="train"):
 
     evaluations: int = setting(
         0,
-        "Evaluations over the run, evenly spread: the likeliest actions in environments of their own; 0 for none.",
+        "Evaluations, evenly spread over the run, by the likeliest actions in separate environments; 0 for none.",
         "[0, inf)",
     )
     evaluation_envs: int = setting(
@@ -363,9 +363,9 @@ class TrainConfig(ConfigSection, section="train"):
     )
     final_episodes: int | Auto = setting(
         "auto",
-        "Whole episodes in environments of their own, by which puffer train and trials of a sweep score the final "
-        "policy; auto is 1,000 of environments in C and 100 of others; with 0 the episodes that ended in training "
-        "count, of which long ones lack.",
+        "Whole episodes in separate environments, by which puffer train and trials of a sweep score the final policy. "
+        "auto is 1,000 for environments in C and 100 for others; with 0 the score is that of the episodes that ended "
+        "in training, among which long ones are missing.",
         "[0, 1e9]",
     )
 
