@@ -1,8 +1,8 @@
 """PufferLib: reinforcement learning at millions of steps per second, on one machine.
 
 The names below are imported when they are first used, so that `import pufferlib` does nothing: it takes no time, loads
-no torch, and changes nothing in the program that imports it. Only where Gymnasium was imported before, it registers ids
-such as `pufferlib/breakout` with it; `import pufferlib.interop` does so in any case.
+no torch, and changes nothing in the program that imports it. It only registers ids such as `pufferlib/breakout` with
+Gymnasium, if the program imported that before; `import pufferlib.interop` does so in any case.
 """
 
 from __future__ import annotations

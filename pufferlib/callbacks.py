@@ -56,10 +56,10 @@ class Callback:
 class StopAtScore(Callback):
     """Stops once a metric reaches a threshold; a metric of episodes is a mean over several.
 
-    The latest episodes are no fair sample while all agents are in their first ones, see `PuffeRL.score`. Once these
-    reach the threshold the policy plays as many whole episodes, whose mean decides; below the threshold it plays again
-    after a tenth more steps. Where no environments can be made for that, the mean is over at least ten episodes of each
-    agent.
+    Early in a run the episodes that have ended are mostly short ones, see `PuffeRL.score`. Once their mean reaches the
+    threshold, the policy plays as many whole episodes, whose mean decides; if that is below the threshold, it plays
+    again after a tenth more steps. If no environments can be made for that, the mean is over at least ten episodes of
+    each agent.
 
     Args:
         threshold: the least value to stop at.
@@ -84,9 +84,9 @@ class StopAtScore(Callback):
 class StopWithoutImprovement(Callback):
     """Stops once a metric has not improved for a number of agent steps.
 
-    The policy plays whole episodes for a mean over episodes, ten times in that number of steps, see `PuffeRL.score`: in
-    the rollout the first ended episodes can be better than all that follow. Where no environments can be made for that,
-    it is the mean over the latest episodes, at least ten of each agent.
+    For a mean over episodes the policy plays whole episodes, ten times in that number of steps, see `PuffeRL.score`: in
+    the rollout the first ended episodes can be better than all that follow. If no environments can be made for that,
+    the mean is over the latest episodes, at least ten of each agent.
 
     Args:
         steps: agent steps without improvement.
@@ -136,7 +136,7 @@ class EvaluateEvery(Callback):
     processes the first plays while the others wait.
 
     Args:
-        steps: agent steps between two evaluations; there is one more after the last iteration of `learn`.
+        steps: agent steps between two evaluations; one more follows the last iteration of `learn`.
         env: to play in, as for `pufferlib.evaluate`; None for environments like those of the training, where these were
             made by their name or by `pufferlib.vector.make`.
         episodes: in each evaluation.

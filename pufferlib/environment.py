@@ -219,17 +219,17 @@ class Origin:
 class Keys:
     """The keys of a keyboard with which a person plays an environment, for `puffer play`.
 
-    A key is called as raylib does, in small letters: `left`, `space`, `enter`, `w`, `one`. Where W, A, S and D are not
-    named they are arrows too. Left and right, or up and down, held together are as none of both.
+    Keys have raylib's names in small letters: `left`, `space`, `enter`, `w`, `one`. W, A, S and D are arrows too unless
+    they are named. Left and right held together count as neither, and so do up and down.
 
     Attributes:
-        actions: the action of a key, or of several that are held together, such as `up+right`: a number of a Discrete
-            space, or a row of another one, where a number stands for a row of one. Rows of several keys are combined:
-            each changes what differs from `idle`, and numbers of a Box add up within its bounds.
-        idle: the action while no key is held. A list of actions of a Discrete space has them take turns. None repeats
-            the last action of a Discrete space, and is zeros of another.
+        actions: the action of a key, or of several held together, such as `up+right`: a number for a Discrete space, or
+            a row for another space, where a number stands for a row of one. Rows of several keys are combined: each
+            changes what differs from `idle`, and numbers of a Box add up within its bounds.
+        idle: the action while no key is held. A list of actions of a Discrete space is played in turn. None repeats
+            the last action of a Discrete space, and is zeros for another space.
         waits: whether nothing moves before a key is pressed, as in a game of turns; each press is one step, of that key
-            alone or, where it means nothing alone, together with those that are held.
+            alone or, if it means nothing alone, together with the keys that are held.
     """
 
     actions: Mapping[str, Any]

@@ -1,16 +1,16 @@
-"""Environments inside others that change what they show or pay, all agents at once.
+"""Wrappers: they change what an environment shows or pays, for all agents at once.
 
 A wrapper takes any PufferEnv, native or emulated, of one agent or of thousands:
 
     env = FrameStack(pufferlib.make("puffer_pong", num_envs=64), num_frames=4)
     vecenv = pufferlib.vector.make(lambda buf, seed: FrameStack(make_one(seed=seed), num_frames=4), num_envs=8)
 
-A creator of wrapped environments may pass `buf` on to the environment inside where the shape of its observations stays
-the same, which saves a copy, and leaves it alone otherwise.
+If the shape of observations stays the same, a creator of wrapped environments may pass `buf` on to the environment
+inside, which saves a copy; otherwise it ignores `buf`.
 
-What Gymnasium wraps as well before emulation is left to it: `AtariPreprocessing`, images with colours last, and the
-like. Some things need no wrapper: emulation clips actions to their space, and the trainer follows the episodes, clips
-rewards (`reward_clip`) and normalizes by itself, so that its statistics are those of the true rewards.
+Use Gymnasium's own wrappers before emulation for what they do as well: `AtariPreprocessing`, images with colours last,
+and the like. Some things need no wrapper: emulation clips actions to their space, and the trainer follows the episodes,
+clips rewards (`reward_clip`) and normalizes by itself, so that its statistics are those of the true rewards.
 """
 
 from __future__ import annotations
@@ -33,23 +33,23 @@ class _OfInside:
 
 
 class PufferWrapper(PufferEnv):
-    """An environment inside this one, passed on as it is: the base of wrappers.
+    """The base of wrappers, which passes on everything of the environment inside.
 
     A subclass overrides `step` and `reset`, calls those of this class, and returns arrays of its own for what it
-    changes; the ones that it got belong to the environment inside, which may need them as they are.
+    changes; the arrays that it got belong to the environment inside, which may need them as they are.
 
         class TimePenalty(PufferWrapper):
             def step(self, actions):
                 observations, rewards, terminals, truncations, infos = super().step(actions)
                 return observations, rewards - 0.05, terminals, truncations, infos
 
-    Everything else, attributes included, is asked of the environment inside. See ObservationWrapper for one that
-    changes what is seen. A subclass whose own `step` does that changes each `final_observation` of the infos alike, and
+    All other attributes and methods are those of the environment inside. To change observations, see
+    ObservationWrapper. A subclass whose own `step` changes them also changes each `final_observation` of the infos, and
     says so by `changes_final_observations`.
 
     Attributes:
         changes_final_observations: whether the `step` of a class with an observation space of its own changes final
-            observations too; if not, environments in C tell none through it.
+            observations too; if not, environments in C give none through it.
         env: the environment inside, closed with this one.
         memory: arrays that the next step depends on, for `snapshot`; a subclass that remembers anything sets them.
     """
@@ -124,9 +124,9 @@ class PufferWrapper(PufferEnv):
 
 
 class ObservationWrapper(PufferWrapper):
-    """Shows something else, computed from each observation by itself; a subclass has `transform`.
+    """Changes each observation by itself; a subclass defines `transform`.
 
-    The true final observations of truncated episodes are changed alike.
+    It also changes the true final observations of truncated episodes.
 
         class Positions(ObservationWrapper):
             def __init__(self, env):
@@ -166,14 +166,14 @@ class ObservationWrapper(PufferWrapper):
 class FrameStack(PufferWrapper):
     """Shows the last observations together, the newest last.
 
-    At the beginning of an episode, and when an agent comes back that was absent, its first observation stands for those
-    that were not there.
+    At the beginning of an episode, and when an absent agent comes back, its first observation fills the frames that are
+    missing.
 
     Args:
-        env: shows a Box.
+        env: its observations are a Box.
         num_frames: how many, at least 1.
-        axis: None puts them into a first dimension of their own, `(num_frames, *shape)`. A number joins them along that
-            dimension of the observation: 0 makes channels of them where images are `(channels, height, width)`.
+        axis: None puts them into a new first dimension, `(num_frames, *shape)`. A number joins them along that
+            dimension of the observation: 0 makes channels of them if images are `(channels, height, width)`.
 
     Raises:
         APIUsageError: if the observations are no Box or have no such dimension, or `num_frames` is below 1.
@@ -237,8 +237,8 @@ class FrameStack(PufferWrapper):
 class ResizeObservation(ObservationWrapper):
     """Shows images in another size: each new pixel is the mean of the area that it covers.
 
-    Images are `(height, width)` or `(channels, height, width)`; for colours last there is
-    `gymnasium.wrappers.ResizeObservation`, before emulation.
+    Images are `(height, width)` or `(channels, height, width)`; for colours last use
+    `gymnasium.wrappers.ResizeObservation` before emulation.
     """
 
     def __init__(self, env: PufferEnv, height: int, width: int):
@@ -274,9 +274,9 @@ def _area_weights(size: int, new_size: int) -> np.ndarray:
 
 
 class ClipReward(PufferWrapper):
-    """Pays rewards between two limits.
+    """Clips rewards to two limits.
 
-    For training see `reward_clip` of the trainer first, which leaves the episodes' returns as they are.
+    For training, try the setting `reward_clip` first, which leaves the episodes' returns as they are.
     """
 
     def __init__(self, env: PufferEnv, low: float = -1.0, high: float = 1.0):
@@ -295,8 +295,8 @@ class ClipReward(PufferWrapper):
 class EpisodeStatistics(PufferWrapper):
     """Reports every finished episode in an info: `{"episode_return": ..., "episode_length": ...}` of one agent.
 
-    For loops of one's own; the trainer follows episodes by itself, as `episode/...` in its metrics. Rewards are those
-    of the environment inside, so wrappers that change them go inside or outside as they should count or not.
+    For loops of your own; the trainer follows episodes by itself, as `episode/...` in its metrics. Rewards are those of
+    the environment inside: put a wrapper that changes them inside if the changes should count, else outside.
     """
 
     def __init__(self, env: PufferEnv):

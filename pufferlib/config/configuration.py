@@ -43,9 +43,9 @@ def load_config(env_name: str, argv: Sequence[str] | None = None, config: str | 
     The result depends on nothing else: not on the program's command line, not on the working directory.
 
     Args:
-        env_name: such as `puffer_breakout` or `CartPole-v1`, any name of `pufferlib.families.catalog`.
+        env_name: such as `puffer_breakout`, `CartPole-v1` or `my_module:MyEnv`; or a class or function that makes one.
         argv: flags as `puffer train` takes them after the name, such as `["--train.seed", "3"]`, or `sys.argv[1:]` for
-            those of a script of one's own; None for none.
+            those of your own script; None for none.
         config: an ini of further settings, such as a sweep's best, or the `config.json` of a run; what it does not
             name stays. The flag `--config` does the same.
 
