@@ -1,4 +1,4 @@
-"""Let the trainer run the loop, and say by callbacks what is to be done in it and when to stop.
+"""Let the trainer run the loop, and say by callbacks what to do in it and when to stop.
 
 Usage: python examples/callbacks.py [iterations]
 """
@@ -13,7 +13,7 @@ learning_rates = {0: 3e-3, 20: 1e-3, 40: 3e-4}
 
 
 def my_callback(trainer, logs):
-    """One of one's own: called after every iteration, and to return True where it is to be the last."""
+    """A callback of your own: called after every iteration; it returns True to stop."""
     trainer.learning_rate = learning_rates.get(trainer.epoch, trainer.learning_rate)
     if "environment/score" in logs:  # some episodes have ended
         print(f"{logs['agent_steps']:9,} steps  score {logs['environment/score']:5.1f}")

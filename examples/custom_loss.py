@@ -1,4 +1,4 @@
-"""Minimise a loss of one's own: a function of the signature of `pufferlib.ppo.losses.ppo_loss`.
+"""Minimise a loss of your own: a function with the signature of `pufferlib.ppo.losses.ppo_loss`.
 
 Its keywords are `[train]` settings by name, or have defaults; its metrics are logged as `losses/<name>`.
 

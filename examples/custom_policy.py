@@ -1,4 +1,4 @@
-"""Train a torch module of one's own: `forward` turns observations into logits and values, nothing else is asked.
+"""Train a torch module of your own: it only needs a `forward` that turns observations into logits and values.
 
 Usage: python examples/custom_policy.py [iterations]
 """

@@ -1,4 +1,4 @@
-"""Lower the learning rate in stages of one's own.
+"""Lower the learning rate in stages of your own.
 
 Usage: python examples/learning_rate_stages.py [iterations per stage]
 """

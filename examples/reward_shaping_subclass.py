@@ -1,4 +1,4 @@
-"""Change the rewards of an environment by a subclass: the cart is to stay in the middle, too.
+"""Change the rewards of an environment by a subclass: the cart should also stay in the middle.
 
 Usage: python examples/reward_shaping_subclass.py [iterations]
 """
@@ -12,7 +12,7 @@ from pufferlib.ocean.cartpole.cartpole import X_LIMIT, Cartpole
 
 
 class CenteredCartpole(Cartpole):
-    """Takes the more of the reward away, the further the cart is from the middle."""
+    """Lowers the reward by the distance of the cart from the middle."""
 
     def step(self, actions):
         results = super().step(actions)

@@ -1,4 +1,4 @@
-"""Change the rewards of any environment by a wrapper: whoever loses time loses points.
+"""Change the rewards of any environment by a wrapper: each step costs something.
 
 Usage: python examples/reward_shaping_wrapper.py [iterations]
 """
@@ -11,7 +11,7 @@ from pufferlib.wrappers import PufferWrapper
 
 
 class TimePenalty(PufferWrapper):
-    """Takes something from the reward of every step; everything else is the environment's inside."""
+    """Subtracts a penalty from the reward of every step, and passes on everything else."""
 
     def __init__(self, env, penalty):
         super().__init__(env)

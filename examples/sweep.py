@@ -1,4 +1,4 @@
-"""Searches for settings of cartpole, then for the least of a function of one's own.
+"""Search for settings of cartpole, then for the minimum of a function of your own.
 
 Usage: python examples/sweep.py [TRIALS]
 """

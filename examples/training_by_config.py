@@ -8,8 +8,8 @@ import sys
 
 from pufferlib import pufferl
 
-args = pufferl.load_config("puffer_breakout", argv=["--train.total-timesteps", "2e6", *sys.argv[1:]])  # a nested dict
-args["train"]["checkpoint_interval"] = 50  # to edit
+args = pufferl.load_config("puffer_breakout", argv=["--train.total-timesteps", "2e6", *sys.argv[1:]])
+args["train"]["checkpoint_interval"] = 50  # a nested dict, which you may edit
 
 vecenv = pufferl.load_env("puffer_breakout", args)
 policy = pufferl.load_policy(args, vecenv, "puffer_breakout")
