@@ -99,9 +99,11 @@ class WorkerHandle:
             raise
         finally:
             theirs.close()
+        # Told after the end as well, when a process of the standard library knows its number no more.
+        self._name = f"worker {index} (process {self.process.pid}, environments {envs.start} to {envs[-1]})"
 
     def __str__(self) -> str:
-        return f"worker {self.index} (process {self.process.pid}, environments {self.envs.start} to {self.envs[-1]})"
+        return self._name
 
     def describe_end(self) -> str:
         """How the process ended, or that it hung up."""
@@ -156,8 +158,8 @@ class Multiprocessing(RemoteVector):
     moment. `recv` returns the first batch whose workers are all done, so a slow environment delays its own batch alone.
     A worker that raises or dies ends the vector with a WorkerError at once, and one that takes longer than
     `step_timeout_seconds` is killed first. Workers end when the vector is closed or collected and when this process
-    ends, in whichever way; they leave nothing behind. Workers that share a
-    core move to a free one; no core is reserved.
+    ends, in whichever way; they leave nothing behind. Workers that share a core move to a free one; no core is
+    reserved.
 
     cloudpickle sends the creators, so they may be lambdas and functions of the main program. `driver_env` is one more
     environment, in this process.

@@ -126,6 +126,15 @@ def test_a_worker_that_ends_is_reported_at_once(trouble, expected):
     assert workers_of() == []
 
 
+@pytest.mark.parametrize(("trouble", "expected"), [("raise", "went through the wall"), ("die", "killed by SIGKILL")])
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_forked_worker_is_reported_like_every_other(trouble, expected):
+    options = {"env_kwargs": {"trouble": trouble}, "num_workers": 1, "context": "fork"}
+    message = step_until_error(make_processes(TroubledEnv, **options))
+    assert "worker 0 (process" in message
+    assert expected in message
+
+
 @pytest.mark.slow
 def test_a_worker_killed_while_idle_is_reported_by_the_next_call():
     vecenv = make_processes()
