@@ -51,6 +51,7 @@ class State(enum.Enum):
     READY = "call send() with actions for the batch that was received first"
     MIXED = "call send() for a received batch or recv() for a running one"
     RUNNING = "call recv() to collect a step first"
+    CUT_SHORT = "an error or Ctrl-C cut the last call short, call reset() or async_reset() first"
     CLOSED = "the vector is closed, make a new vector"
     HANDED_OVER = "its environment was handed to another vector or trainer, use that one, or give each its own"
     INHERITED = "the vector belongs to the process this one was forked from, make a new vector here"
@@ -78,7 +79,8 @@ class Vector(abc.ABC):
     `recv` returns a batch that has finished its step, `send` starts the next step of the batch that was received
     first. All others keep running meanwhile. Where one batch is everything, `reset` and `step` do both in one call. A
     vector belongs to the process that made it: a child made by fork cannot use it. Threads may take turns with it; a
-    call, `close` too, while another thread is inside one raises an APIUsageError and changes nothing.
+    call, `close` too, while another thread is inside one raises an APIUsageError and changes nothing. After an error or
+    Ctrl-C inside a call some environments may have been stepped and others not, so that only a reset is possible.
 
     Attributes:
         num_envs: PufferEnvs in all.
@@ -288,9 +290,13 @@ class Vector(abc.ABC):
         with self._guard:
             if not self._num_running:
                 self._refuse("recv")
-            batch, infos = self._finish()
-            self._num_running -= 1
-            self._received.append(batch)
+            try:
+                batch, infos = self._finish()
+                self._num_running -= 1
+                self._received.append(batch)
+            except BaseException:
+                self._cut_short()
+                raise
         arrays = batch.buffers
         self.action_masks = arrays.action_masks
         return (
@@ -321,9 +327,13 @@ class Vector(abc.ABC):
                 self._refuse("send")
             batch = self._received[0] if agent_ids is None else self._received_batch(agent_ids)
             batch.buffers.actions[...] = fitting_actions(actions, batch.buffers.actions)
-            self._start(batch)  # first, so that a batch which cannot be started can be sent again
-            self._received.remove(batch)
-            self._num_running += 1
+            try:
+                self._start(batch)  # first, so that a batch which cannot be started can be sent again
+                self._received.remove(batch)
+                self._num_running += 1
+            except KeyboardInterrupt:
+                self._cut_short()
+                raise
 
     def _received_batch(self, agent_ids: np.ndarray) -> Batch:
         for batch in self._received:
@@ -428,6 +438,10 @@ class Vector(abc.ABC):
         self._idle_state = state
         self._num_running = 0
         self._received.clear()
+
+    def _cut_short(self) -> None:
+        if self.is_open:
+            self._idle_as(State.CUT_SHORT)
 
     def _refuse(self, call: str) -> NoReturn:
         raise APIUsageError(f"{call}() is not possible now; {self.state.value}")

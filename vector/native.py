@@ -64,8 +64,8 @@ class Native(LocalVector):
 
     @override
     def _drain(self) -> None:
-        for batch, _ in self._running:
-            self._stepper.finish(self._group_index(batch))
+        for index in range(len(self._groups)):  # also one whose start was cut short
+            self._stepper.finish(index)
         super()._drain()
 
     @override

@@ -14,6 +14,8 @@ from pufferlib.errors import APIUsageError
 from pufferlib.ocean.squared.squared import Squared
 from pufferlib.seeding import mix_seed
 from pufferlib.vector import State
+from pufferlib.vector.batch import FixedBatches
+from pufferlib.vector.serial import LocalVector
 
 BACKENDS = ["Serial", "Native", "Device", "Multiprocessing"]
 
@@ -192,6 +194,44 @@ def test_after_a_reset_that_failed_another_one_is_asked_for():
         del vecenv.envs[1].reset
         vecenv.async_reset()
         assert [vecenv.recv()[5][0] for _ in range(2)] == [0, 3]
+
+
+def interrupt(*_):
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, ValueError])
+def test_after_a_step_of_some_environments_only_a_reset_is_possible(error):
+    def fail(actions):
+        raise error
+
+    with vector.make(CountingEnv, num_envs=2, backend="Serial") as vecenv:
+        first, actions = vecenv.reset()[0].copy(), np.zeros((6, 2), int)
+        vecenv.envs[1].step = fail
+        with pytest.raises(error):
+            vecenv.step(actions)
+        del vecenv.envs[1].step
+        for call in (vecenv.recv, lambda: vecenv.send(actions), vecenv.snapshot):
+            with pytest.raises(APIUsageError, match=r"cut the last call short, call reset\(\)"):
+                call()
+        assert not np.array_equal(vecenv.reset()[0], first)  # the random streams go on
+        assert vecenv.step(actions)[0][:, 1].tolist() == [1] * 6
+
+
+@pytest.mark.parametrize(
+    ("backend", "owner", "method"),
+    [("Native", LocalVector, "_start"), ("Multiprocessing", FixedBatches, "add")],
+)
+def test_ctrl_c_inside_a_call_leaves_none_that_waits_forever(backend, owner, method, monkeypatch):
+    with make_squared(backend) as vecenv:
+        expected, actions = vecenv.reset(seed=7)[0].copy(), np.zeros(140, int)
+        with monkeypatch.context() as patch:
+            patch.setattr(owner, method, interrupt)
+            with pytest.raises(KeyboardInterrupt):
+                vecenv.step(actions)
+        assert vecenv.state is State.CUT_SHORT
+        np.testing.assert_array_equal(vecenv.reset(seed=7)[0], expected)
+        vecenv.step(actions)
 
 
 def test_the_first_reset_takes_the_seed_of_make_and_later_ones_go_on(backend):
