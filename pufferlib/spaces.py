@@ -82,19 +82,18 @@ class Layout:
         packed.
         """
         numbers, left_out = only_numbers(space)
-        if numbers is None:
+        leaves: list[Leaf] = []
+        structure = None if numbers is None else _place(numbers, (), leaves)
+        if not leaves:
             raise APIUsageError(
                 "an observation must hold a Box, Discrete, MultiDiscrete or MultiBinary, "
-                f"got only {', '.join(left_out)}; add one"
+                f"got only {', '.join(left_out) or space}; add one"
             )
-        leaves: list[Leaf] = []
-        structure = _place(numbers, (), leaves)
         if isinstance(space, Box):
             return cls(structure, leaves, space)
         dtypes = {leaf.dtype for leaf in leaves}
         if len(dtypes) != 1:
-            stop = leaves[-1].stop if leaves else 0
-            length = _round_up(max(stop, 1), max((dtype.itemsize for dtype in dtypes), default=1))
+            length = _round_up(max(leaves[-1].stop, 1), max(dtype.itemsize for dtype in dtypes))
             return cls(structure, leaves, Box(0, 255, (length,), np.uint8), left_out)
         low, high = (np.concatenate(bounds) for bounds in zip(*(leaf.bounds() for leaf in leaves), strict=True))
         return cls(structure, leaves, Box(low, high, dtype=dtypes.pop()), left_out)

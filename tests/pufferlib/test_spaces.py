@@ -182,6 +182,7 @@ def test_a_layout_survives_pickling_and_equals_its_like():
             Dict({"a": Tuple([gymnasium.spaces.Text(5)])}),
             r"must hold a Box, .* got only observation\['a'\]\[0\] \(Text\)",
         ),
+        (Dict({"nothing": Dict({})}), r"must hold a Box, .* got only Dict\("),
         (Tuple([gymnasium.spaces.Sequence(Discrete(2))]), r"must hold a Box.* got only observation\[0\] \(Sequence\)"),
         (Box(0, 1, (2,), np.longdouble), r"observation must have a dtype of bool, .* got float128"),
     ],
