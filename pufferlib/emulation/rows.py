@@ -47,14 +47,12 @@ class ActionLayout:
         leaves = list(_leaves(space))
         self.canonical = _canonical(space, leaves)
         is_float = spaces.action_dtype(self.canonical).kind == "f"
+        widths = [int(np.prod(leaf.shape)) for leaf in leaves]
+        columns = [slice(end - width, end) for end, width in zip(np.cumsum(widths).tolist(), widths, strict=True)]
         if isinstance(space, Discrete):
-            self.split = _compile_discrete(space, None)
-            self.split_rows = _compile_choices(space, None)
-        else:
-            widths = [int(np.prod(leaf.shape)) for leaf in leaves]
-            columns = [slice(end - width, end) for end, width in zip(np.cumsum(widths).tolist(), widths, strict=True)]
-            self.split = _compile(space, iter(columns), is_float, _compile_discrete)
-            self.split_rows = _compile(space, iter(columns), is_float, _compile_choices)
+            columns = [slice(None)]  # the row is one number
+        self.split = _compile(space, iter(columns), is_float, _compile_discrete)
+        self.split_rows = _compile(space, iter(columns), is_float, _compile_choices)
 
     @override
     def __reduce__(self):
