@@ -12,8 +12,9 @@ import importlib
 import importlib.util
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from types import ModuleType
+from typing import Any
 
 
 class PufferError(Exception):
@@ -93,6 +94,16 @@ def with_colon(name: str) -> str:
 def kind_of(value: object) -> str:
     """`the class X` for a class, else the name of a value's type, for messages."""
     return f"the class {value.__name__}" if isinstance(value, type) else type(value).__name__
+
+
+def require_results(env: object, call: str, names: Sequence[str], results: Any) -> Any:
+    """What an environment's call returned; an APIUsageError where it is no tuple of the parts that are named."""
+    is_tuple = isinstance(results, (tuple, list))
+    if is_tuple and len(results) == len(names):
+        return results
+    found = f"{len(results)} of them" if is_tuple else kind_of(results)
+    kind = type(getattr(env, "unwrapped", env)).__name__
+    raise APIUsageError(f"{kind}.{call}() must return {', '.join(names)}, got {found}; return all")
 
 
 _FEWER = "have fewer or smaller environments, batches or layers"

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import numpy as np
 
 from pufferlib.environment import Buffers, PufferEnv
-from pufferlib.errors import APIUsageError, kind_of
+from pufferlib.errors import APIUsageError, require_results
 from pufferlib.vector.arrays import EnvInfo
 from pufferlib.vector.recipe import EnvSource
 from pufferlib.wrappers import PufferWrapper
 
 _STEP_ARRAYS = ("observations", "rewards", "terminals", "truncations")
-_RETURNED = {"reset": ("observations", "infos"), "step": (*_STEP_ARRAYS, "infos")}
+_STEP_RESULTS = (*_STEP_ARRAYS, "infos")
 
 
 class Group:
@@ -54,7 +53,7 @@ class Group:
                 flags[:] = 0
             if tells_final_observations and hasattr(env, "tell_final_observations"):
                 env.tell_final_observations()
-            observations, env_infos = _returned(env, "reset", env.reset(seed=seed))
+            observations, env_infos = require_results(env, "reset", ("observations", "infos"), env.reset(seed=seed))
             _store(env, rows, "observations", observations)
             _store_masks(env, rows)
             infos += _checked_infos(env, env_infos, first)
@@ -64,7 +63,7 @@ class Group:
         """Steps every environment with the actions in its rows; returns the infos."""
         infos: list[dict] = []
         for env, rows, first in zip(self.envs, self._rows, self._first_agents, strict=True):
-            *results, env_infos = _returned(env, "step", env.step(rows.actions))
+            *results, env_infos = require_results(env, "step", _STEP_RESULTS, env.step(rows.actions))
             for name, result in zip(_STEP_ARRAYS, results, strict=True):
                 _store(env, rows, name, result)
             _store_masks(env, rows)
@@ -105,14 +104,6 @@ def _check_rows(env: PufferEnv, rows: Buffers) -> None:
                 f"{type(env).__name__}.{name} must be the array it was given; pass buf on to PufferEnv.__init__, "
                 "and make a wrapper a subclass of pufferlib.wrappers.PufferWrapper"
             )
-
-
-def _returned(env: PufferEnv, method: str, results: tuple[Any, ...]) -> tuple[Any, ...]:
-    expected = _RETURNED[method]
-    if isinstance(results, (tuple, list)) and len(results) == len(expected):
-        return results
-    found = f"{len(results)} of them" if isinstance(results, (tuple, list)) else kind_of(results)
-    raise APIUsageError(f"{type(env).__name__}.{method} must return {', '.join(expected)}, got {found}; return all")
 
 
 def _store_masks(env: PufferEnv, rows: Buffers) -> None:

@@ -6,16 +6,16 @@ Their observations are packed into rows, as pufferlib.spaces has them, and rows 
 from __future__ import annotations
 
 import inspect
-import re
 import sys
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import gymnasium
 from gymnasium.vector import VectorEnv
 
+from pufferlib.emulation.emulated_env import is_refusal
 from pufferlib.emulation.gymnasium_emulation import GymnasiumPufferEnv, GymnasiumVectorPufferEnv
 from pufferlib.emulation.pettingzoo_emulation import PettingZooPufferEnv
 from pufferlib.environment import PUFFER_ENV_PARTS, PufferEnv
@@ -97,11 +97,6 @@ def make_puffer_env(creator: Callable, args: Sequence, kwargs: Mapping[str, Any]
             f"that ({mismatch}); take them and pass buf on to super().__init__"
         ) from mismatch
     return env
-
-
-def is_refusal(error: TypeError, keywords: Iterable[str]) -> bool:
-    """Whether something was called with one of these keywords and takes none of that name."""
-    return re.search(rf"unexpected keyword argument '({'|'.join(keywords)})'", str(error)) is not None
 
 
 def makes_others(creator: Callable) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import re
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -14,7 +15,7 @@ from typing_extensions import override
 
 from pufferlib.emulation.rows import ActionLayout
 from pufferlib.environment import Buffers, PufferEnv, refuse_to_copy
-from pufferlib.errors import APIUsageError, PufferWarning
+from pufferlib.errors import APIUsageError, PufferWarning, require_results
 from pufferlib.seeding import mix_seed
 from pufferlib.spaces import Layout, is_number
 
@@ -33,6 +34,11 @@ def plain_numbers(info: Mapping[str, Any] | None) -> dict[str, float]:
         for name, value in (info or {}).items()
         if isinstance(name, str) and name not in _RESERVED and is_number(value)
     }
+
+
+def is_refusal(error: TypeError, keywords: Iterable[str]) -> bool:
+    """Whether something was called with one of these keywords and takes none of that name."""
+    return re.search(rf"unexpected keyword argument '({'|'.join(keywords)})'", str(error)) is not None
 
 
 def _given_or_made(env: object, creator: Callable | None, args: Sequence[Any], kwargs: Mapping | None) -> object:
@@ -159,6 +165,19 @@ class LibraryEnv(PufferEnv):
         self.rewards[:] = 0.0
         self.terminals[:] = self.truncations[:] = False
         self.masks[:] = True
+
+    def _reset_inside(self, seed: Any, options: dict[str, Any] | None) -> tuple[Any, Any]:
+        # The observations and infos of the environment's own reset.
+        try:
+            results = self.env.reset(seed=seed, options=options)
+        except TypeError as error:
+            if not is_refusal(error, ("seed", "options")):
+                raise
+            raise APIUsageError(
+                f"reset() must take seed and options, got one that takes less ({error}); define it as "
+                "reset(self, seed=None, options=None)"
+            ) from error
+        return require_results(self.env, "reset", ("observations", "infos"), results)
 
     @abc.abstractmethod
     def _start_episode(self, seed: int | None, options: dict[str, Any] | None) -> None:

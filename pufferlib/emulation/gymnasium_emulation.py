@@ -29,7 +29,7 @@ from pufferlib.emulation.emulated_env import (
 )
 from pufferlib.emulation.rows import ActionLayout, row_writer
 from pufferlib.environment import StepResult, fitting_actions
-from pufferlib.errors import APIUsageError, PufferWarning, kind_of
+from pufferlib.errors import APIUsageError, PufferWarning, kind_of, require_results
 
 
 class GymnasiumPufferEnv(EmulatedEnv):
@@ -53,6 +53,7 @@ class GymnasiumPufferEnv(EmulatedEnv):
     """
 
     env: gymnasium.Env
+    _RESULTS = ("observation", "reward", "terminated", "truncated", "info")  # of a step
     _get_masks: Callable[[], Any] | None = None  # the method of the environment
 
     @override
@@ -73,11 +74,11 @@ class GymnasiumPufferEnv(EmulatedEnv):
             self._get_masks = self.env.get_wrapper_attr("action_masks")
         self.has_action_masks = self._get_masks is not None
         if not self.has_action_masks and _names_masks(self.env):
-            _, info = self.env.reset(seed=library_seed(self._first_seed), options=self.options)
-            self.has_action_masks = ACTION_MASK in info
+            _, info = self._reset_inside(library_seed(self._first_seed), self.options)
+            self.has_action_masks = ACTION_MASK in (info or {})
 
-    def _write_masks(self, info: Mapping[str, Any]) -> None:
-        mask = info.get(ACTION_MASK) if self._get_masks is None else self._get_masks()
+    def _write_masks(self, info: Mapping[str, Any] | None) -> None:
+        mask = (info or {}).get(ACTION_MASK) if self._get_masks is None else self._get_masks()
         if self.has_action_masks:
             self.action_masks[0] = True if mask is None else flat_mask(mask, self.action_masks.shape[1], self.env)
         elif mask is not None:
@@ -97,14 +98,8 @@ class GymnasiumPufferEnv(EmulatedEnv):
     def step(self, actions: np.ndarray) -> StepResult:
         if actions is not self.actions:
             actions = fitting_actions(actions, self.actions)
-        result = self.env.step(self._to_action(actions))
-        try:
-            observation, reward, terminated, truncated, info = result
-        except ValueError as error:
-            raise APIUsageError(
-                "step() of a Gymnasium environment must return observation, reward, terminated, truncated and info, "
-                f"got {len(result)} values from {self.env}; make it a current one"
-            ) from error
+        results = require_results(self.env, "step", self._RESULTS, self.env.step(self._to_action(actions)))
+        observation, reward, terminated, truncated, info = results
         self._write(observation)
         try:
             self._reward[0] = reward
@@ -132,10 +127,9 @@ class GymnasiumPufferEnv(EmulatedEnv):
 
     @override
     def _start_episode(self, seed: int | None, options: dict[str, Any] | None) -> None:
-        observation, info = self.env.reset(seed=library_seed(seed), options=options)
+        observation, info = self._reset_inside(library_seed(seed), options)
         self._write(observation)
-        if self.has_action_masks or (info and ACTION_MASK in info):
-            self._write_masks(info)
+        self._write_masks(info)
 
 
 def _layers(env: gymnasium.Env) -> list[gymnasium.Env]:
@@ -236,7 +230,7 @@ class GymnasiumVectorPufferEnv(LibraryEnv):
         seeds = None if seed is None else self.env_seeds(seed)
         if type(self.env.unwrapped).__name__ == "AtariVectorEnv":  # it takes no list, the others no array
             seeds = None if seeds is None else np.array(seeds)
-        observations, _ = self.env.reset(seed=seeds, options=options)
+        observations, _ = self._reset_inside(seeds, options)
         self._write(observations)
 
     def start(self, actions: np.ndarray) -> None:

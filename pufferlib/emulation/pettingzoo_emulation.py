@@ -17,7 +17,7 @@ from pufferlib.emulation import emulated_env
 from pufferlib.emulation.emulated_env import ACTION_MASK, EmulatedEnv, single_number
 from pufferlib.emulation.rows import ActionLayout, Split, row_writer
 from pufferlib.environment import StepResult, fitting_actions
-from pufferlib.errors import APIUsageError, kind_of, require_extra
+from pufferlib.errors import APIUsageError, kind_of, require_extra, require_results
 from pufferlib.spaces import Layout, only_numbers
 
 
@@ -43,6 +43,8 @@ class PettingZooPufferEnv(EmulatedEnv):
     Infos are those of GymnasiumPufferEnv, a final observation with the `agent_id` of its row; the numbers at the end of
     an episode are means over the agents whose last infos have them.
     """
+
+    _RESULTS = ("observations", "rewards", "terminations", "truncations", "infos")  # of a step
 
     @override
     def _describe(self, env: object) -> None:
@@ -89,14 +91,14 @@ class PettingZooPufferEnv(EmulatedEnv):
         if actions is not self.actions:
             actions = fitting_actions(actions, self.actions)
         chosen = {agent: self._splits[row](actions[row]) for agent, row in self._live.items()}
-        result = self.env.step(chosen)
-        if len(result) != 5 or not all(hasattr(part, "get") for part in result):
+        results = require_results(self.env, "step", self._RESULTS, self.env.step(chosen))
+        if not all(hasattr(part, "get") for part in results):
             raise APIUsageError(
-                "step() of a parallel PettingZoo environment must return dicts of observations, rewards, terminations, "
-                f"truncations and infos, got {', '.join(map(kind_of, result))} from {self.env}; make it a current one"
+                f"step() of a parallel PettingZoo environment must return dicts, got "
+                f"{', '.join(map(kind_of, results))} from {self.env}; make it a current one"
             )
         self._clear_step()
-        observations, rewards, terminations, truncations, infos = result
+        observations, rewards, terminations, truncations, infos = results
         remaining = dict.fromkeys(self.env.agents)
         final_observations = []
         for agent, row in self._live.items():
@@ -124,7 +126,7 @@ class PettingZooPufferEnv(EmulatedEnv):
 
     @override
     def _start_episode(self, seed: int | None, options: dict[str, Any] | None) -> None:
-        observations, infos = self.env.reset(seed=emulated_env.library_seed(seed), options=options)
+        observations, infos = self._reset_inside(emulated_env.library_seed(seed), options)
         if not self.has_action_masks and any(ACTION_MASK in (info or {}) for info in (infos or {}).values()):
             raise APIUsageError(
                 f"the action_mask of a PettingZoo environment is read from its observations, got one in an info of "

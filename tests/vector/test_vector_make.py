@@ -122,7 +122,7 @@ def test_environments_that_return_wrong_things_are_refused():
 
     for creator, message in (
         (WrongShape, r"WrongShape must return observations of shape \(3, 4\), got \(4,\)"),
-        (FourResults, r"FourResults.step must return observations, rewards, .*, got 4"),
+        (FourResults, r"FourResults.step\(\) must return observations, rewards, .*, got 4"),
         (NoAgent, "agent_id"),
     ):
         with vector.make(creator, backend="Serial") as vecenv:
@@ -131,7 +131,7 @@ def test_environments_that_return_wrong_things_are_refused():
                 vecenv.step(np.zeros((3, 2), int))
     for creator, message in (
         (DictInfos, "DictInfos must return infos as a list of dicts, got dict"),
-        (BareReset, "BareReset.reset must return observations, infos, got ndarray"),
+        (BareReset, r"BareReset.reset\(\) must return observations, infos, got ndarray"),
     ):
         with vector.make(creator, backend="Serial") as vecenv, pytest.raises(APIUsageError, match=message):
             vecenv.reset()

@@ -249,8 +249,12 @@ class Misshapen(Scripted):
 
 
 class Outdated(Scripted):
+    def __init__(self, results):
+        super().__init__()
+        self.results = results
+
     def step(self, action):
-        return super().step(action)[1:]
+        return self.results(super().step(action))
 
 
 def test_an_exception_of_the_environment_passes_through():
@@ -275,11 +279,29 @@ def test_observations_that_do_not_fit_are_named():
         GymnasiumPufferEnv(Misshapen()).reset()
 
 
-def test_a_step_of_four_values_is_told_from_a_current_one():
-    env = GymnasiumPufferEnv(Outdated())
+@pytest.mark.parametrize(("results", "found"), [(lambda step: step[1:], "4 of them"), (lambda step: None, "NoneType")])
+def test_a_step_of_other_results_is_told_from_a_current_one(results, found):
+    env = GymnasiumPufferEnv(Outdated(results))
     env.reset()
-    with pytest.raises(APIUsageError, match="got 4 values from"):
+    with pytest.raises(APIUsageError, match=rf"Outdated.step\(\) must return .*terminated, truncated, .*, got {found}"):
         act(env, 0)
+
+
+@pytest.mark.parametrize(
+    ("reset", "message"),
+    [
+        (lambda self, seed=None, options=None: self.observe(), r"Scripted.reset\(\) must return .*, got ndarray"),
+        (lambda self, seed=None, options=None: None, "got NoneType"),
+        (lambda self, seed=None: (self.observe(), {}), r"reset\(\) must take seed and options, got .*'options'"),
+        (lambda self: (self.observe(), {}), r"reset\(\) must take seed and options, got .*'seed'"),
+    ],
+)
+def test_a_reset_of_an_earlier_gym_is_told_from_a_current_one(reset, message, monkeypatch):
+    env = GymnasiumPufferEnv(Scripted())
+    env.reset()
+    monkeypatch.setattr(Scripted, "reset", reset)
+    with pytest.raises(APIUsageError, match=message):
+        env.reset()
 
 
 def test_environments_of_different_structures_make_no_vector():

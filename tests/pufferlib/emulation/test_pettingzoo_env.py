@@ -135,7 +135,7 @@ def test_rewards_and_flags_may_be_numbers_and_arrays_of_one_in_any_order(of_one)
         ({"rewards": each(lambda reward: np.array([reward] * 2))}, r"a reward must be a number, got array\(\["),
         (
             {"terminations": lambda _: False},
-            r"step\(\) .* must return dicts .*, got dict, dict, bool, dict, dict from",
+            r"step\(\) .* must return dicts, got dict, dict, bool, dict, dict from",
         ),
         ({"infos": lambda _: None}, r"got dict, dict, dict, dict, NoneType from"),
     ],
@@ -143,6 +143,17 @@ def test_rewards_and_flags_may_be_numbers_and_arrays_of_one_in_any_order(of_one)
 def test_rewards_and_flags_that_are_none_of_these_are_told(changes, message):
     with pytest.raises(APIUsageError, match=message):
         returning(**changes)
+
+
+def test_results_of_an_earlier_pettingzoo_are_told(monkeypatch):
+    env = PettingZooPufferEnv(Leaving())
+    env.reset()
+    monkeypatch.setattr(Leaving, "step", lambda self, actions: None)
+    with pytest.raises(APIUsageError, match=r"Leaving.step\(\) must return .*, terminations, .*, got NoneType"):
+        env.step(np.zeros(3, int))
+    monkeypatch.setattr(Leaving, "reset", lambda self, seed=None, options=None: self.observe())
+    with pytest.raises(APIUsageError, match=r"Leaving.reset\(\) must return observations, infos, got dict"):
+        env.reset()
 
 
 def test_seeds_and_options_reach_the_environment():
