@@ -239,7 +239,7 @@ class GymnasiumVectorPufferEnv(LibraryEnv):
         The actions, as for `step`, are to be left as they are until then.
         """
         if self._start is not None:
-            self._start(self._actions.split_rows(actions))
+            self._start(self._own_actions(actions))
             self._is_running = True
 
     @override
@@ -249,7 +249,7 @@ class GymnasiumVectorPufferEnv(LibraryEnv):
             self._is_running = False
             results = self._finish()
         else:
-            results = self.env.step(self._actions.split_rows(actions))
+            results = self.env.step(self._own_actions(actions))
         observations, rewards, terminals, truncations, infos = results
         self._write(observations)
         self.rewards[:] = rewards
@@ -258,6 +258,9 @@ class GymnasiumVectorPufferEnv(LibraryEnv):
         self._follow(infos)
         has_ends = self.terminals.any() or self.truncations.any()
         return self.observations, self.rewards, self.terminals, self.truncations, self._ends(infos) if has_ends else []
+
+    def _own_actions(self, actions: np.ndarray) -> Any:
+        return self._actions.split_rows(fitting_actions(actions, self.actions))
 
     def _follow(self, infos: Mapping[str, Any]) -> None:
         """For subclasses: called in every step, when the arrays are filled."""

@@ -97,6 +97,16 @@ def test_actions_are_rows_of_numbers_that_the_environment_gets_in_its_own_form(s
         assert [np.asarray(each.unwrapped.taken[0]).tolist() for each in env.envs] == [expected, expected]
 
 
+@pytest.mark.parametrize("actions", [np.zeros(3, int), np.zeros((2, 1), int), np.array([0.5, 1.0])])
+def test_actions_that_do_not_fit_are_refused(actions):
+    env = GymnasiumVectorPufferEnv(counters(2))
+    env.reset()
+    with pytest.raises(APIUsageError, match="actions must"):
+        env.step(actions)
+    assert env.step([0, 1])[1].tolist() == [1, 1]
+    env.close()
+
+
 class Nested(gymnasium.Env):
     """Observes what it was last told, in a structure of its own; truncated at every second step."""
 
