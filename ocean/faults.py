@@ -49,7 +49,7 @@ class _Probe:
     def random_actions(self, seed: int) -> Iterator[np.ndarray]:
         """Random ones, legal where the environment says what is."""
         generator = np.random.default_rng(seed)
-        space = spaces.joint_space(self.env.single_action_space, self.env.num_agents)
+        space = spaces.joint_space(self.env.single_action_space, self.env.num_agents, are_actions=True)
         space.seed(seed)
         while True:
             actions = np.array(space.sample())

@@ -324,7 +324,7 @@ class PufferEnv:
                 )
             setattr(self, name, array)
         self.observation_space = spaces.joint_space(self.single_observation_space, self.num_agents)
-        self.action_space = spaces.joint_space(self.single_action_space, self.num_agents)
+        self.action_space = spaces.joint_space(self.single_action_space, self.num_agents, are_actions=True)
         self.agent_ids = np.arange(self.num_agents)
 
     @property

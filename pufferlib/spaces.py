@@ -330,12 +330,12 @@ def _sizes(space: gymnasium.Space) -> list[tuple[int, int | None]]:
     return [(int(np.prod(space.shape)), None)]
 
 
-def joint_space(space: gymnasium.Space, num_agents: int) -> gymnasium.Space:
-    """The space of `num_agents` rows of `space`; see `check_action_space` for the rows of a Tuple."""
-    if isinstance(space, Discrete):
-        return MultiDiscrete(np.full(num_agents, space.n))
-    if isinstance(space, MultiDiscrete):
-        return MultiDiscrete(np.broadcast_to(space.nvec, (num_agents, *space.nvec.shape)).copy())
+def joint_space(space: gymnasium.Space, num_agents: int, are_actions: bool = False) -> gymnasium.Space:
+    """The space of `num_agents` rows of `space`; see `check_action_space` for those of actions, which count from 0."""
+    if isinstance(space, (Discrete, MultiDiscrete)):
+        bounds = space.n if isinstance(space, Discrete) else space.nvec, 0 if are_actions else space.start
+        counts, starts = (np.broadcast_to(bound, (num_agents, *space.shape)).copy() for bound in bounds)
+        return MultiDiscrete(counts, start=starts)
     if isinstance(space, MultiBinary):
         return MultiBinary((num_agents, *space.shape))
     if isinstance(space, Box):

@@ -184,7 +184,7 @@ class Vector(abc.ABC):
     @cached_property
     def action_space(self) -> gymnasium.Space:
         """The joint space of the agents of one batch."""
-        return spaces.joint_space(self.single_action_space, self.agents_per_batch)
+        return spaces.joint_space(self.single_action_space, self.agents_per_batch, are_actions=True)
 
     @property
     def has_action_masks(self) -> bool:

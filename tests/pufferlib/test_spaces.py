@@ -12,7 +12,7 @@ from hypothesis import given, settings, strategies as st
 from pufferlib.emulation import Layout, nativize, unpack
 from pufferlib.emulation.rows import row_writer
 from pufferlib.errors import APIUsageError
-from pufferlib.spaces import in_single_precision
+from pufferlib.spaces import in_single_precision, joint_space
 
 DTYPES = ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "float16", "float32", "float64")
 
@@ -134,6 +134,13 @@ def test_boxes_of_double_precision_are_of_single_wherever_they_are():
     single = Box(-1, 1, (2,), np.float32)
     space = in_single_precision(Dict({"pair": Tuple((box, choice)), "box": box}))
     assert space == Dict({"pair": Tuple((single, choice)), "box": single})
+
+
+@pytest.mark.parametrize("space", [Discrete(3, start=2), MultiDiscrete([[3, 2]], start=[[-1, 5]])])
+def test_the_joint_space_begins_where_the_space_does_but_actions_count_from_0(space):
+    rows = np.stack([space.sample() for _ in range(20)])
+    assert rows in joint_space(space, 20) and rows - space.start in joint_space(space, 20, are_actions=True)
+    assert rows not in joint_space(space, 20, are_actions=True)
 
 
 def test_a_lone_discrete_observation_has_one_number():
