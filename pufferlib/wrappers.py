@@ -67,6 +67,8 @@ class PufferWrapper(PufferEnv):
         check_env(env)
         self.env = env
         self.num_agents = env.num_agents
+        if not hasattr(env, "masks"):  # one of another base class, whose agents are always there
+            self.masks = np.ones(self.num_agents, bool)
         self.single_action_space = env.single_action_space
         self.single_observation_space = env.single_observation_space
         self._shows_the_same = observation_space is None

@@ -157,6 +157,29 @@ def test_only_puffer_environments_are_wrapped(env, wrap):
         wrap(env)
 
 
+class Bare:
+    """Has no more than the parts of a PufferEnv."""
+
+    single_observation_space, single_action_space, num_agents = Box(0, 1, (2,)), Discrete(2), 2
+
+    def reset(self, seed=None):
+        return np.zeros((2, 2), np.float32), []
+
+    def step(self, actions):
+        return self.reset()[0] + 1, np.ones(2, np.float32), np.ones(2, bool), np.zeros(2, bool), []
+
+    def close(self):
+        pass
+
+
+@pytest.mark.parametrize("wrap", [lambda env: FrameStack(env, 2), EpisodeStatistics])
+def test_what_has_no_more_than_the_parts_of_one_is_wrapped(wrap):
+    with vector.adopt(wrap(Bare())) as vecenv:
+        vecenv.reset()
+        assert vecenv.step(np.zeros(2, int))[1].tolist() == [1, 1]
+        assert vecenv.driver_env.masks.tolist() == [True, True]
+
+
 def test_a_run_is_named_after_the_environment_inside():
     env = ClipReward(FrameStack(pufferlib.make("puffer_squared", num_envs=2), 2))
     assert environment_name(env) == "puffer_squared"
