@@ -126,12 +126,8 @@ class EnvRecipe(EnvSource):
         if "num_envs" in self.kwargs[0]:
             return EnvRecipe(self.creators[:1], self.args[:1], ({**self.kwargs[0], "num_envs": num_envs},), seed)
         turns = [index % self.num_envs for index in range(-(-num_envs // inside))]
-        return EnvRecipe(
-            creators=tuple(self.creators[index] for index in turns),
-            args=tuple(self.args[index] for index in turns),
-            kwargs=tuple(self.kwargs[index] for index in turns),
-            seed=seed,
-        )
+        each = ([entries[index] for index in turns] for entries in (self.creators, self.args, self.kwargs))
+        return EnvRecipe.build(*each, len(turns), seed)
 
 
 def _one_per_env(name: str, value: Callable | Mapping | Sequence, num_envs: int, is_list: bool) -> tuple:

@@ -49,6 +49,14 @@ def test_where_their_number_is_fixed_there_are_at_least_as_many():
         assert (others.num_envs, others.num_agents) == (2, 8)
 
 
+def test_there_is_one_at_least():
+    with vector.make(CountingEnv, backend="Serial") as vecenv:
+        with pytest.raises(APIUsageError, match="num_envs must be an integer of at least 1, got 0"):
+            vecenv.again(0, seed=1)
+        with pytest.raises(APIUsageError, match="seed must be an integer of at least 0, got -1"):
+            vecenv.again(2, seed=-1)
+
+
 def test_of_an_environment_that_existed_before_there_are_no_others():
     with vector.adopt(CountingEnv()) as vecenv:
         assert not vecenv.is_repeatable
