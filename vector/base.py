@@ -106,6 +106,7 @@ class Vector(abc.ABC):
     options: Options = Options()
     made_from: Origin | None = None
     action_masks: np.ndarray | None = None
+    holder: object | None = None  # what the OrderedVector holds that reset it last; None after any other reset
     _buffers: Buffers  # of all environments, set by the backend
 
     def __init__(self, source: EnvSource, driver: PufferEnv, num_workers: int, batch_size: int):
@@ -269,6 +270,7 @@ class Vector(abc.ABC):
             continues = seed is None and self.state is not State.NEW
             self._idle_as(State.NEW)  # if the reset fails or is interrupted, only another one is possible
             self._drain()
+            self.holder = None
             self._start_reset([None if continues else self._source.env_seed(i, seed) for i in range(self.num_envs)])
             self._num_running = self._num_batches
             self._idle_state = None
@@ -388,7 +390,7 @@ class Vector(abc.ABC):
                     f"the snapshot's batches {snapshot['order']} cannot be formed here; "
                     "make the vector with its arguments"
                 )
-            self._received = deque(batches)
+            self._received, self.holder = deque(batches), None
             self.action_masks = batches[-1].buffers.action_masks
             self._idle_state = None
 

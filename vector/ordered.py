@@ -49,8 +49,19 @@ class OrderedVector:
 
     @property
     def are_all_held(self) -> bool:
-        """Whether every batch is held, as between two rollouts."""
-        return len(self.held) == self._num_batches
+        """Whether every batch is held, as between two rollouts, and nobody else has reset the vector since."""
+        return len(self.held) == self._num_batches and self.vecenv.holder is self.held
+
+    def reset(self, seed: int | None) -> None:
+        """Starts a reset of all environments, whose steps are this one's from then on."""
+        self.held.clear()
+        self.vecenv.async_reset(seed)
+        self.vecenv.holder = self.held
+
+    def require_own(self) -> None:
+        """Raises an APIUsageError if another one steps the environments now."""
+        if self.vecenv.holder is not None and self.vecenv.holder is not self.held:
+            raise APIUsageError(f"no steps are possible now; {State.HANDED_OVER.value}")
 
     def receive(self) -> BatchResult:
         """Waits for a batch; its arrays are valid until the next call of the vector."""
@@ -81,6 +92,7 @@ class OrderedVector:
 
         If the environments refuse it, their state before is restored, unless they were in the middle of a step.
         """
+        holder = self.vecenv.holder
         before = self.vecenv.snapshot() if self.vecenv.state is State.READY else None
         try:
             self.vecenv.restore(snapshot)
@@ -88,8 +100,10 @@ class OrderedVector:
             if before is not None:
                 with suppress(PufferError):  # of a worker that is gone: the first error says it
                     self.vecenv.restore(before)
+                    self.vecenv.holder = holder
             raise
         self.held.clear()
+        self.vecenv.holder = self.held
         first_agents = np.arange(self.vecenv.agents_per_env)
         for batch in snapshot["order"]:
             agent_ids = np.concatenate([env * self.vecenv.agents_per_env + first_agents for env in batch])

@@ -121,8 +121,7 @@ class Collector:
     def reset(self, seed: int | None) -> None:
         """Begins an episode in every environment; None takes the vector's own seed."""
         self.forget()
-        self.batches.held.clear()
-        self.vecenv.async_reset(seed)
+        self.batches.reset(seed)
         # Into the last column, as if a rollout had just ended.
         self._offset = self.rollout.segments - self.vecenv.num_agents
         self._columns[:] = self.rollout.horizon - 1
@@ -152,6 +151,7 @@ class Collector:
         that is not finite raises a DivergedError. After a call that was left in its middle other episodes begin.
         """
         self._finals.clear()  # of the rollout before
+        self.batches.require_own()
         if not self.batches.are_all_held:
             self.reset(None)
         if self.follows_later:

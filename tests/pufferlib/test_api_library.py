@@ -137,6 +137,19 @@ def test_a_curriculum_that_closes_nothing_until_the_end():
         PuffeRL(env, policy)
 
 
+def test_a_vector_is_stepped_by_the_last_trainer_alone():
+    with pufferlib.vector.make(ocean.env_class("puffer_squared"), (4,), backend="Serial") as vecenv:
+        first = PuffeRL(vecenv, MyPolicy(vecenv), batch_size=64)
+        first.evaluate()
+        second = PuffeRL(vecenv, first.policy, batch_size=64)
+        second.evaluate()
+        with pytest.raises(pufferlib.APIUsageError, match="handed to another vector or trainer, use that one"):
+            first.evaluate()
+        assert first._collector.batches.snapshot() is None
+        second.evaluate()
+        assert len({trainer.close() for trainer in (first, second)}) == 2
+
+
 class Padded(pufferlib.PufferEnv):
     """Shows the cells of the environment inside, and zeros after them."""
 

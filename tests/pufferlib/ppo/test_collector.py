@@ -186,6 +186,23 @@ def test_the_first_column_is_acted_on_anew_by_the_policy_as_it_is_then():
     torch.testing.assert_close(collector.rollout.values[:, 0], bootstrap - 0.5 + 100)
 
 
+def test_episodes_go_on_after_a_snapshot_that_is_refused():
+    collector = make_collector(scripted_vector(), LinearPolicy())
+    first = collected(collector, rollouts=1)
+    with pytest.raises(APIUsageError, match="snapshot"):
+        collector.batches.restore({})
+    second = collected(collector, rollouts=1)
+    assert_as_scripted({name: np.concatenate([first[name], second[name]], 1) for name in first})
+
+
+def test_after_a_reset_that_was_not_its_own_other_episodes_begin():
+    vecenv = scripted_vector()
+    collector = make_collector(vecenv, LinearPolicy())
+    collector.collect()
+    vecenv.reset()
+    assert_as_scripted(collected(collector, rollouts=2))
+
+
 # --- recurrent state
 
 
