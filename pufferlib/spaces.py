@@ -49,15 +49,11 @@ class Leaf:
 
     def bounds(self) -> tuple[np.ndarray, np.ndarray]:
         """The least and the greatest value of every element, flat."""
-        space = self.space
-        if isinstance(space, Box):
-            low, high = space.low, space.high
-        elif isinstance(space, Discrete):
-            low, high = space.start, space.start + space.n - 1
-        elif isinstance(space, MultiDiscrete):
-            low, high = space.start, space.start + space.nvec - 1
+        if isinstance(self.space, Box):
+            low, high = self.space.low, self.space.high
         else:
-            low, high = np.zeros(self.shape), np.ones(self.shape)
+            low, counts = categories(self.space)
+            high = low + counts - 1
         return np.asarray(low, self.dtype).reshape(-1), np.asarray(high, self.dtype).reshape(-1)
 
 
@@ -304,7 +300,9 @@ def action_parts(space: gymnasium.Space) -> tuple[ActionPart, ...]:
     check_action_space(space)
     parts, column = [], 0
     for part in space.spaces if isinstance(space, Tuple) else [space]:
-        for width, choices in _sizes(part):
+        is_box = isinstance(part, Box)
+        width = math.prod(part.shape) if is_box else 1
+        for choices in [None] if is_box else categories(part)[1].ravel().tolist():
             parts.append(ActionPart(slice(column, column + width), choices))
             column += width
     return tuple(parts)
@@ -320,22 +318,19 @@ def num_choices(space: gymnasium.Space) -> int:
     return choices
 
 
-def _sizes(space: gymnasium.Space) -> list[tuple[int, int | None]]:
-    if isinstance(space, Discrete):
-        return [(1, int(space.n))]
-    if isinstance(space, MultiDiscrete):
-        return [(1, int(choices)) for choices in space.nvec.flat]
+def categories(space: Discrete | MultiDiscrete | MultiBinary) -> tuple[np.ndarray, np.ndarray]:
+    """The least value of each number of a space, and how many values it has: int64 of the space's shape."""
     if isinstance(space, MultiBinary):
-        return [(1, 2)] * int(np.prod(space.shape))
-    return [(int(np.prod(space.shape)), None)]
+        return np.zeros(space.shape, np.int64), np.full(space.shape, 2, np.int64)
+    counts = space.n if isinstance(space, Discrete) else space.nvec
+    return np.asarray(space.start, np.int64), np.asarray(counts, np.int64)
 
 
 def joint_space(space: gymnasium.Space, num_agents: int, are_actions: bool = False) -> gymnasium.Space:
     """The space of `num_agents` rows of `space`; see `check_action_space` for those of actions, which count from 0."""
     if isinstance(space, (Discrete, MultiDiscrete)):
-        bounds = space.n if isinstance(space, Discrete) else space.nvec, 0 if are_actions else space.start
-        counts, starts = (np.broadcast_to(bound, (num_agents, *space.shape)).copy() for bound in bounds)
-        return MultiDiscrete(counts, start=starts)
+        starts, counts = (np.broadcast_to(part, (num_agents, *space.shape)).copy() for part in categories(space))
+        return MultiDiscrete(counts, start=None if are_actions else starts)
     if isinstance(space, MultiBinary):
         return MultiBinary((num_agents, *space.shape))
     if isinstance(space, Box):

@@ -318,9 +318,8 @@ class EpisodeStatistics(PufferWrapper):
         observations, rewards, terminals, truncations, infos = super().step(actions)
         self._tracker.step(slice(None), rewards, terminals | truncations, self.masks)
         _, returns, lengths = self._tracker.take()
-        if len(returns):
-            pairs = zip(returns.tolist(), lengths.tolist(), strict=True)
-            infos = [*infos, *({"episode_return": total, "episode_length": length} for total, length in pairs)]
+        pairs = zip(returns.tolist(), lengths.tolist(), strict=True)
+        infos = [*infos, *({"episode_return": total, "episode_length": length} for total, length in pairs)]
         return observations, rewards, terminals, truncations, infos
 
 

@@ -171,12 +171,9 @@ class LibraryEnv(PufferEnv):
         try:
             results = self.env.reset(seed=seed, options=options)
         except TypeError as error:
-            if not is_refusal(error, ("seed", "options")):
-                raise
-            raise APIUsageError(
-                f"reset() must take seed and options, got one that takes less ({error}); define it as "
-                "reset(self, seed=None, options=None)"
-            ) from error
+            if is_refusal(error, ("seed", "options")):
+                raise APIUsageError(f"{error}; define reset(self, seed=None, options=None)") from error
+            raise
         return require_results(self.env, "reset", ("observations", "infos"), results)
 
     @abc.abstractmethod

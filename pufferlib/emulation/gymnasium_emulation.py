@@ -73,7 +73,8 @@ class GymnasiumPufferEnv(EmulatedEnv):
         with contextlib.suppress(AttributeError):
             self._get_masks = self.env.get_wrapper_attr("action_masks")
         self.has_action_masks = self._get_masks is not None
-        if not self.has_action_masks and _names_masks(self.env):
+        kinds = (kind for layer in _layers(self.env) for kind in type(layer).__mro__)
+        if not self.has_action_masks and any(map(_names_mask, kinds)):
             _, info = self._reset_inside(library_seed(self._first_seed), self.options)
             self.has_action_masks = ACTION_MASK in (info or {})
 
@@ -92,7 +93,7 @@ class GymnasiumPufferEnv(EmulatedEnv):
         self._write = row_writer(self._layout, self.observations[0, ...])
         self._to_action = _converter(self._actions)
         self._reward = memoryview(self.rewards)  # takes a number in half the time that the array does
-        self._has_ended = False  # in the last step
+        self._terminal, self._truncation = memoryview(self.terminals), memoryview(self.truncations)
 
     @override
     def step(self, actions: np.ndarray) -> StepResult:
@@ -105,21 +106,15 @@ class GymnasiumPufferEnv(EmulatedEnv):
             self._reward[0] = reward
         except TypeError:
             self._reward[0] = single_number(reward, self.env)
+        self._terminal[0], self._truncation[0] = terminated, truncated
+        infos: list[dict] = []
         if terminated or truncated:
-            infos = self._end_episode(terminated, truncated, info)
-        else:
-            infos = []
-            if self._has_ended:
-                self._has_ended = False
-                self.terminals[0] = self.truncations[0] = False
-            if self.has_action_masks or (info and ACTION_MASK in info):
-                self._write_masks(info)
+            infos = self._end_episode(terminated, info)
+        elif self.has_action_masks or (info and ACTION_MASK in info):
+            self._write_masks(info)
         return self.observations, self.rewards, self.terminals, self.truncations, infos
 
-    def _end_episode(self, terminated: bool, truncated: bool, info: Mapping[str, Any]) -> list[dict]:
-        self._has_ended = True
-        self.terminals[0] = terminated
-        self.truncations[0] = truncated
+    def _end_episode(self, terminated: bool, info: Mapping[str, Any]) -> list[dict]:
         infos = [] if terminated else [final_observation(self.observations, 0)]
         numbers = plain_numbers(info)
         self._restart()
@@ -154,12 +149,8 @@ def _warn_of_normalizers(env: gymnasium.Env) -> None:
             )
 
 
-def _names_masks(env: gymnasium.Env) -> bool:
-    return any(_is_named_beside(kind) for layer in _layers(env) for kind in type(layer).__mro__)
-
-
 @functools.lru_cache
-def _is_named_beside(kind: type) -> bool:
+def _names_mask(kind: type) -> bool:
     # Whether a class, or a class, function or constant of its module, has the name of the mask.
     module = vars(sys.modules[kind.__module__]) if kind.__module__ in sys.modules else {}
     kinds = [kind, *(part for part in module.values() if isinstance(part, type))]
@@ -256,8 +247,7 @@ class GymnasiumVectorPufferEnv(LibraryEnv):
         self.terminals[:] = terminals
         self.truncations[:] = truncations
         self._follow(infos)
-        has_ends = self.terminals.any() or self.truncations.any()
-        return self.observations, self.rewards, self.terminals, self.truncations, self._ends(infos) if has_ends else []
+        return self.observations, self.rewards, self.terminals, self.truncations, self._ends(infos)
 
     def _own_actions(self, actions: np.ndarray) -> Any:
         return self._actions.split_rows(fitting_actions(actions, self.actions))

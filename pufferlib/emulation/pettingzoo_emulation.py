@@ -100,7 +100,7 @@ class PettingZooPufferEnv(EmulatedEnv):
         self._clear_step()
         observations, rewards, terminations, truncations, infos = results
         remaining = dict.fromkeys(self.env.agents)
-        final_observations = []
+        told: list[dict] = []
         for agent, row in self._live.items():
             reward = rewards.get(agent, 0.0)
             self.rewards[row] = reward if isinstance(reward, (int, float)) else single_number(reward, self.env)
@@ -113,16 +113,16 @@ class PettingZooPufferEnv(EmulatedEnv):
             self._reports.append(emulated_env.plain_numbers(infos.get(agent)))
             if truncated and not terminated and agent in observations:
                 self._write(row, observations[agent])
-                final_observations.append(emulated_env.final_observation(self.observations, row))
+                told.append(emulated_env.final_observation(self.observations, row))
         if remaining:
             self._observe(remaining, observations)
-            return self.observations, self.rewards, self.terminals, self.truncations, final_observations
-        names = dict.fromkeys(name for report in self._reports for name in report)
-        numbers = {name: statistics.fmean(each[name] for each in self._reports if name in each) for name in names}
-        self.terminals |= ~self._took_part
-        self._restart()
-        all_infos = [*final_observations, numbers] if numbers else final_observations
-        return self.observations, self.rewards, self.terminals, self.truncations, all_infos
+        else:
+            names = dict.fromkeys(name for report in self._reports for name in report)
+            numbers = {name: statistics.fmean(each[name] for each in self._reports if name in each) for name in names}
+            told += [numbers] if numbers else []
+            self.terminals |= ~self._took_part
+            self._restart()
+        return self.observations, self.rewards, self.terminals, self.truncations, told
 
     @override
     def _start_episode(self, seed: int | None, options: dict[str, Any] | None) -> None:

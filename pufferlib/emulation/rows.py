@@ -171,9 +171,8 @@ def _compile_array(space: MultiDiscrete | MultiBinary | Box, place: slice, is_fl
 
 
 def _choice_bounds(space: MultiDiscrete | MultiBinary) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    last = np.array([part.choices - 1 for part in spaces.action_parts(space)], np.int64)
-    start = space.start.ravel().astype(np.int64) if isinstance(space, MultiDiscrete) else np.zeros_like(last)
-    return np.zeros_like(last), last, start
+    start, counts = (part.ravel() for part in spaces.categories(space))
+    return np.zeros_like(counts), counts - 1, start
 
 
 def _box_bounds(space: Box) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

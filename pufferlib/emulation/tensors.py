@@ -10,7 +10,7 @@ import torch
 from gymnasium.spaces import Box, Discrete, MultiDiscrete
 from torch import Tensor
 
-from pufferlib.spaces import Layout, Leaf, map_structure
+from pufferlib.spaces import Layout, Leaf, categories, map_structure
 
 
 def nativize(observations: Tensor, emulated: Layout | None) -> Any:
@@ -48,10 +48,8 @@ def describe_features(emulated: Layout) -> Tensor:
     for leaf in emulated.leaves:
         size, space = math.prod(leaf.shape), leaf.space
         factors, starts, counts = np.full(size, 1 / 255 if _is_image(leaf) else 1), np.zeros(size), np.zeros(size)
-        if isinstance(space, Discrete):
-            starts, counts = np.full(size, space.start), np.full(size, space.n)
-        elif isinstance(space, MultiDiscrete):
-            starts, counts = space.start.reshape(-1), space.nvec.reshape(-1)
+        if isinstance(space, (Discrete, MultiDiscrete)):
+            starts, counts = (part.reshape(-1) for part in categories(space))
         columns.append(np.stack([factors, starts, counts]))
     return torch.from_numpy(np.concatenate(columns, 1))
 

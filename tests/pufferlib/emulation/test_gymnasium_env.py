@@ -292,8 +292,8 @@ def test_a_step_of_other_results_is_told_from_a_current_one(results, found):
     [
         (lambda self, seed=None, options=None: self.observe(), r"Scripted.reset\(\) must return .*, got ndarray"),
         (lambda self, seed=None, options=None: None, "got NoneType"),
-        (lambda self, seed=None: (self.observe(), {}), r"reset\(\) must take seed and options, got .*'options'"),
-        (lambda self: (self.observe(), {}), r"reset\(\) must take seed and options, got .*'seed'"),
+        (lambda self, seed=None: (self.observe(), {}), r"'options'; define reset\(self, seed=None, options"),
+        (lambda self: (self.observe(), {}), r"'seed'; define reset\(self, seed=None, options=None\)"),
     ],
 )
 def test_a_reset_of_an_earlier_gym_is_told_from_a_current_one(reset, message, monkeypatch):
