@@ -367,7 +367,7 @@ class PufferEnv:
         raise NotImplementedError
 
     def snapshot(self) -> bytes | None:
-        """The whole state as bytes, None where an environment cannot give it."""
+        """The whole state as bytes, masks that stay from step to step included; None where it cannot be given."""
         return None
 
     def restore(self, snapshot: bytes) -> None:
