@@ -63,7 +63,7 @@ class PettingZooPufferEnv(EmulatedEnv):
         if self._layout is not None:
             self.single_observation_space = self._layout.row_space
         else:
-            self.single_observation_space = _widest_box(map(gymnasium.spaces.flatten_space, self._spaces))
+            self.single_observation_space = _widest_box(map(gymnasium.spaces.flatten_space, self._spaces), padding=0.0)
         self._has_mask = [_has_mask(self.env.observation_space(agent)) for agent in agents]
         self.has_action_masks = any(self._has_mask)
         actions = [ActionLayout(self.env.action_space(agent)) for agent in agents]
@@ -212,15 +212,13 @@ def _flat_writer(space: gymnasium.Space, row: np.ndarray) -> Callable[[Any], Non
     return write
 
 
-def _widest_box(boxes: Iterable[Box]) -> Box:
-    boxes = list(boxes)
-    length = max(box.shape[0] for box in boxes)
-    low, high = np.full(length, np.inf, np.float32), np.full(length, -np.inf, np.float32)
-    for box in boxes:
-        front = slice(box.shape[0])
-        low[front] = np.minimum(low[front], box.low.astype(np.float32))
-        high[front] = np.maximum(high[front], box.high.astype(np.float32))
-    return Box(low, high)
+def _widest_box(boxes: Iterable[Box], padding: float = np.inf) -> Box:
+    # Rows of a shorter box are padded with 0, or are of actions, whose end is not looked at.
+    bounds = [(box.low.astype(np.float32), box.high.astype(np.float32)) for box in boxes]
+    length = max(len(low) for low, _ in bounds)
+    lows = [np.pad(low, (0, length - len(low)), constant_values=padding) for low, _ in bounds]
+    highs = [np.pad(high, (0, length - len(high)), constant_values=-padding) for _, high in bounds]
+    return Box(np.min(lows, axis=0), np.max(highs, axis=0))
 
 
 def _split(layout: ActionLayout, row_space: gymnasium.Space) -> Split:

@@ -183,6 +183,14 @@ def test_different_observations_are_flattened_and_padded():
     assert env.single_observation_space == Box(np.array([-1] * 4, np.float32), np.array([3] * 4, np.float32))
 
 
+def test_the_padding_is_within_the_bounds():
+    samples = [np.array([7], np.float32), np.array([8, 6], np.float32)]
+    env = PettingZooPufferEnv(Different([Box(5, 9, (1,)), Box(5, 9, (2,))], [Discrete(2)] * 2, samples))
+    observations, _ = env.reset(seed=0)
+    assert observations.tolist() == [[7, 0], [8, 6]] and observations in env.observation_space
+    assert env.single_observation_space.low.tolist() == [5, 0]
+
+
 @pytest.mark.parametrize(
     ("spaces", "common", "rows", "actions"),
     [
