@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from environments import CountingEnv, DoubledRewards, OwnArraysEnv
 
-from pufferlib import vector
-from pufferlib.errors import APIUsageError
+from pufferlib import machine, vector
+from pufferlib.errors import APIUsageError, MemoryLackError
 from pufferlib.ocean.squared.squared import Squared
 from pufferlib.vector import recipe
 
@@ -135,6 +135,13 @@ def test_environments_that_return_wrong_things_are_refused():
     ):
         with vector.make(creator, backend="Serial") as vecenv, pytest.raises(APIUsageError, match=message):
             vecenv.reset()
+
+
+@pytest.mark.parametrize("backend", ["Serial", "Multiprocessing"])
+def test_more_memory_than_the_machine_has_is_refused(backend, monkeypatch):
+    monkeypatch.setattr(machine, "usable_memory_bytes", lambda: 50 * 3 * 33)  # of 50 environments, a little too few
+    with pytest.raises(MemoryLackError, match=r"a step of 300 agents needs at least .* have fewer environments"):
+        vector.make(CountingEnv, num_envs=100, num_workers=1, backend=backend)
 
 
 def test_a_failing_environment_closes_the_ones_before_it():
