@@ -63,7 +63,7 @@ def test_the_classes_and_functions_of_a_module_for_users_are_on_a_page(module):
         if getattr(value, "__module__", None) == module and not name.startswith("_")
     ]
     functions_for_ourselves = {
-        *("nearest", "with_colon", "describe_lack", "kind_of"),
+        *("nearest", "with_colon", "describe_lack", "kind_of", "require_results"),
         *("is_installed", "require_extra", "import_named", "import_quietly", "default_environment"),
     }
     assert own
