@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from pufferlib.environment import EpisodeTracker
+from pufferlib.environment import EpisodeTracker, GameTracker
 from pufferlib.errors import DivergedError
 from pufferlib.fast.cpu import torch_threads
 from pufferlib.policy import Forward, Logits, acting_forward, initial_state
@@ -56,6 +56,8 @@ class _Running:
 
 class Player:
     """Plays episodes with a policy, a fixed number with every agent, so that long ones count like short ones.
+
+    One in which an agent never came to act is one of its number, and is left out.
 
     A report of a PufferEnv belongs to those of its episodes that end with the same step; one that it makes every some
     steps belongs to none. Reports of batches of several environments need an `agent_id`, see `vector.Native`, and are
@@ -188,7 +190,11 @@ class Player:
         if self._action_masks is not None:  # an agent that waits may have no choice
             given = self.vecenv.action_masks
             self._action_masks[rows] = given | ~masks[:, None]
-        self._episode_starts[rows] = self._tracker.step(rows, rewards, terminals | truncations, masks)
+        ended, tracker = terminals | truncations, self._tracker
+        if not isinstance(tracker, GameTracker):  # an end of which it tells nothing: the agent never acted before it
+            sat_out = ended & ~tracker.has_acted[rows] & (tracker.lengths[rows] == 0)
+            self.remaining[rows] -= sat_out & (self.remaining[rows] > 0)
+        self._episode_starts[rows] = tracker.step(rows, rewards, ended, masks)
         return rows, agent_ids, infos
 
     def _take(self, infos: list[dict]) -> Episodes:

@@ -3,7 +3,7 @@ import itertools
 import numpy as np
 import pytest
 import torch
-from gymnasium.spaces import Box
+from gymnasium.spaces import Box, Discrete
 from scripted import ScriptedEnv, episode_length, expected
 from torch import nn
 from torch.distributions import Normal
@@ -85,6 +85,40 @@ def test_every_agent_plays_its_quota_and_no_more_counts(options, has_absent_agen
         assert player.remaining.tolist() == [0] * 8
     wanted = [pair for row, count in enumerate(quotas) for pair in episodes_of(row, count, has_absent_agents)]
     assert found == sorted(wanted)
+
+
+class FirstMove(PufferEnv):
+    """A game of turns that ends with the third move, or with the first of an odd game: then the second agent has none.
+
+    The winner is paid 1.
+    """
+
+    def __init__(self, buf=None, seed=0):
+        self.single_observation_space, self.single_action_space = Box(0, 1, (1,), np.float32), Discrete(3)
+        self.num_agents, self.games, self.moves = 2, 0, 0
+        super().__init__(buf)
+
+    def reset(self, seed=None):
+        self.games = self.moves = 0
+        self.masks[:] = True, False
+        return self.observations, []
+
+    def step(self, actions):
+        self.moves += 1
+        is_over = self.moves == (1 if self.games % 2 else 3)
+        self.terminals[:] = is_over
+        self.rewards[:] = is_over, 0
+        self.games, self.moves = self.games + is_over, 0 if is_over else self.moves
+        self.masks[:] = self.moves % 2 == 0, self.moves % 2 == 1
+        return self.observations, self.rewards, self.terminals, self.truncations, []
+
+
+def test_a_game_in_which_an_agent_has_no_turn_is_one_of_its_number():
+    with vector.make(FirstMove, backend="Serial", num_envs=1) as vecenv:
+        steps = list(Player(vecenv, Always(), CPU).play(np.full(2, 4), 1_000))
+    assert len(steps) == 3 + 1 + 3 + 1
+    found = [(each.agents.tolist(), each.lengths.tolist()) for step in steps for each in step]
+    assert found == [([0, 1], [2, 1]), ([0], [1])] * 2
 
 
 def test_a_second_play_begins_anew():
