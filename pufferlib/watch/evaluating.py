@@ -16,7 +16,7 @@ from pufferlib.errors import APIUsageError, DisplayError
 from pufferlib.families.catalog import Entry, find, slug
 from pufferlib.ocean.screen import display_trouble, has_display
 from pufferlib.play import scores
-from pufferlib.play.matches import against, quotas_for, sheet_for, versus
+from pufferlib.play.matches import Versus, against, quotas_for, sheet_for, versus
 from pufferlib.play.player import Player
 from pufferlib.runs.checks import whole_number
 from pufferlib.runs.loaders import load_policy
@@ -82,7 +82,6 @@ def evaluate_command(env_name: str, args: dict[str, Any], options: EvalOptions) 
     entry = find(env_name)
     why_no_window = _why_no_window(entry, options)
     is_drawn = not why_no_window or options.video is not None
-    print(printable(_beginning(env_name, args, options, why_no_window)), flush=True)
     seed = args["train"]["seed"] if options.seed is None else options.seed
     opponent = options.opponent
     if opponent is not None:
@@ -94,6 +93,7 @@ def evaluate_command(env_name: str, args: dict[str, Any], options: EvalOptions) 
 
     env = scores.ConfiguredEnv(entry, args["env"])
     with scores.player_in(env, make_policy, options.episodes, seed, not options.is_greedy, is_drawn) as player:
+        print(printable(_beginning(env_name, args, options, why_no_window)), flush=True)
         if options.opponent is None:  # else an episode is a game, of one side
             _print_agents(player.vecenv, options.episodes)
         quotas = quotas_for(player, options.episodes)
@@ -204,7 +204,7 @@ def _print_scores(sheet: scores.ScoreSheet, player: Player, episodes: int, reaso
 
 
 def _count_remaining(player: Player) -> int:
-    is_single = scores.counts_by_agent(player.vecenv.driver_env)
+    is_single = scores.counts_by_agent(player.vecenv.driver_env) and not isinstance(player.policy, Versus)
     return int((player.remaining if is_single else player.remaining.reshape(player.vecenv.num_envs, -1).max(1)).sum())
 
 

@@ -2,10 +2,12 @@ import os
 import re
 import signal
 import subprocess
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from PIL import Image
+from torch import nn
 
 from pufferlib import vector
 from pufferlib.config import load_config
@@ -13,6 +15,7 @@ from pufferlib.config.flags import EvalOptions
 from pufferlib.errors import APIUsageError, PufferError
 from pufferlib.families import catalog
 from pufferlib.ocean import screen
+from pufferlib.play.matches import Versus
 from pufferlib.runs import checkpoint
 from pufferlib.runs.loaders import load_policy
 from pufferlib.watch import evaluating
@@ -88,6 +91,14 @@ def test_a_long_play_says_how_many_episodes_ended(played, monkeypatch):
     lines = played("CartPole-v1", {"max_episode_steps": 3}, episodes=40, headless=True)
     assert lines[1:7] == [f"{count} of 40 episodes ended" for count in (0, 0, 32, 32, 32, 40)]
     assert len(lines) == 9
+
+
+@pytest.mark.parametrize(("policy", "expected"), [(nn.Identity(), 7), (Versus(nn.Identity(), None, np.ones(4), 4), 2)])
+def test_what_is_left_is_counted_in_games_where_there_is_an_opponent(policy, expected):
+    driver = SimpleNamespace(counts_episodes_by_agent=True)
+    vecenv = SimpleNamespace(driver_env=driver, num_envs=1)
+    player = SimpleNamespace(policy=policy, vecenv=vecenv, remaining=np.array([2, 2, 2, 1]))
+    assert evaluating._count_remaining(player) == expected
 
 
 def test_an_interrupt_before_the_first_end_speaks_of_no_scores(played, capsys, monkeypatch):
@@ -232,6 +243,8 @@ def test_environments_of_gymnasium_are_shown_step_by_step(played):
         ({"window": True}, "--window needs a display"),
         ({"sample": True, "deterministic": True}, "--sample and --deterministic ask for opposites"),
         ({"window": True, "headless": True}, "ask for opposites"),
+        ({"opponent": "bot"}, "has no bot"),
+        ({"opponent": "random"}, "needs games of 2 agents or more"),
     ],
 )
 def test_mistakes_are_told_before_anything_is_played(untrained, options, told, monkeypatch, capsys):
