@@ -10,6 +10,7 @@ below. All of them are called, in the given order, and may add to `logs` for the
 
 from __future__ import annotations
 
+import inspect
 import math
 import time
 import warnings
@@ -132,18 +133,21 @@ class StopAfterSeconds(Callback):
 class EvaluateEvery(Callback):
     """Plays episodes in environments of its own at intervals, and logs the scores.
 
-    They are `eval/return_mean`, `eval/length_mean`, and `eval/<name>` for the environment's own statistics. Of several
-    processes the first plays while the others wait.
+    They are `eval/return_mean`, `eval/length_mean`, and `eval/<name>` for the environment's own statistics. A line of
+    the log has them alone, and `logs` have them for the callbacks after this one. The policy takes the likeliest
+    actions, by the same seed each time, unless `settings` say otherwise. The training stays as it is; the time counts,
+    as the phase `evaluation`. Of several processes the first plays while the others wait.
 
     Args:
         steps: agent steps between two evaluations; one more follows the last iteration of `learn`.
         env: to play in, as for `pufferlib.evaluate`; None for environments like those of the training, where these were
             made by their name or by `pufferlib.vector.make`.
         episodes: in each evaluation.
-        settings: further keywords of `pufferlib.evaluate`, such as `sample` or `seed`.
+        settings: further keywords of `pufferlib.evaluate`, such as `sample` or `seed`; TypeError for any other.
     """
 
     def __init__(self, steps: int, env: object = None, episodes: int = 100, **settings: Any):
+        inspect.signature(evaluate).bind(None, env, episodes, **settings)
         self.steps = whole_number("steps", steps)
         self.env, self.episodes, self.settings = env, whole_number("episodes", episodes), settings
         self._next_step, self._playground = 0, env
@@ -192,7 +196,7 @@ class KeepBest(Callback):
 
     @override
     def on_start(self, trainer: PuffeRL) -> None:
-        if trainer.config.evaluations and self._metric.wanted not in ("eval/return_mean", "return_mean"):
+        if trainer.config.evaluations and self._metric.wanted != "eval/return_mean":
             raise APIUsageError(
                 f"[train] evaluations keep the best by eval/return_mean, got another metric, {self._metric.wanted!r}; "
                 "set evaluations to 0, and have EvaluateEvery evaluate"
@@ -203,10 +207,10 @@ class KeepBest(Callback):
         name = self._metric.find(logs)
         if name is None or not trainer.ranks.is_first:
             return
-        facts = {"env": trainer.env_name, "agent_steps": trainer.global_step, "epoch": trainer.epoch, name: logs[name]}
+        facts = {"env": trainer.env_name, "agent_steps": trainer.global_step, "epoch": trainer.epoch}
         with trainer.run.warn_on_storage_error():
             trainer.run.open()
-            keep_best(trainer.run_folder, name, trainer.policy.state_dict(), facts)
+            keep_best(trainer.run_folder, name, trainer.policy.state_dict(), {**facts, name: float(logs[name])})
 
 
 class _Metric:
@@ -219,7 +223,7 @@ class _Metric:
     def find(self, logs: Mapping[str, float]) -> str | None:
         name = find_metric(self.wanted, logs)
         if name is not None:
-            self._missed = math.inf
+            self.wanted, self._missed = name, math.inf  # of several that its part names the first, from then on
         elif "episode/count" in logs and not self.wanted.startswith("eval/"):
             self._missed += 1
             if self._missed == _PATIENCE:

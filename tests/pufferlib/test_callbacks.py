@@ -476,9 +476,24 @@ def test_keeping_the_best_of_the_evaluations_that_the_settings_ask_for():
     trainer.learn(callbacks=KeepBest())
     assert "eval/return_mean" in json.loads((trainer.run_folder / "best.json").read_text())
     trainer.release()
+
+
+@pytest.mark.parametrize("metric", ["score", "return_mean"])  # the second is that of the training's episodes
+def test_the_best_of_those_evaluations_is_by_no_other_metric(metric):
     trainer = make_trainer(evaluations=2)
     with pytest.raises(CallbackError, match="KeepBest failed .* keep the best by eval/return_mean, got another"):
-        trainer.learn(64, callbacks=KeepBest("score"))
+        trainer.learn(64, callbacks=KeepBest(metric))
+
+
+def test_the_best_is_by_one_metric_whose_values_may_be_numpys():
+    trainer = make_trainer()
+    own, evaluated = [{"environment/score": np.float32(score)} for score in (1, 2, 1.5)], {"eval/score": 9.0}
+    logged = iter([own[0], own[1], evaluated, own[2] | evaluated])
+    tells = [Tells("any", [None] * 4), lambda trainer, logs: logs.update(next(logged))]
+    trainer.learn(256, callbacks=[*tells, KeepBest("score")])
+    trainer.close()
+    note = json.loads((trainer.run_folder / "best.json").read_text())
+    assert note == {"env": "puffer_squared", "agent_steps": 128, "epoch": 2, "environment/score": 2.0}
 
 
 @pytest.mark.parametrize(
@@ -495,6 +510,11 @@ def test_keeping_the_best_of_the_evaluations_that_the_settings_ask_for():
 def test_wrong_arguments_are_refused_at_once(make, message):
     with pytest.raises(APIUsageError, match=message):
         make()
+
+
+def test_a_keyword_that_an_evaluation_does_not_take_is_refused_before_the_training():
+    with pytest.raises(TypeError, match="smaple"):
+        EvaluateEvery(64, smaple=True)
 
 
 # --- several processes
