@@ -298,8 +298,8 @@ class OpponentPool:
 
     def load_members(self, state: Mapping[str, Any], policy: nn.Module) -> None:
         """Restores the earlier policies and the results against all members; the running games go on."""
-        self.close()
-        del self.members[self.num_fixed :]
+        while len(self.members) > self.num_fixed:
+            self.members.pop().actor.close()
         for name, weights in zip(state["names"], state["weights"], strict=True):
             member = self._make_member(name, copy.deepcopy(policy))
             member.policy.load_state_dict(weights)
@@ -307,6 +307,7 @@ class OpponentPool:
         for name in _RESULTS:
             getattr(self, name)[...] = state[name].numpy()
         self.next_snapshot = state["next_snapshot"]
+        self._chances = self.probabilities()
 
 
 def points_of(returns: np.ndarray, is_first: np.ndarray) -> np.ndarray:

@@ -209,6 +209,27 @@ def test_a_resumed_run_has_the_same_pool_and_continues_exactly(is_recurrent, is_
     resumed.close()
 
 
+class Unsaved(Rounds):
+    """The game without snapshots."""
+
+    def snapshot(self):
+        return None
+
+
+def test_games_that_begin_anew_when_a_run_is_resumed_are_against_its_pool():
+    settings = {"env": Unsaved, "selfplay_share": 0.0, "pool_members": "random"}
+    first, resumed = make_trainer(**settings), make_trainer(**settings)
+    iterate(first, 3)
+    first.save_checkpoint()
+    first.close()
+    stays = resumed.pool.members[0].actor
+    stays.close = lambda: pytest.fail("it was closed, and goes on to act")
+    resumed.load_checkpoint(first.run_folder)
+    assert {*resumed.pool.opponents} <= {0, 1, 2, 3} and len({*resumed.pool.opponents}) > 1
+    del stays.close
+    resumed.close()
+
+
 @pytest.mark.parametrize(
     ("name", "change"),
     [
