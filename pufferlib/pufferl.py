@@ -758,7 +758,7 @@ class PuffeRL:
         """Writes the weights, then everything else that a resume needs; a kill leaves the checkpoint before it whole.
 
         Args:
-            path: one file for all but the environments and the rollout, as for a next stage in other environments; None
+            path: one file for all but environments, rollout and pool, as for a next stage in other environments; None
                 is the run folder.
             metadata: numbers, text, lists and dicts to keep with it; anything else raises APIUsageError.
 

@@ -46,8 +46,8 @@ def load_rival(word: str, env_name: str, env: EnvSpaces, device: torch.device, d
     """Loads a policy to play against in an environment or a vector, `env`, whose spaces are used.
 
     The word is what `load_agent` takes; `pretrained`; a run in `data_dir` as `puffer train --resume` names it; or
-    `random`. It raises an APIUsageError if it was trained in another environment, or with other settings of it, and a
-    CheckpointError if there is none.
+    `random`. It raises an APIUsageError if it was trained in another environment, and a CheckpointError if there is
+    none, or its weights do not fit the spaces, as with other settings.
     """
     if word == RANDOM:
         policy = Default(env, hidden_size=8).to(device)

@@ -32,6 +32,7 @@ from pufferlib.ppo.learner import Loss
 from pufferlib.ppo.losses import ppo_loss
 from pufferlib.ppo.rollout import Rollout
 from pufferlib.runs import checks, making
+from pufferlib.runs.checkpoint import resolve_run
 from pufferlib.runs.loaders import borrowed_generator, resolve_device
 from pufferlib.vector.ready import is_quick
 
@@ -203,10 +204,14 @@ def _resolve(
     if config.shuffle == "steps" and hasattr(policy, "initial_state"):
         raise ConfigError("[train] shuffle must be 'segments' for a recurrent policy, which needs order, got 'steps'")
     ranks.broadcast(list(policy.state_dict().values()))
+    env_name = settings.get("env") or making.environment_name(vecenv)
+    if "latest" in (members := schema.words(selfplay.pool_members)):  # which will be another run, such as this one
+        latest = str(ranks.from_first(lambda: resolve_run(config.data_dir, env_name, "latest")))
+        selfplay = replace(selfplay, pool_members=[latest if word == "latest" else word for word in members])
     return ResolvedCall(
         settings=settings,
         config=config,
-        env_name=settings.get("env") or making.environment_name(vecenv),
+        env_name=env_name,
         vecenv=vecenv,
         policy=policy,
         logger=logger,

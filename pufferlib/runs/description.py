@@ -19,7 +19,7 @@ import psutil
 from torch import nn
 
 from pufferlib import distributed, ocean
-from pufferlib.config import BaseConfig, LogConfig, SelfplayConfig, TrainConfig, VecConfig, load_config
+from pufferlib.config import BaseConfig, LogConfig, TrainConfig, VecConfig, load_config
 from pufferlib.config.configuration import policy_class_name, recurrent_name
 from pufferlib.config.schema import ARGUMENTS, SECTIONS
 from pufferlib.errors import CheckpointError, ConfigError, PufferError, nearest
@@ -65,7 +65,6 @@ def settings_of(
     if args is None:
         settings["env_name"] = env_name
     settings["train"] = asdict(TrainConfig.from_dict(config))
-    settings["selfplay"] = asdict(SelfplayConfig.from_dict(config.get("selfplay") or settings.get("selfplay") or {}))
     return settings | (_policy_settings(policy, settings["env_name"]) or {})
 
 

@@ -60,7 +60,8 @@ class Run:
         call, settings = self._call, self.settings
         if settings is None:
             settings = settings_of(call.env_name, call.settings, call.vecenv, call.policy)
-        settings = {**settings, "train": {**settings["train"], **self._changed}}
+        train = {**settings["train"], **self._changed}
+        settings = {**settings, "train": train, "selfplay": asdict(call.selfplay)}
         simulator = getattr(call.vecenv.driver_env, "simulator", None)
         return describe_run(settings, call.policy, self._describe_computation(), simulator)
 

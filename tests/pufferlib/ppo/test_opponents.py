@@ -18,6 +18,7 @@ from pufferlib.environment import BOT_MOVES
 from pufferlib.errors import APIUsageError, CheckpointError, ConfigError
 from pufferlib.models import Default, MinGRUWrapper
 from pufferlib.ocean.connect4.connect4 import Connect4
+from pufferlib.runs.folder import read_facts
 
 SIZES = {"num_steps": 8, "batch_size": 128, "total_timesteps": 128 * 100, "seed": 7}
 
@@ -269,6 +270,23 @@ def test_an_agent_from_a_file_may_have_another_architecture_and_stays_as_it_is()
     kept = trainer.pool.members[0].policy.state_dict().values()
     assert all(torch.equal(own, before) for own, before in zip(kept, weights, strict=True))
     trainer.close()
+
+
+def test_the_latest_run_stays_a_member_when_there_are_later_ones():
+    other = make_trainer(pool_size=0)
+    iterate(other, 1)
+    other.close()
+    first = make_trainer(pool_members="latest, random")
+    iterate(first, 2)
+    first.save_checkpoint()
+    first.close()
+    described = read_facts(first.run_folder / "config.json")["settings"]["selfplay"]
+    resumed = make_trainer(pool_members=described["pool_members"])
+    resumed.load_checkpoint(first.run_folder)
+    assert [member.name for member in resumed.pool.members[:2]] == [str(other.run_folder), "random"]
+    kept = resumed.pool.members[0].policy.state_dict()
+    assert all(torch.equal(kept[name], before) for name, before in other.policy.state_dict().items())
+    resumed.close()
 
 
 def test_each_seat_of_an_opponent_has_recurrent_state_of_its_own():
