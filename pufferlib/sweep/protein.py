@@ -81,7 +81,8 @@ class Protein:
             self._names = {name: name for name in search_space}  # of the settings, by those in the search space
         else:
             self.space = space_of(self._args, search_space)
-            self._names = {name: resolved_name(self._args, name) for name in search_space or self.space.names}
+            names = {name: resolved_name(self._args, name) for name in search_space or self.space.names}
+            self._names = {given: name for given, name in names.items() if name in self.space.names}  # not taken out
         self.best_args: dict[str, Any] | None = None
         self._pending: list[tuple[dict[str, Any], optuna.Trial]] = []  # what was suggested and not observed
         sampler = make_sampler(self._config.method, self.space, self._config.seed, self._config.max_suggestion_cost)

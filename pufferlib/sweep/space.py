@@ -111,7 +111,7 @@ class Categorical:
         plain = tuple(choice.item() if isinstance(choice, np.generic) else choice for choice in self.choices)
         object.__setattr__(self, "choices", plain)
         are_kept = all(choice is None or isinstance(choice, (bool, int, float, str)) for choice in plain)  # by a study
-        if not plain or not are_kept or len({(type(choice), choice) for choice in plain}) < len(plain):
+        if not plain or not are_kept or len({*plain}) < len(plain):  # True is 1
             raise ConfigError(
                 f"{self.name} needs a list of different numbers, texts, booleans or None, got {list(plain)}"
             )
@@ -211,8 +211,11 @@ def space_of(args: Mapping[str, Any], search_space: Mapping[str, Any] | None = N
     """Returns the space of the sections `[sweep.SECTION.SETTING]`, or of a search space in Python.
 
     A search space has lists of values and ranges by the names of settings, as `resolved_name` takes them. Raises
-    ConfigError if a setting does not exist, is named twice, a value does not fit it, or there is nothing to vary.
+    ConfigError if a setting does not exist, is named twice, a value does not fit it, there is nothing to vary, or a run
+    would be resumed.
     """
+    if args.get("resume") is not None:
+        raise ConfigError(f"the trials of a sweep are new runs, got --resume {args['resume']}; leave it out")
     found: dict[str, Dimension | Categorical] = {}
     for given_name, given in (sections.dimensions_of(args["sweep"]) if search_space is None else search_space).items():
         name = resolved_name(args, given_name)
@@ -317,8 +320,6 @@ def trial_args(args: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, 
     `values` are the proposal, by names such as `train.learning_rate`. The trial calls `fit_sizes` once it has made its
     environments. Raises ConfigError if it cannot run.
     """
-    if args.get("resume") is not None:
-        raise ConfigError(f"the trials of a sweep are new runs, got --resume {args['resume']}; leave it out")
     trial = copy.deepcopy({name: value for name, value in args.items() if name != "sweep"})
     for name, value in values.items():
         section, key = sections.split_name(name)

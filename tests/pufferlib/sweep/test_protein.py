@@ -75,6 +75,11 @@ def test_numbers_of_numpy_are_choices_as_those_of_python_are(recwarn):
     assert type(protein.suggest()["width"]) is int and not recwarn.list
 
 
+def test_a_setting_that_is_taken_out_is_not_suggested():
+    protein = Protein("puffer_cartpole", {"gamma": [0.9, 0.99], "learning_rate": {"distribution": None}})
+    assert protein.suggest().keys() == {"gamma"}
+
+
 @pytest.mark.slow
 def test_the_script_of_the_documentation(in_tmp_path):
     protein = Protein(

@@ -83,8 +83,8 @@ def test_a_range_that_cannot_be_is_refused(arguments, said):
     assert said in str(error.value)
 
 
-@pytest.mark.parametrize("choices", [(), (1, 1), ([32, 32], [64])])
+@pytest.mark.parametrize("choices", [(), (1, 1), (True, 1), ([32, 32], [64])])  # of equal ones a study has the first
 def test_choices_are_different_and_what_a_study_keeps(choices):
     with pytest.raises(ConfigError, match="train.optimizer needs a list of different"):
         Categorical("train.optimizer", choices)
-    Categorical("train.clip_vloss", (True, 1))  # these differ
+    Categorical("train.clip_vloss", (True, "True"))

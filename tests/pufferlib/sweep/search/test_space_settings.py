@@ -57,6 +57,11 @@ def test_iterations_that_were_asked_for_are_not_overridden_by_the_steps_that_var
     assert "train.total_timesteps" not in dimensions(*flags, "--sweep.train.total-timesteps.distribution", "none")
 
 
+def test_a_sweep_of_a_run_to_resume_is_refused_before_it_has_trials():
+    with pytest.raises(ConfigError, match="new runs, got --resume latest"):
+        dimensions("--resume", "latest")
+
+
 def test_a_dimension_is_taken_out_and_another_put_in():
     flags = ["--sweep.train.gamma.distribution", "none", "--sweep.env.size.distribution", "int_uniform"]
     found = dimensions(*flags, "--sweep.env.size.min", "3", "--sweep.env.size.max", "20", "--sweep.env.size.scale", "1")
