@@ -124,7 +124,7 @@ def environment_in_files(tokens: Sequence[str]) -> str | None:
 
 def read_ini(path: Path) -> dict[str, dict[str, str]]:
     """Returns the texts of an ini file, by section and key; ConfigError if it is no ini file."""
-    parser = configparser.ConfigParser(interpolation=None, inline_comment_prefixes=("#", ";"))
+    parser = configparser.ConfigParser(interpolation=None, inline_comment_prefixes=("#", ";"), default_section="")
     parser.optionxform = str  # keys keep their case
     try:
         parser.read_string(read_bytes(path).decode("utf-8-sig"))

@@ -145,6 +145,7 @@ def test_what_a_file_names_counts_over_what_a_run_was_begun_with(file, stared):
             "[sweep.train.gamma]\nvalues = [0.9, 0.99]\n",
             "a list of values is for the search space of a sweep in Python",
         ),
+        ("[DEFAULT]\ngamma = 1\n", r"best.ini: there is no section \[DEFAULT\]"),
         ("gamma\n", "best.ini must be an ini file"),
         (None, r"--config must name a file of settings, got '.*best.ini' \(No such file"),
     ],
