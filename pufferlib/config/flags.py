@@ -288,9 +288,10 @@ class FlagTable:
         same = [one.flag for one in self._known if one.name == name and one.section != SweepConfig.section]
         near = sorted(same, key=lambda flag: not flag.startswith("--train."))
         near = near or difflib.get_close_matches(flag, flags, n=1, cutoff=0.8)
-        if not near:
-            return f"; `puffer {self._command} {self._entry.name} --help` lists them all"
-        return f"; did you mean {' or '.join(map(repr, near))}?"
+        listed = f"; `puffer {self._command} {self._entry.name} --help` lists them all"
+        found = f"; did you mean {' or '.join(map(repr, near))}?" if near else listed
+        is_own = section == "env" and self._entry.family == "callable"
+        return f"{found} (an argument without a default has no flag)" if is_own else found
 
 
 def _is_switch(setting: Setting) -> bool:

@@ -217,6 +217,13 @@ def test_the_settings_of_any_environment_are_those_of_its_class(registered):
         FlagTable("CatalogWalk-v3").parse(["--env.lenght", "7"])
 
 
+@pytest.mark.parametrize("flag", ["--env.widht", "--env.height"])
+def test_an_argument_without_a_default_has_no_flag(flag):
+    entry = catalog.find(lambda height, width=3: None)
+    with pytest.raises(ConfigError, match=f"no flag {flag}.*an argument without a default has no flag"):
+        FlagTable(entry).parse([flag, "7"])
+
+
 def test_settings_reach_the_environment(registered):
     env = catalog.find("CatalogWalk-v3").creator(buf=None, seed=0, length=2, max_episode_steps=9)
     env.reset(1)
