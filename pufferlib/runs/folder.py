@@ -54,6 +54,15 @@ def find_folder(
     return found[0] if found else None
 
 
+def free_folder(path: Path) -> Path:
+    """Returns the path, or the first with a number behind it, such as `NAME_2`, at which there is no run."""
+    found, number = path, 1
+    while os.path.exists(found / CONFIG_FILE):
+        number += 1
+        found = path.with_name(f"{path.name}_{number}")
+    return found
+
+
 _REMEDIES = {
     **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), "make room"),
     **dict.fromkeys((errno.EMFILE, errno.ENFILE), "allow more file handles by `ulimit -n`"),

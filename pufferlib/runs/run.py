@@ -15,7 +15,7 @@ from pufferlib.loggers.logger import METRICS_FILE, JsonLogger, Loggers, NoLogger
 from pufferlib.runs import checkpoint
 from pufferlib.runs.calls import ResolvedCall
 from pufferlib.runs.description import describe_run, settings_of
-from pufferlib.runs.folder import TRAINER_STATE, RunFolder
+from pufferlib.runs.folder import TRAINER_STATE, RunFolder, free_folder
 from pufferlib.runs.loaders import make_loggers
 from pufferlib.runs.trainer_state import Progress, TrainerParts, find_nonfinite, load_trainer_state, rank_state
 
@@ -34,7 +34,8 @@ class Run:
         self._storage_reason: str | None = None  # why the last checkpoint could not be written
         self._divergence: str | None = None  # the error that ended the training, until a checkpoint is loaded
         self._changed: dict[str, Any] = {}  # `[train]` settings since the trainer was made
-        folder = Path(call.config.data_dir) / slug(f"{call.env_name}_{run_id}")  # of a user's logger, too
+        path = Path(call.config.data_dir) / slug(f"{call.env_name}_{run_id}")  # of a user's logger, too
+        folder = self._ranks.from_first(lambda: free_folder(path))
         self._folder = RunFolder(folder, self.describe)
         self._metrics_file = JsonLogger(folder / METRICS_FILE, run_id=run_id)
         wants_file = not given.loggers or any(type(logger) is not NoLogger for logger in given.loggers)

@@ -225,6 +225,14 @@ def test_the_name_that_a_logger_gives_does_not_lead_out_of_the_folder_of_runs(fo
     assert [found.name for found in (folder / "experiments").iterdir()] == [path.name]
 
 
+def test_runs_of_loggers_of_one_name_do_not_mix():
+    paths = [finish(PuffeRL("puffer_cartpole", logger=JsonLogger("own.jsonl", run_id="mine"), num_envs=8, **SMALL))]
+    before = {path.name: path.read_bytes() for path in paths[0].iterdir()}
+    paths += [finish(PuffeRL("puffer_cartpole", logger=NoLogger("mine"), num_envs=8, **SMALL), 1) for _ in range(2)]
+    assert [path.name for path in paths] == [f"puffer_cartpole_mine{number}" for number in ("", "_2", "_3")]
+    assert {path.name: path.read_bytes() for path in paths[0].iterdir()} == before
+
+
 # --- one process at a time
 
 
