@@ -22,7 +22,7 @@ from optuna.storages import fail_stale_trials
 from optuna.trial import FrozenTrial, TrialState
 
 from pufferlib.config import SweepConfig
-from pufferlib.errors import ConfigError
+from pufferlib.errors import ConfigError, PufferError
 from pufferlib.machine import usable_memory_bytes
 from pufferlib.runs.checkpoint import resolve_model
 from pufferlib.runs.stopping import StopRequest
@@ -189,7 +189,7 @@ class Sweep:
             self._trials[trial.number], self._reported[trial.number] = trial, 0
             try:
                 self._start(trial.number, self._long_enough(self.space.settled(trial.params)))
-            except ConfigError as error:
+            except PufferError as error:
                 self._fail(trial.number, {results.COST: 0.0}, str(error))
         self._read()
 
@@ -326,7 +326,7 @@ class Sweep:
             values[STEPS] = trial.settings[STEPS]  # maybe raised
         try:
             self._start(trial.number, values, seed=seed)
-        except ConfigError as error:  # such as of a machine with less memory than that of the trial
+        except PufferError as error:  # such as of a machine with less memory than that of the trial
             results.remember(self._study, Confirmation(trial.number, seed, None, error=str(error)))
 
 

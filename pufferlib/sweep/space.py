@@ -12,11 +12,13 @@ from typing import Any, Literal
 import numpy as np
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
 
-from pufferlib.config import BaseConfig, TrainConfig, VecConfig, resolve_env_count, sections
+from pufferlib.config import VecConfig, check_config, resolve_env_count, sections
 from pufferlib.config.configuration import policy_classes
 from pufferlib.config.schema import require_known
 from pufferlib.errors import ConfigError, nearest
 from pufferlib.families.catalog import find
+from pufferlib.runs.calls import ALIASES
+from pufferlib.runs.loaders import resolve_device
 from pufferlib.setting import Setting, class_settings, fits
 
 _CURVES: dict[str, tuple[Callable, Callable]] = {  # from a value to what its coordinate is linear in, and back
@@ -248,8 +250,6 @@ def resolved_name(args: Mapping[str, Any], name: str) -> str:
     found = {key: section for section in reversed(_SEARCH_ORDER) for key in _settings(args, section)}
     if name in found:
         return f"{found[name]}.{name}"
-    from pufferlib.runs.calls import ALIASES  # not before: it imports torch
-
     if name in ALIASES:
         return f"train.{ALIASES[name]}"
     remedy = nearest(name, found) or "; `puffer train --help` lists all"
@@ -334,10 +334,7 @@ def trial_args(args: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, 
     if (args["sweep"].get("metric") or "").startswith("eval/"):
         train["evaluations"] = train["evaluations"] or _EVALUATIONS
 
-    BaseConfig.from_dict({name: value for name, value in trial.items() if not isinstance(value, Mapping)})
-    TrainConfig.from_dict(train)
-    VecConfig.from_dict(trial["vec"])
-    sections.check_section("env", trial["env"], trial["env_name"])
+    check_config(trial)
     if train["batch_size"] != "auto" and trial["env"].get("num_envs") == "auto":
         trial["env"]["num_envs"] = _env_count(trial)
     return trial
@@ -345,8 +342,6 @@ def trial_args(args: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, 
 
 def _env_count(args: Mapping[str, Any]) -> int | Literal["auto"]:
     # As many C environments as a batch has room for, if these are fewer than `auto` is.
-    from pufferlib.runs.loaders import resolve_device  # not before: it imports torch
-
     agents_per_env = find(args["env_name"]).agents_per_env
     device_type = resolve_device(args["train"]["device"]).type
     buffers = VecConfig.from_dict(args["vec"]).keywords(device_type, 0)["num_envs"]

@@ -14,16 +14,21 @@ def configuration(env_name="puffer_cartpole", *flags):
 def test_a_trial_is_a_copy_with_the_values_put_in():
     args = configuration()
     before = copy.deepcopy(args)
-    values = {"train.learning_rate": 0.5, "policy.hidden_size": 32, "base.policy_name": "Other", "env.continuous": True}
+    values = {
+        "train.learning_rate": 0.5,
+        "policy.hidden_size": 32,
+        "base.policy_name": "default",
+        "env.continuous": True,
+    }
     trial = trial_args(args, values)
     assert args == before
-    assert trial["train"] == {**args["train"], "learning_rate": 0.5} and trial["policy_name"] == "Other"
+    assert trial["train"] == {**args["train"], "learning_rate": 0.5} and trial["policy_name"] == "default"
     assert trial["policy"] == {**args["policy"], "hidden_size": 32} and trial["env"]["continuous"] is True
     assert "sweep" not in trial
     assert trial_settings(args, trial, values) == {
         "train": {"learning_rate": 0.5},
         "policy": {"hidden_size": 32},
-        "base": {"policy_name": "Other"},
+        "base": {"policy_name": "default"},
         "env": {"continuous": True},
     }
 
@@ -66,6 +71,7 @@ def test_what_would_have_no_effect_has_one():
         ({"vec.num_envs": 0}, r"\[vec\] num_envs must be"),
         ({"env.size": "big"}, r"\[env\] size must be an integer, got 'big'"),
         ({"env.sise": 1}, "did you mean 'size'"),
+        ({"policy.depth": 3}, r"no setting .depth. in \[policy\]"),
         ({"base.rnn_name": 3}, r"\[base\] rnn_name must be text or None, got 3"),
     ],
 )
