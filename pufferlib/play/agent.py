@@ -34,7 +34,7 @@ from pufferlib.play.player import clear_states
 from pufferlib.policy import Logits, acting_forward, device_of, initial_state, normalized
 from pufferlib.ppo.sampling import greedy_action, mask_logits, sample_logits
 from pufferlib.runs import description
-from pufferlib.runs.checkpoint import load_policy_weights
+from pufferlib.runs.checkpoint import age_key, load_policy_weights
 from pufferlib.runs.checks import check_acting
 from pufferlib.runs.folder import NAMED
 from pufferlib.runs.loaders import load_policy, resolve_device
@@ -349,9 +349,8 @@ def _find_weights(source: str | Path) -> Path:
         raise CheckpointError(f"there is no file and no folder of a run {path}{remedy}")
     if not path.is_dir():
         return path
-    named = [path / f"{name}.pt" for name in NAMED]
-    numbered = sorted(path.glob("model_*.pt"), key=lambda model: (model.stat().st_mtime_ns, model.name), reverse=True)
-    found = next(filter(Path.exists, (*named, *numbered)), None)
+    named = (path / f"{name}.pt" for name in NAMED)
+    found = next(filter(Path.exists, named), None) or max(path.glob("model_*.pt"), key=age_key, default=None)
     if found is None:
         raise CheckpointError(f"there are no weights in {path}; pass the folder of a run that saved some")
     return found

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.distributions import Normal
 
 from pufferlib import ocean
-from pufferlib.environment import BOT_MOVES, GameTracker, PufferEnv
+from pufferlib.environment import BOT_MOVES, GameTracker
 from pufferlib.errors import APIUsageError
 from pufferlib.families.catalog import Entry
 from pufferlib.models import Default
@@ -30,7 +30,7 @@ BOT, RANDOM, PRETRAINED = "bot", "random", "pretrained"  # players that are no f
 
 
 def find_training(word: str, env_name: str, data_dir: str) -> dict[str, Any]:
-    """Returns the settings, as `training_settings`, of an agent by a word as `load_rival` takes it, not `random`."""
+    """Returns the settings, as `training_settings`, of an agent by a word of `load_member`, not `random` or `bot`."""
     source: str | Path = env_name if word == PRETRAINED else word
     if source not in ocean.names() and not Path(source).exists():
         source = resolve_run(data_dir, env_name, word)
@@ -42,13 +42,20 @@ def find_training(word: str, env_name: str, data_dir: str) -> dict[str, Any]:
     return found
 
 
-def load_rival(word: str, env_name: str, env: EnvSpaces, device: torch.device, data_dir: str) -> nn.Module:
-    """Loads a policy to play against in an environment or a vector, `env`, whose spaces are used.
+def load_member(word: str, env_name: str, env: EnvSpaces, device: torch.device, data_dir: str) -> nn.Module | None:
+    """Loads a policy to play in an environment or a vector, `env`, by a word; None is the environment's own bot.
 
-    The word is what `load_agent` takes; `pretrained`; a run in `data_dir` as `puffer train --resume` names it; or
-    `random`. It raises an APIUsageError if it was trained in another environment, and a CheckpointError if there is
-    none, or its weights do not fit the spaces, as with other settings.
+    The word is what `load_agent` takes; `pretrained`; a run in `data_dir` as `puffer train --resume` names it;
+    `random`; or `bot`. It raises an APIUsageError if it was trained in another environment, or this one has no bot that
+    moves in an agent's place, and a CheckpointError if there is none, or its weights do not fit the spaces.
     """
+    if word == BOT:
+        if not getattr(getattr(env, "driver_env", env), "has_bot_moves", False):
+            raise APIUsageError(
+                f"{env_name} has no bot that moves in an agent's place, got {BOT!r} as a player; "
+                f"take {RANDOM!r}, or an agent"
+            )
+        return None
     if word == RANDOM:
         policy = Default(env, hidden_size=8).to(device)
         with torch.no_grad():
@@ -56,23 +63,6 @@ def load_rival(word: str, env_name: str, env: EnvSpaces, device: torch.device, d
                 parameter.zero_()  # all choices are equally likely then
         return policy
     return load_agent(find_training(word, env_name, data_dir)["load_model_path"], env, str(device)).policy
-
-
-def load_member(
-    word: str, env_name: str, env: Vector | PufferEnv, device: torch.device, data_dir: str
-) -> nn.Module | None:
-    """Loads one who meets others, by a word as `load_rival` takes it; None is the environment's own bot.
-
-    It raises an APIUsageError if the environment has none that moves in an agent's place.
-    """
-    if word != BOT:
-        return load_rival(word, env_name, env, device, data_dir)
-    if not getattr(env.driver_env, "has_bot_moves", False):
-        raise APIUsageError(
-            f"{env_name} has no bot that moves in an agent's place, got {BOT!r} as a player; "
-            f"take {RANDOM!r}, or an agent"
-        )
-    return None
 
 
 class Versus(nn.Module):
@@ -179,7 +169,7 @@ def versus(word: str | nn.Module | None, env_name: str, data_dir: str, policy: n
             f"a match needs games of 2 agents or more, got {seats} in {env_name}; take a game with an argument opponent"
         )
     device = device_of(policy)
-    rival = load_rival(word, env_name, vecenv, device, data_dir) if isinstance(word, str) else word
+    rival = load_member(word, env_name, vecenv, device, data_dir) if isinstance(word, str) else word
     return Versus(policy, rival, seats_of(vecenv), seats, is_random=word == RANDOM).to(device)
 
 

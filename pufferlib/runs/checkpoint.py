@@ -158,7 +158,7 @@ def resolve_model(data_dir: str | Path, env_name: str, model: str | Path) -> Pat
         return newest if newest.exists() else Path(model)
     if not found:
         raise CheckpointError(message)
-    return max(found, key=_age_key)
+    return max(found, key=age_key)
 
 
 def resolve_run(data_dir: str | Path, env_name: str, run: str) -> Path:
@@ -179,10 +179,11 @@ def saved_runs(data_dir: str | Path, env_name: str) -> list[Path]:
     """Returns the folders of an environment's runs that have a checkpoint to resume, the one that saved last first."""
     folders = {path.parent for path in _models(data_dir, env_name)}
     states = [folder / TRAINER_STATE for folder in folders if (folder / TRAINER_STATE).exists()]
-    return [state.parent for state in sorted(states, key=_age_key, reverse=True)]
+    return [state.parent for state in sorted(states, key=age_key, reverse=True)]
 
 
-def _age_key(path: Path) -> tuple[int, str]:
+def age_key(path: Path) -> tuple[int, str]:
+    """Returns what sorts files by their age, the newest last."""
     return path.stat().st_mtime_ns, path.name
 
 

@@ -26,7 +26,7 @@ from pufferlib.errors import APIUsageError, DisplayError, StorageError
 from pufferlib.families.catalog import find, slug
 from pufferlib.ocean.screen import CYAN, PANEL, WHITE, Screen, display_trouble, has_display, open_window, raylib
 from pufferlib.play.agent import Agent
-from pufferlib.play.matches import BOT, against, load_rival
+from pufferlib.play.matches import BOT, against, load_member
 from pufferlib.play.scores import array_settings
 from pufferlib.runs.folder import write_atomically
 from pufferlib.watch.controls import PATIENCE_SECONDS, Keyboard, KeyState, Playback, keyboard_for
@@ -334,7 +334,7 @@ def play_command(env_name: str, args: Mapping[str, Any], options: PlayOptions) -
             raise APIUsageError(f"{entry.name} needs somebody for the other side; pass --opponent, such as random")
         rival = None
         if env.num_agents > 1:
-            policy = load_rival(opponent, entry.name, env, torch.device("cpu"), args["train"]["data_dir"])
+            policy = load_member(opponent, entry.name, env, torch.device("cpu"), args["train"]["data_dir"])
             rival = Agent(policy, env)
         first_seed = secrets.randbelow(2**31) if options.seed is None else options.seed
         episodes = HumanEpisodes(env, keyboard, first_seed, 0 if rival is None or options.side == "first" else 1, rival)

@@ -17,7 +17,7 @@ from pufferlib.errors import APIUsageError, CheckpointError
 from pufferlib.families import catalog
 from pufferlib.models import Default, MinGRUWrapper
 from pufferlib.play import matches
-from pufferlib.play.matches import MatchSheet, Versus, against, load_rival, play_match, seats_of, versus
+from pufferlib.play.matches import MatchSheet, Versus, against, load_member, play_match, seats_of, versus
 from pufferlib.play.player import Episodes
 from pufferlib.reports.matching import Match, play_all
 
@@ -139,7 +139,7 @@ def test_the_agents_of_an_environment_of_pettingzoo_are_those_of_a_game(choices,
 def test_the_bot_plays_the_same_games_for_the_same_points():
     entry = catalog.find("puffer_slimevolley")
     with closing(pufferlib.make("puffer_slimevolley", opponent="self")) as env:
-        policy = load_rival("random", entry.name, env, torch.device("cpu"), "")
+        policy = load_member("random", entry.name, env, torch.device("cpu"), "")
     points = play_match(policy, None, entry, {}, games=20, seed=1)
     assert len(points) == 20 and set(points) <= {0.0, 0.5, 1.0} and np.mean(points) < 0.2
 
@@ -243,6 +243,6 @@ def test_a_random_opponent_is_random_where_the_likeliest_actions_are_taken_too()
 
 def test_a_random_player_takes_all_choices_alike():
     env = Rounds()
-    policy = load_rival("random", "any", env, torch.device("cpu"), "")
+    policy = load_member("random", "any", env, torch.device("cpu"), "")
     logits, _ = policy(torch.rand(5, 3))
     assert torch.equal(logits, torch.zeros(5, 3))

@@ -11,7 +11,7 @@ import pufferlib
 from pufferlib.environment import Keys
 from pufferlib.ocean.connect4.connect4 import Connect4
 from pufferlib.play.agent import Agent
-from pufferlib.play.matches import load_rival
+from pufferlib.play.matches import load_member
 from pufferlib.watch.controls import keyboard_for
 from pufferlib.watch.playing import HumanEpisodes
 
@@ -100,7 +100,7 @@ def test_an_ocean_game_is_played_alone():
 @pytest.mark.parametrize("side", [0, 1])
 def test_a_rival_plays_the_other_side_when_it_is_its_turn(side):
     env = Connect4(num_envs=1, opponent="self")
-    rival = Agent(load_rival("random", "puffer_connect4", env, torch.device("cpu"), ""), env)
+    rival = Agent(load_member("random", "puffer_connect4", env, torch.device("cpu"), ""), env)
     game = HumanEpisodes(env, keyboard_for(env), seed=3, side=side, rival=rival)
     ends = 0
     while ends < 3:
