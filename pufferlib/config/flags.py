@@ -26,8 +26,8 @@ class EvalOptions(Section):
     pretrained: bool = setting(False, PRETRAINED)
     opponent: str | None = setting(
         None,
-        "The player of the other side, named as for puffer match; the scores are then those of the policy's side, with "
-        "its points of each game: 1, 0.5 or 0. None leaves it to [env] opponent.",
+        "The player of the other side, named as for puffer match; unless that is bot, the scores are those of the "
+        "policy's side, with its points of each game: 1, 0.5 or 0. None leaves it to [env] opponent.",
     )
     episodes: int = setting(
         100,
@@ -39,7 +39,7 @@ class EvalOptions(Section):
         None, "True takes the policy's likeliest actions, as does None without --sample; False draws them."
     )
     sample: bool = setting(False, "Draw actions from the policy instead of taking the likeliest.")
-    max_steps: int = setting(20_000, "Steps in each environment after which running episodes are given up.", "[1, inf)")
+    max_steps: int = setting(20_000, "Steps per episode, on average, after which the play is given up.", "[1, inf)")
     seed: int | None = setting(None, "Seed of environments and drawn actions; None is that of [train].", "[0, inf)")
     headless: bool = setting(False, "Play without a window.")
     video: str | None = setting(None, "Record into this file, .mp4 or .gif, instead of a window; needs no display.")

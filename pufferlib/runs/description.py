@@ -166,14 +166,7 @@ def describe_run(
 
 def read_description(path: Path, env_name: str | None = None) -> dict[str, Any]:
     """Returns the content of a `config.json`, as `check_description` does."""
-    return _of_environment(check_description(read_facts(path), path), path.parent, env_name)
-
-
-def _of_environment(found: dict[str, Any], path: Path, env_name: str | None) -> dict[str, Any]:
-    saved_name = found["settings"]["env_name"]
-    if env_name not in (None, saved_name):
-        raise CheckpointError(f"{path} must be of a run of {env_name}, got one of {saved_name}")
-    return found
+    return check_description(read_facts(path), path, env_name)
 
 
 def describe_model(path: Path, env_name: str | None = None) -> dict[str, Any] | None:
@@ -181,7 +174,7 @@ def describe_model(path: Path, env_name: str | None = None) -> dict[str, Any] | 
     found = load(path, has_numbers=False)
     described = found.get("description") if isinstance(found, dict) else None
     if isinstance(described, dict):
-        return _of_environment(check_description(described, path), path, env_name)
+        return check_description(described, path, env_name)
     file = find_description(path)
     return None if file is None else read_description(file, env_name)
 
@@ -194,11 +187,16 @@ def find_description(model: Path) -> Path | None:
     return of_run if of_run.exists() else None
 
 
-def check_description(found: Mapping[str, Any], path: Path) -> dict[str, Any]:
-    """Returns a description whose `settings` have their names and sections; their values are not checked."""
+def check_description(found: Mapping[str, Any], path: Path, env_name: str | None = None) -> dict[str, Any]:
+    """Returns a description whose `settings` have their names and sections; their values are not checked.
+
+    They must be of the environment `env_name`, if that is given.
+    """
     settings, policy_class = found.get("settings"), found.get("policy_class")
     if not isinstance(settings, dict) or not isinstance(settings.get("env_name"), str):
         raise CheckpointError(f"{path} must hold the settings of the run, found none that can be read")
+    if env_name not in (None, settings["env_name"]):
+        raise CheckpointError(f"{path} must be of a run of {env_name}, got one of {settings['env_name']}")
     sections = (*SECTIONS, *ARGUMENTS)
     for name in ("vec", "env", "policy", "rnn", "train", *(name for name in sections if name in settings)):
         if not isinstance(settings.get(name), dict):
