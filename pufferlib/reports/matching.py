@@ -36,13 +36,13 @@ class Match:
     points: np.ndarray  # (players, players), what the row's player scored against the column's
 
     def share(self, row: int, column: int) -> tuple[float, float] | None:
-        """Returns a share of the points, and half of its 95 % interval by Wilson's score; None without games."""
+        """Returns a share of the points, and how far from it Wilson's 95 % interval reaches; None without games."""
         won, games = self.points[row, column], self.points[row, column] + self.points[column, row]
         if not games:
             return None
         share, z = won / games, NORMAL_95
-        width = z * math.sqrt(share * (1 - share) / games + (z / (2 * games)) ** 2) / (1 + z * z / games)
-        return share, width
+        half = z * math.sqrt(share * (1 - share) / games + (z / (2 * games)) ** 2)
+        return share, (half + abs(share - 0.5) * z * z / games) / (1 + z * z / games)
 
     def ratings(self) -> list[tuple[int, float, float]]:
         """Returns the players by rating, the best first: index, rating, and half of its 95 % interval."""
