@@ -218,21 +218,16 @@ class JsonLogger(LazyLogger):
             name: None if isinstance(value, float) and not math.isfinite(value) else value
             for name, value in metrics.items()
         }
-        line = {"step": step, **finite}
-        _append(self.path, f"{json.dumps(line, allow_nan=False)}\n".encode())
-
-
-def _append(path: Path, line: bytes) -> None:
-    # The whole line or nothing of it.
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("ab", buffering=0) as file:
-        size = file.seek(0, os.SEEK_END)
-        try:
-            while line:
-                line = line[file.write(line) :]  # a disk that becomes full takes a part before it refuses the rest
-        except OSError:
-            file.truncate(size)
-            raise
+        line = f"{json.dumps({'step': step, **finite}, allow_nan=False)}\n".encode()
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with self.path.open("ab", buffering=0) as file:
+            size = file.seek(0, os.SEEK_END)
+            try:
+                while line:
+                    line = line[file.write(line) :]  # a disk that becomes full takes a part before it refuses the rest
+            except OSError:
+                file.truncate(size)
+                raise
 
 
 def _rewrite(path: Path, last_step: float) -> None:

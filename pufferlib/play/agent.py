@@ -7,7 +7,7 @@ those whose episode ended: see docs/tutorials/agents_in_your_code.md.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -377,13 +377,11 @@ def _as_recorded(env: object, settings: Mapping[str, Any]) -> object:
 
 def _known_name(env_name: str) -> str | None:
     # None where a policy of the environment's own need not exist: it was given, and its name is unknown here.
-    if catalog.needs_module(env_name):
-        return None
-    try:
-        catalog.lookup(env_name)
-    except PufferError:
-        return None
-    return env_name
+    with suppress(PufferError):
+        if not catalog.needs_module(env_name):
+            catalog.lookup(env_name)
+            return env_name
+    return None
 
 
 def _make_named(settings: Mapping[str, Any], path: Path) -> PufferEnv:

@@ -57,11 +57,10 @@ class _Running:
 class Player:
     """Plays episodes with a policy, a fixed number with every agent, so that long ones count like short ones.
 
-    One in which an agent never came to act is one of its number, and is left out.
-
-    A report of a PufferEnv belongs to those of its episodes that end with the same step; one that it makes every some
-    steps belongs to none. Reports of batches of several environments need an `agent_id`, see `vector.Native`, and are
-    left out without one. `remaining`, `(num_agents,)` int64, are the episodes that each agent still has to play.
+    One in which an agent never came to act is one of its number, and is left out. A report of a PufferEnv belongs to
+    those of its episodes that end with the same step; one that it makes every some steps belongs to none. Reports of
+    batches of several environments need an `agent_id`, see `vector.Native`, and are left out without one. `remaining`,
+    `(num_agents,)` int64, are the episodes that each agent still has to play.
     """
 
     def __init__(

@@ -396,8 +396,7 @@ class PeriodicEvaluation:
                     vecenv = self._make_vecenv(self._seed)
                     self._player = Player(vecenv, self._policy, self._device, autocast=self._autocast)
                 player = self._player
-                quotas = np.ones_like(player.remaining)
-                steps = list(player.play(quotas, self._config.evaluation_max_steps, self._seed))
+                steps = player.play(np.ones_like(player.remaining), self._config.evaluation_max_steps, self._seed)
                 return _evaluation_metrics([*(episodes for step in steps for episodes in step), player.running()])
         except BaseException:
             self.close()  # Ctrl-C may have left the environments in the middle of a step
