@@ -328,8 +328,9 @@ def play_command(env_name: str, args: Mapping[str, Any], options: PlayOptions) -
             if agents == 1:
                 why = "it does not say which keys mean which action; an environment says it by its attribute `keys`"
             raise APIUsageError(f"{entry.name} cannot be played: {why}")
-        if opponent not in (None, BOT) and env.num_agents == 1:
-            raise APIUsageError(f"--opponent needs a game of 2 agents or more, {entry.name} has 1; leave it out")
+        flag = "--side" if options.side == "second" else "--opponent" if opponent not in (None, BOT) else None
+        if flag is not None and env.num_agents == 1:
+            raise APIUsageError(f"{flag} needs a game of 2 agents or more, {entry.name} has 1; leave it out")
         if opponent is None and env.num_agents > 1:
             raise APIUsageError(f"{entry.name} needs somebody for the other side; pass --opponent, such as random")
         rival = None

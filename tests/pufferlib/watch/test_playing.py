@@ -304,6 +304,7 @@ def test_a_window_keeps_its_proportions_where_the_display_is_small(tmp_path):
     ("arguments", "message"),
     [
         (["puffer_squared", "--opponent", "random"], "--opponent"),
+        (["puffer_connect4", "--opponent", "bot", "--side", "second"], "--side"),
         pytest.param(
             ["HalfCheetah-v5"],
             "cannot be played: it does not say which keys mean which action",
