@@ -103,9 +103,9 @@ def evaluate(
         print(scores["episode_return"].mean, scores["episode_return"].standard_error)
 
     Every environment plays the same number of episodes to the end, so long episodes count like short ones. Where
-    several agents share an environment, each of them adds a return and a length for every episode; of the snakes
-    of puffer_snake, which begin and end apart, every one's episode is one of `episodes`. Torch's random numbers
-    and the policy's mode, buffers and recurrent state are unchanged afterwards.
+    several agents share an environment, each of them adds a return and a length for every episode in which it acts; of
+    the snakes of puffer_snake, which begin and end apart, every one's episode is one of `episodes`. Torch's random
+    numbers and the policy's mode, buffers and recurrent state are unchanged afterwards.
 
     Args:
         policy: a torch module that `PuffeRL` would train, a trainer or a `pufferlib.Agent`; it may be recurrent.
