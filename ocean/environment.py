@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -37,6 +37,8 @@ class OceanEnv(PufferEnv):
             such number counts as 1 until the C side refuses it.
         counts_episodes_by_agent: how evaluations count. False: an episode is one of the environment, with all agents,
             as in a match. True: one of an agent, where many that are alike begin and end apart.
+        match_settings: values of arguments in a match, which the larger return wins: by which nothing but the result of
+            a game is paid.
         has_turns: whether the C side writes `masks`: which agents act on their observations and which wait.
         has_truncations: whether a limit may cut an episode. A class whose environments set no truncation says False,
             which saves training the work of looking for them.
@@ -47,6 +49,7 @@ class OceanEnv(PufferEnv):
     has_turns: ClassVar[bool] = False
     agents_per_env: int = 1
     counts_episodes_by_agent: ClassVar[bool] = False
+    match_settings: ClassVar[Mapping[str, Any]] = {}
     __reduce_ex__ = refuse_to_copy
 
     def __init__(

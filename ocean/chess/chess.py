@@ -27,6 +27,7 @@ class Chess(TurnGame):
     """
 
     binding = binding
+    match_settings = {"piece_reward": 0.0}
     keys = Keys({chord: 1792 + index for index, chord in enumerate(_CHORDS)}, waits=True)
 
     def __init__(

@@ -150,13 +150,15 @@ class MatchSheet(scores.ScoreSheet):
 def against(word: str, entry: Entry, env_kwargs: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the settings of an environment in which a policy plays against what a word means.
 
-    Raises APIUsageError if that is the bot, and the environment has none.
+    They have the environment's `match_settings` where points are counted, as against all but the bot. Raises
+    APIUsageError if that is the bot, and the environment has none.
     """
+    of_match = {} if word == BOT else getattr(entry.creator, "match_settings", {})
     if "opponent" in entry.settings:
-        return {**env_kwargs, "opponent": word if word == BOT else "self"}
+        return {**env_kwargs, **of_match, "opponent": word if word == BOT else "self"}
     if word == BOT:
         raise APIUsageError(f"{entry.name} has no bot to play against; take {RANDOM!r}, or an agent")
-    return dict(env_kwargs)
+    return {**env_kwargs, **of_match}
 
 
 def versus(word: str | nn.Module | None, env_name: str, data_dir: str, policy: nn.Module, vecenv: Vector) -> nn.Module:

@@ -117,6 +117,28 @@ def test_a_game_in_which_one_side_never_acted_is_a_game(choices, expected):
     assert len(points) == 80 and set(points) == expected
 
 
+class PaysSeats(Rounds):
+    """The first agent is paid in every step, if that is not left out."""
+
+    match_settings = {"pay": 0.0}
+
+    def __init__(self, num_envs=8, pay=1.0, buf=None, seed=0):
+        self.pay = pay
+        super().__init__(num_envs, buf=buf)
+
+    def step(self, actions):
+        observations, *results = super().step(actions)
+        self.rewards[0::2] += self.pay
+        return observations, *results
+
+
+def test_a_drawn_game_is_one_whatever_is_paid_on_the_way():
+    assert play_match(Fixed(2), Fixed(2), catalog.find(PaysSeats), {"pay": 1.0}, games=10, seed=1) == [0.5] * 10
+    chess = catalog.find("puffer_chess")
+    assert against("random", chess, {"piece_reward": 0.1}) == {"piece_reward": 0.0, "opponent": "self"}
+    assert against("bot", chess, {"piece_reward": 0.1}) == {"piece_reward": 0.1, "opponent": "bot"}
+
+
 def test_games_of_one_environment_that_are_many_are_all_counted():
     assert play_match(Fixed(1), Fixed(0), catalog.find(Tables), {}, games=10, seed=1) == [1.0] * 10
 
