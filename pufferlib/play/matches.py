@@ -153,12 +153,11 @@ def against(word: str, entry: Entry, env_kwargs: Mapping[str, Any]) -> dict[str,
     They have the environment's `match_settings` where points are counted, as against all but the bot. Raises
     APIUsageError if that is the bot, and the environment has none.
     """
-    of_match = {} if word == BOT else getattr(entry.creator, "match_settings", {})
-    if "opponent" in entry.settings:
-        return {**env_kwargs, **of_match, "opponent": word if word == BOT else "self"}
-    if word == BOT:
+    has_choice = "opponent" in entry.settings
+    if word == BOT and not has_choice:
         raise APIUsageError(f"{entry.name} has no bot to play against; take {RANDOM!r}, or an agent")
-    return {**env_kwargs, **of_match}
+    changed = {"opponent": BOT} if word == BOT else getattr(entry.creator, "match_settings", {})
+    return {**env_kwargs, **({"opponent": "self"} if has_choice else {}), **changed}
 
 
 def versus(word: str | nn.Module | None, env_name: str, data_dir: str, policy: nn.Module, vecenv: Vector) -> nn.Module:

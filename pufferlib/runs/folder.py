@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import itertools
 import json
 import os
 import stat
@@ -56,11 +57,8 @@ def find_folder(
 
 def free_folder(path: Path) -> Path:
     """Returns the path, or the first with a number behind it, such as `NAME_2`, at which there is no run."""
-    found, number = path, 1
-    while os.path.exists(found / CONFIG_FILE):
-        number += 1
-        found = path.with_name(f"{path.name}_{number}")
-    return found
+    numbered = (path.with_name(f"{path.name}_{number}") for number in itertools.count(2))
+    return next(found for found in itertools.chain([path], numbered) if not os.path.exists(found / CONFIG_FILE))
 
 
 _REMEDIES = {
