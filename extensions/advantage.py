@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import torch
+from torch.autograd.graph import increment_version
 
 from pufferlib.errors import APIUsageError
 from pufferlib.extensions import cpu_library, cuda_library
@@ -114,6 +115,7 @@ def _advantage_cpu(values, rewards, terminals, ratio, present, advantages, *sett
     _check(*tensors)
     addresses = [None if tensor is None else tensor.data_ptr() for tensor in tensors]
     cpu_library.library().puffer_advantage(*addresses, *values.shape, *settings, cpu_library.parallel_for())
+    increment_version(advantages)
 
 
 def _advantage_cuda(values, rewards, terminals, ratio, present, advantages, *settings) -> None:
@@ -127,6 +129,7 @@ def _advantage_cuda(values, rewards, terminals, ratio, present, advantages, *set
         kernel, rows, block = "puffer_advantage_of_absent", ABSENT_ROWS_PER_BLOCK, (ABSENT_ROWS_PER_BLOCK, 1)
     given = (*(tensor for tensor in tensors if tensor is not None), *values.shape, settings)
     cuda_library.launch("advantage", kernel, -(-len(values) // rows), block, given)
+    increment_version(advantages)
 
 
 # Defined this way and not by torch.library.custom_op, whose wrappers cost three times the rest of a call.

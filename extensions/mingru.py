@@ -12,6 +12,7 @@ NaN can come in by it.
 from __future__ import annotations
 
 import torch
+from torch.autograd.graph import increment_version
 
 from pufferlib.errors import APIUsageError
 from pufferlib.extensions import cpu_library, cuda_library
@@ -182,6 +183,7 @@ def _step(gates, x, state, reset):
         return _step_reference(gates, x, state, reset)
     output = _step_fake(gates, x, state, reset)
     _run("puffer_mingru_forward", (gates, x, reset, state, output, state), (x.shape[0], 1, x.shape[1]))
+    increment_version(state)
     return output
 
 

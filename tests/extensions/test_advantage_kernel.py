@@ -145,6 +145,14 @@ def test_nothing_leaks_past_a_terminal():
     assert not torch.equal(after[:, 10:], before[:, 10:])
 
 
+def test_a_gradient_that_needs_advantages_which_were_overwritten_is_refused():
+    tensors, weights = random_segments((3, 9), seed=12), torch.ones(3, 9, requires_grad=True)
+    loss = (weights * compute_puff_advantage(*tensors, *PLAIN)).sum()
+    compute_puff_advantage(*tensors, *PLAIN)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        loss.backward()
+
+
 @pytest.mark.parametrize("position", range(4))
 def test_a_nan_is_not_hidden(position):
     *inputs, advantages = random_segments((3, 9), seed=2, terminal_rate=0.0)

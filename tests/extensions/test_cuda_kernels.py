@@ -22,7 +22,9 @@ pytestmark = needs_emulator
 )
 def test_advantage(shape, on_emulator):  # noqa: F811
     *inputs, advantages = random_segments(shape, seed=0)
+    version = advantages._version
     advantage._advantage_cuda(*inputs, None, advantages, *PLAIN)
+    assert advantages._version > version  # so that autograd knows
     torch.testing.assert_close(advantages.double(), truth(inputs, PLAIN), rtol=1e-5, atol=2e-5)
     present = random_presence(shape, seed=1)
     advantage._advantage_cuda(*inputs, present, advantages.fill_(torch.nan), *PLAIN)

@@ -95,6 +95,14 @@ def test_steps_one_by_one_equal_the_scan(with_reset, device):
     assert torch.equal(state, final)
 
 
+def test_a_gradient_that_needs_a_state_which_a_step_overwrote_is_refused():
+    gates, x, state, _ = random_inputs((3, 4, 5))
+    output, _ = mingru_scan(gates.requires_grad_(), x, state)
+    mingru_step(gates[:, 0].detach().clone(), x[:, 0].clone(), state)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        output.sum().backward()
+
+
 def test_plain_torch_on_request():
     inputs = random_inputs((3, 6, 10))
     double = (*(tensor.double() for tensor in inputs[:3]), inputs[3])
