@@ -1,4 +1,4 @@
-"""Small policies as one kernel on a CPU: convolutions, linear, MinGRU or LSTM layers, and heads for actions and value.
+"""Small policies as one kernel on a CPU: the layers of network_layers.py, and heads for actions and value.
 
 Small layers are bound by memory and by the calls themselves, not by arithmetic. `Network` takes some rows at a time
 through all layers while they lie in the cache: acting is one call per step of a rollout, and learning, from the
@@ -75,7 +75,7 @@ def _bfloat16() -> tuple[bool, bool]:
 
 @dataclass(frozen=True)
 class NetworkBatch:
-    """Segments to learn from, one row each, T steps."""
+    """Segments to learn from, one row each, T steps; all in the CPU's memory, as the observations are."""
 
     segments: Tensor  # `(count,)` int64, their rows in the rollout's observations
     actions: Tensor  # `(count, T)` or `(count, T, parts)`, int32 choices or float32 numbers
@@ -142,8 +142,11 @@ class Act:
     def __call__(self, observations: Tensor) -> None:
         """Computes the step with the parameters of the last `refresh`."""
         form, structure = (observations.shape, observations.stride(), observations.dtype), self._structure
-        if form != self._form:
-            raise APIUsageError(f"observations must be of the shape, strides and dtype {self._form}, got {form}")
+        if form != self._form or not observations.is_cpu:
+            raise APIUsageError(
+                f"observations must be of the shape, strides and dtype {self._form} on a CPU, got {form} on "
+                f"{observations.device}"
+            )
         if not structure.rows:
             return
         address = observations.data_ptr()
@@ -392,10 +395,12 @@ class Network:
     ) -> Act:
         """Checks one step for every row; each call of the result computes it with the parameters of the last `refresh`.
 
+        All tensors are in the CPU's memory.
+
         Args:
             observations: `(rows, ...)` of OBSERVATION_DTYPES, each row contiguous.
-            states: of every MinGRU layer one, of every LSTM layer the hidden state and the memory, `(rows, width)`,
-                contiguous, overwritten with the state after the step.
+            states: those of the layers, as `Layers.num_states` counts them, `(rows, width)` float32, contiguous,
+                overwritten with the state after the step.
             noise: `(rows, parts)`, from which actions are made: uniform in [0, 1) for choices, of the standard normal
                 distribution for numbers; contiguous. Without noise, actions and log-probabilities nothing is decided.
             actions: `(rows,)` or `(rows, parts)` of `action_dtype`, to be written; the parts of a row lie side by side.
@@ -419,8 +424,8 @@ class Network:
         if stored is not None:
             check_tensor("stored", stored, observations.shape, observations.device, observations.dtype)
         self._check_masks(masks, rows)
-        if present is not None and (present.shape != (rows,) or present.dtype != torch.bool):
-            raise APIUsageError(f"present must be ({rows},) in torch.bool, got {_describe(present)}")
+        if present is not None and (present.shape, present.dtype, present.is_cpu) != ((rows,), torch.bool, True):
+            raise APIUsageError(f"present must be ({rows},) in torch.bool on a CPU, got {_describe(present)}")
         self._check_states(states, rows)
         block = BLOCK_ROWS
         if self._network.pack_shares >= MANY_SHARES or any(layer.is_image for layer in self.layers.layers):
@@ -605,11 +610,12 @@ class Network:
         row = observations.new_empty(shape[leading:]) if 0 in shape[:leading] else observations[(0,) * leading]
         dtypes = observation_dtypes(self.layers)
         numbers = self._numbers if self.layers.fields is None else self.layers.fields.row_bytes
-        if observations.dtype not in dtypes or not row.is_contiguous() or row.numel() != numbers:
+        is_known = observations.dtype in dtypes and observations.is_cpu
+        if not is_known or not row.is_contiguous() or row.numel() != numbers:
             names = ", ".join(str(dtype).removeprefix("torch.") for dtype in dtypes)
             raise APIUsageError(
-                f"observations must be contiguous rows of {numbers} numbers, of one of the types {names}, got "
-                f"{_describe(observations)}"
+                f"observations must be contiguous rows of {numbers} numbers, of one of the types {names}, on a CPU, "
+                f"got {_describe(observations)}"
             )
         return STRUCTURES["Observations"](
             data=observations.data_ptr(),
@@ -623,24 +629,25 @@ class Network:
             dtype = self.action_dtype if name == "actions" else torch.float32
             shapes = [(rows, self.num_parts), (rows,)] if name == "actions" else [(rows,)]
             is_joint = self.num_parts > 1 and name == "actions"
-            if tensor.dtype != dtype or tensor.shape not in shapes[: 1 if is_joint else 2]:
-                raise APIUsageError(f"{name} must be {shapes[0]} in {dtype}, got {_describe(tensor)}")
+            if tensor.dtype != dtype or not tensor.is_cpu or tensor.shape not in shapes[: 1 if is_joint else 2]:
+                raise APIUsageError(f"{name} must be {shapes[0]} in {dtype} on a CPU, got {_describe(tensor)}")
             if tensor.dim() == 2 and tensor.stride(1) != 1:
                 raise APIUsageError(f"the parts of {name} must lie side by side, got {_describe(tensor)}")
 
     def _check_input(self, name: str, tensor: Tensor, size: int, dtype: torch.dtype = torch.float32) -> None:
-        if tensor.dtype == dtype and tensor.numel() == size and tensor.is_contiguous():
+        if tensor.dtype == dtype and tensor.numel() == size and tensor.is_contiguous() and tensor.is_cpu:
             return
-        raise APIUsageError(f"{name} must be {size} numbers in a contiguous {dtype} tensor, got {_describe(tensor)}")
+        expected = f"{size} numbers in a contiguous {dtype} tensor on a CPU"
+        raise APIUsageError(f"{name} must be {expected}, got {_describe(tensor)}")
 
     def _check_states(self, states: Sequence[Tensor], rows: int) -> None:
         if len(states) != len(self._state_sizes):
             raise APIUsageError(
-                "states must be one for each MinGRU or GRU layer and two for each LSTM layer, "
+                "states must be one for each MinGRU, GRU or state layer and two for each LSTM layer, "
                 f"{len(self._state_sizes)}, got {len(states)}"
             )
         for state, size in zip(states, self._state_sizes, strict=True):
-            check_tensor("state", state, (rows, size), state.device)
+            check_tensor("state", state, (rows, size), torch.device("cpu"))
 
     def _check_minibatch(self, minibatch: NetworkBatch, count: int, steps: int) -> None:
         if 0 in (count, steps):
@@ -705,7 +712,7 @@ def _listed(shapes: Sequence[torch.Size]) -> str:
 
 
 def _describe(tensor: Tensor) -> str:
-    return f"{tuple(tensor.shape)} in {tensor.dtype} with strides {tensor.stride()}"
+    return f"{tuple(tensor.shape)} in {tensor.dtype} with strides {tensor.stride()} on {tensor.device}"
 
 
 def _pointers(tensors: Sequence[Tensor]) -> ctypes.Array:

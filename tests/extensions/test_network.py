@@ -781,7 +781,7 @@ def test_a_step_that_was_prepared_is_computed_from_whatever_it_is_called_with():
         Network(layers).act(observations, [expected_state], noise, *expected)
         step(observations)
         assert all(map(torch.equal, [*results, state, stored], [*expected, expected_state, observations]))
-    for wrong in (observations[:69], observations.double(), torch.randn(12, 70).T):
+    for wrong in (observations[:69], observations.double(), torch.randn(12, 70).T, observations.to("meta")):
         with pytest.raises(APIUsageError, match="strides"):
             step(wrong)
     with pytest.raises(DivergedError):
@@ -1032,6 +1032,8 @@ def test_parameters_that_were_converted_since_are_refused(name):
         ("states", [torch.zeros(2, 17)]),
         ("old_values", torch.zeros(3, 2).T),
         ("returns", torch.zeros(2, 3, dtype=torch.float64)),
+        ("returns", torch.zeros(2, 3, device="meta")),
+        ("states", [torch.zeros(2, 16, device="meta")]),
         ("weights", torch.zeros(1)),
     ],
 )
@@ -1044,7 +1046,10 @@ def test_a_minibatch_of_another_form_is_refused(name, wrong):
 
 @pytest.mark.parametrize(
     "observations",
-    [torch.randn(4, 3, 8), torch.randn(4, 3, 7).half(), torch.randn(4, 7, 3).mT, torch.randn(4, 2, 7)],
+    [
+        *(torch.randn(4, 3, 8), torch.randn(4, 3, 7).half(), torch.randn(4, 7, 3).mT, torch.randn(4, 2, 7)),
+        torch.empty(4, 3, 7, device="meta"),
+    ],
 )
 def test_observations_of_another_form_are_refused(observations):
     layers = random_layers()
@@ -1070,6 +1075,8 @@ def test_results_of_another_form_are_refused():
         ("actions", torch.zeros(2, 4, dtype=torch.int32).T),
         ("logprobs", torch.zeros(5)),
         ("values", torch.zeros(4, 1)),
+        ("values", torch.zeros(4, device="meta")),
+        ("present", torch.ones(4, dtype=torch.bool, device="meta")),
     ]
     for name, tensor in wrong:
         with pytest.raises(APIUsageError, match=name):
