@@ -147,13 +147,18 @@ def open_driver() -> ctypes.CDLL:
         raise PufferError(f"expected NVIDIA's driver library to run a kernel on the GPU, found none: {error}") from None
 
 
-def _driver(function: str, *arguments) -> None:
+def _status(function: str, *arguments) -> int:
     status = getattr(open_driver(), function)(*arguments)
     if status == INVALID_CONTEXT:  # the first call of a thread
         context = ctypes.c_void_p()  # torch's, of the device
         open_driver().cuDevicePrimaryCtxRetain(ctypes.byref(context), torch.cuda.current_device())
         open_driver().cuCtxSetCurrent(context)
         status = getattr(open_driver(), function)(*arguments)
+    return status
+
+
+def _driver(function: str, *arguments) -> None:
+    status = _status(function, *arguments)
     if status != 0:
         message = ctypes.c_char_p()
         open_driver().cuGetErrorName(status, ctypes.byref(message))
@@ -174,10 +179,10 @@ def _module(program: str | Program, device_index: int) -> ctypes.c_void_p:
     module = ctypes.c_void_p()
     if isinstance(program, str):
         built = FOLDER / fatbin_name(FOLDER, program)
-        if built.exists() and open_driver().cuModuleLoadData(ctypes.byref(module), built.read_bytes()) == 0:
+        if built.exists() and _status("cuModuleLoadData", ctypes.byref(module), built.read_bytes()) == 0:
             return module
     architecture = architecture_for(*torch.cuda.get_device_capability(device_index), _known_architectures())
-    if open_driver().cuModuleLoadData(ctypes.byref(module), machine_code(program, architecture)) != 0:
+    if _status("cuModuleLoadData", ctypes.byref(module), machine_code(program, architecture)) != 0:
         # The file in the cache may be damaged.
         _driver("cuModuleLoadData", ctypes.byref(module), machine_code(program, architecture, is_cached=False))
     return module

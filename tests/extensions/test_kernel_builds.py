@@ -327,6 +327,20 @@ def test_what_nvcc_built_is_loaded(build, loaded):
     assert loaded[0].startswith(b"nvcc -fatbin")
 
 
+def test_a_thread_whose_first_call_loads_a_kernel_loads_what_nvcc_built(build, loaded, monkeypatch):
+    build()
+    load, current = cuda_library.open_driver().cuModuleLoadData, []
+    driver = SimpleNamespace(
+        cuModuleLoadData=lambda module, image: load(module, image) if current else cuda_library.INVALID_CONTEXT,
+        cuDevicePrimaryCtxRetain=lambda context, device: 0,
+        cuCtxSetCurrent=current.append,
+    )
+    monkeypatch.setattr(cuda_library, "open_driver", lambda: driver)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
+    cuda_library._module("advantage", 0)
+    assert [image[:4] for image in loaded] == [b"nvcc"]
+
+
 @pytest.mark.parametrize("changed", ["advantage.cu", "advantage_row.h"])
 def test_what_was_built_of_other_sources_is_not_loaded_and_built_anew(changed, sources, build, loaded):
     build()
