@@ -42,7 +42,7 @@ def mingru_scan(
         The output, `(batch, steps, hidden)`, and the state after the last step, `(batch, hidden)`.
 
     Raises:
-        APIUsageError: if a tensor differs from the above.
+        APIUsageError: if a tensor differs from the above; from the backward pass, if that is to be differentiated.
         PufferError: if the kernel is asked for and was not built.
     """
     if not kernel or not _has_kernel(x.device):
@@ -152,6 +152,10 @@ def _save_for_backward(ctx, inputs, output):
 
 
 def _differentiate(ctx, grad_output, grad_final, _):
+    if torch.is_grad_enabled():  # by create_graph
+        raise APIUsageError(
+            "mingru_scan must be differentiated once, got create_graph=True; with kernel=False it can be twice"
+        )
     gates, x, state, reset, states = ctx.saved_tensors
     grad_output = torch.zeros_like(x) if grad_output is None else grad_output.contiguous()
     grad_final = torch.zeros_like(state) if grad_final is None else grad_final.contiguous()

@@ -53,6 +53,15 @@ def test_the_reference_has_the_right_gradients():
     assert torch.autograd.gradcheck(lambda *three: reference_mingru(*three, reset), tensors)
 
 
+def test_the_kernel_refuses_a_second_gradient_which_plain_torch_has():
+    gates, x, state, _ = random_inputs((2, 5, 3))
+    by_kernel, by_torch = (mingru_scan(gates.requires_grad_(), x, state, kernel=kernel)[0] for kernel in (True, False))
+    with pytest.raises(APIUsageError, match="kernel=False"):
+        torch.autograd.grad(by_kernel.sum(), gates, create_graph=True)
+    (gradient,) = torch.autograd.grad(by_torch.sum(), gates, create_graph=True)
+    assert torch.autograd.grad(gradient.sum(), gates)[0].any()
+
+
 def test_no_reset_is_the_same_as_none_set():
     gates, x, state, reset = random_inputs((3, 6, 10), reset_rate=0.0)
     for left, right in zip(mingru_scan(gates, x, state), mingru_scan(gates, x, state, reset), strict=True):
