@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor
+from torch.autograd.graph import increment_version
 
 from pufferlib.errors import APIUsageError
 from pufferlib.extensions import cpu_library
@@ -43,7 +44,7 @@ class AdamBatch:
         averages, squares, steps = self._kept = [[state[name] for state in states] for name in _NAMES]
         _check_kept(parameters, averages, squares, steps)
         self.settings = settings
-        self._addresses = _addresses(parameters)
+        self._parameters, self._addresses = list(parameters), _addresses(parameters)
         rows = [
             STRUCTURES["AdamParameter"](
                 parameter=parameter.data_ptr(),
@@ -72,7 +73,11 @@ class AdamBatch:
         self._library.puffer_adam_step(*self.describe().values())
 
     def describe(self) -> dict[str, int]:
-        """What C wants to step them, by the names of LearnParts; valid while `settings` are these."""
+        """What C wants to step them, by the names of LearnParts; valid while `settings` are these.
+
+        It counts as a write to the parameters: autograd refuses a gradient that needs what they were.
+        """
+        increment_version(self._parameters)
         return {
             "parameters": ctypes.addressof(self._table),
             "num_parameters": len(self._table),

@@ -124,6 +124,14 @@ def test_what_the_kernel_does_not_take_is_stepped_by_torch():
         torch.testing.assert_close(parameter.detach(), torch.full_like(parameter, 0.9))
 
 
+def test_a_gradient_that_needs_parameters_from_before_the_step_is_refused():
+    parameter = nn.Parameter(torch.ones(3))
+    loss, parameter.grad = parameter.square().sum(), torch.ones(3)
+    KernelAdam([parameter], lr=0.1).step()
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        loss.backward()
+
+
 def test_parameters_without_a_gradient_stay():
     first, second = nn.Parameter(torch.ones(3)), nn.Parameter(torch.ones(3))
     optimizer = KernelAdam([first, second], lr=0.1)
