@@ -209,7 +209,7 @@ struct Learn {
     int64_t gradient_size;
     float* scratch;  // [slots, scratch_size]
     int64_t slots, scratch_size;
-    int32_t* is_outside;  // set to 1 when a segment is no such row, and nothing else is done
+    int32_t* is_outside;  // set to 1 when a segment is no such row, and nothing else is done for this part
 };
 
 // What is learned from part after part, and the steps between them.
@@ -250,9 +250,9 @@ void puffer_network_act(const Act* call, const KernelThreads* threads);
 
 void puffer_network_learn(const Learn* call, const KernelThreads* threads);
 
-// Learns from parts that lie one after the other, and steps the parameters after each. `all` is of none of more
-// segments and chunks than it has; its ratios, values and metrics are those of the last part. The layers have no
-// states, and no weights are given.
+// Learns from parts that lie one after the other, and steps the parameters after each. Segments and chunks of `all` are
+// those of the largest part; its ratios, values and metrics become those of the last part. The layers have no states,
+// and no weights are given.
 void puffer_network_train(const Learn* all, const LearnParts* parts, const KernelThreads* threads);
 
 // END DECLARATIONS

@@ -14,7 +14,7 @@ typedef struct {
     const float* transposed;  // [width, 3 * width], the weights, packed
     const uint8_t* reset;     // [rows], nonzero where the state counts as 0 before the step; or NULL
     const float* initial;     // [sequences, width]
-    float* gates;             // [rows, 3 * width], becomes f, z and s of mingru.h
+    float* gates;             // [rows, 3 * width], becomes f, z and s of mingru_row.h
     float *states, *output;   // [rows, width]; states may be `initial` itself when there is one step
 } MingruForward;
 
