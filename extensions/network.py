@@ -14,6 +14,7 @@ import functools
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -46,6 +47,7 @@ OBSERVATION_DTYPES = {
 }
 PRODUCTS = {"float32": CONSTANTS["PRODUCTS_FLOAT32"], "bfloat16": CONSTANTS["PRODUCTS_BFLOAT16"]}
 _COPYING = network_layers.Arrange, network_layers.Concatenate, network_layers.Features
+_FLOATS: dict[str, Any] = {"dtype": torch.float32, "device": "cpu"}  # of memory for C, whatever torch's defaults are
 CATEGORY_DTYPES = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)  # may stand for categories
 
 
@@ -200,7 +202,7 @@ class Network:
         self._tensors = layers.tensors()
         self._shapes = [tensor.shape for tensor in self._tensors]
         sizes = [parameter.numel() for parameter in self.parameters]
-        self.gradient = torch.zeros(sum(sizes))
+        self.gradient = torch.zeros(sum(sizes), **_FLOATS)
         pieces = zip(self.gradient.split(sizes), self.parameters, strict=True)
         self.gradients = [piece.view(parameter.shape) for piece, parameter in pieces]
         self._shared: list[tuple[Tensor, Tensor]] = []  # a result, and what one more layer with its parameter adds
@@ -214,13 +216,13 @@ class Network:
         plan = (ctypes.c_int64 * 2)()
         self._library.puffer_network_plan(self._address, plan)
         packed_size, self._gradient_size = plan
-        self._packed = torch.zeros(packed_size)  # between what is copied there
+        self._packed = torch.zeros(packed_size, **_FLOATS)  # between what is copied there
         self._network.packed = self._packed.data_ptr()
         self._network.pack_shares = max(1, min(MAX_CHUNKS, packed_size // PACK_NUMBERS))
-        self._scratch = torch.empty(0)
+        self._scratch = torch.empty(0, **_FLOATS)
         self._scratch_sizes: dict[tuple[int, int], int] = {}  # by sequences and steps of a block
-        self._gradients = torch.empty(0)  # of chunks, padded, and their sums
-        self._metrics = torch.empty(MAX_CHUNKS, NUM_METRICS, dtype=torch.float64)  # of chunks
+        self._gradients = torch.empty(0, **_FLOATS)  # of chunks, padded, and their sums
+        self._metrics = torch.empty(MAX_CHUNKS, NUM_METRICS, dtype=torch.float64, device="cpu")  # of chunks
         self.refresh()
 
     def _describe_layers(self) -> list[Structure]:
@@ -292,8 +294,8 @@ class Network:
         layers, normalizer, categories = self.layers, self.layers.normalizer, self.layers.categories
         are_choices = layers.log_std is None
         self._part_sizes = (ctypes.c_int64 * self.num_parts)(*layers.parts)
-        self._normal = torch.zeros(2, self.num_parts)  # memory for the kernel, as is the next one
-        self._seen = torch.zeros(2, self._numbers)
+        self._normal = torch.zeros(2, self.num_parts, **_FLOATS)  # memory for the kernel, as is the next one
+        self._seen = torch.zeros(2, self._numbers, **_FLOATS)
         self._categories = None  # copies, as they index memory: the lowest, the first column, the last one
         self._fields = None
         if layers.fields is not None:
@@ -527,7 +529,7 @@ class Network:
         if sum(counts) != len(batch.segments) or batch.weights is not None or not self.can_train:
             raise APIUsageError(f"parts must be of {len(batch.segments)} segments in all and without weights")
         call = self._prepare(observations, batch, max(counts), coefficients)
-        steps, sums = batch.old_logprobs.shape[1], torch.empty(NUM_METRICS)
+        steps, sums = batch.old_logprobs.shape[1], torch.empty(NUM_METRICS, **_FLOATS)
         sizes = (ctypes.c_int64 * len(counts))(*counts)
         chunks = (ctypes.c_int64 * len(counts))(*(self._divide(count, steps)[1] for count in counts))
         parts = STRUCTURES["LearnParts"](
@@ -557,8 +559,9 @@ class Network:
         slots = min(self._threads.size, chunks)
         scratch, scratch_size = self._take_scratch(slots, block, steps)
         if self._gradients.shape[0] != chunks + 1:
-            self._gradients = torch.empty(chunks + 1, self._gradient_size)
-        results = torch.empty(NUM_METRICS), torch.empty(count, steps), torch.empty(count, steps)
+            self._gradients = torch.empty(chunks + 1, self._gradient_size, **_FLOATS)
+        shapes = (NUM_METRICS,), (count, steps), (count, steps)
+        results = (torch.empty(shape, **_FLOATS) for shape in shapes)
         call = _LearnCall(*results, _pointers(minibatch.states))
         call.structure = STRUCTURES["Learn"](
             network=self._address,
@@ -602,7 +605,7 @@ class Network:
             self._scratch_sizes[sequences, steps] = found.value
         size = self._scratch_sizes[sequences, steps]
         if self._scratch.numel() < slots * size:
-            self._scratch = torch.empty(slots * size)
+            self._scratch = torch.empty(slots * size, **_FLOATS)
         return self._scratch.data_ptr(), size
 
     def _describe(self, observations: Tensor, leading: int) -> Structure:

@@ -203,7 +203,7 @@ class NetworkActor(Actor):
 
     def _prepare(self, rows: slice, column: int) -> _Column:
         rollout, segments, stored = self.rollout, self._segments(rows), self._stored(rows, column)
-        noise = self._noises.setdefault(len(stored), torch.empty(len(stored), self._network.num_parts))
+        noise = self._noises.setdefault(len(stored), rollout.values.new_empty(len(stored), self._network.num_parts))
         results = tuple(each[segments, column] for each in (rollout.actions, rollout.logprobs, rollout.values))
         masks = self.action_masks(rows, column)
         entries = self._network.layers.states_of(state[rows] for state in self.states.values())
@@ -218,7 +218,7 @@ class NetworkActor(Actor):
     def value(self, rows: slice | np.ndarray, observations: Tensor) -> Tensor:
         states = [state[rows].clone() for state in self.states.values()]
         states = [state.contiguous() for state in self._network.layers.states_of(states)]
-        values = torch.empty(len(observations))
+        values = self.rollout.values.new_empty(len(observations))
         self._network.value(observations, states, values)
         return values
 

@@ -136,8 +136,8 @@ class Rollout:
         cls, observations: Tensor, actions: Tensor, states: dict[str, Tensor], action_masks: Tensor | None
     ) -> Rollout:
         segments, horizon = actions.shape[:2]
-        floats = torch.zeros(segments, horizon + 1, device=actions.device)
-        by_column = torch.zeros(horizon + 1, segments, device=actions.device)
+        floats = torch.zeros(segments, horizon + 1, dtype=torch.float32, device=actions.device)
+        by_column = torch.zeros(horizon + 1, segments, dtype=torch.float32, device=actions.device)
         return cls(
             observations=observations,
             actions=actions,

@@ -616,6 +616,22 @@ def test_products_that_there_are_not_are_refused(monkeypatch):
         Network(random_layers(), products="bfloat16")
 
 
+def test_torchs_defaults_change_nothing():
+    torch.manual_seed(47)
+    layers = random_layers(numbers=2, recurrent=1, is_normalized=True)
+    observations, minibatch = random_observations(layers, 5, 3), random_minibatch(layers, 5, 4, 3)
+    expected = Network(layers).learn(observations, minibatch, **COEFFICIENTS)
+    torch.set_default_dtype(torch.float64)
+    try:
+        found = [Network(layers).learn(observations, minibatch, **COEFFICIENTS)]
+        with torch.device("meta"):
+            found += [Network(layers).learn(observations, minibatch, **COEFFICIENTS)]
+    finally:
+        torch.set_default_dtype(torch.float32)
+    for each in found:
+        assert all(map(torch.equal, (*each.gradients, each.values), (*expected.gradients, expected.values)))
+
+
 def test_learning_works_with_the_parameters_as_they_are():
     torch.manual_seed(3)
     layers = random_layers(recurrent=1)

@@ -3,10 +3,13 @@ import math
 import random
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
+from drifting import DriftEnv, make_trainer
 from gymnasium.spaces import Box, Discrete
 from torch import nn
+from trained import iterate, weights
 
 from pufferlib.config import TrainConfig, resolve_sizes
 from pufferlib.distributed import Ranks
@@ -15,7 +18,7 @@ from pufferlib.extensions.network import has_bfloat16
 from pufferlib.fast.choose import choose_backend
 from pufferlib.fast.cpu import NetworkActor, NetworkGradients, ThreadedGradients
 from pufferlib.metrics.measures import Phases
-from pufferlib.models import Default
+from pufferlib.models import Continuous, Default
 from pufferlib.ppo.actor import Actor
 from pufferlib.ppo.learner import Gradients, coefficients
 from pufferlib.ppo.losses import PPOLoss, ppo_loss
@@ -74,6 +77,22 @@ def plain_loss(logprobs, values, entropy, old_logprobs, old_values, advantages, 
     return PPOLoss(total, {"value_loss": value_loss, "largest_ratio": ratio.max()}, ratio)
 
 
+def test_a_policy_of_float32_is_trained_alike_whatever_torchs_default_type_is():
+    results = []
+    for dtype in (torch.float32, torch.float64):
+        torch.manual_seed(0)
+        policy = Continuous(DriftEnv(), [16], [16])
+        torch.set_default_dtype(dtype)
+        try:
+            trainer = make_trainer(lambda env, policy=policy: policy, {"dtype": np.float32})
+            assert trainer.computed_by.startswith("C kernel")
+            iterate(trainer)
+        finally:
+            torch.set_default_dtype(torch.float32)
+        results.append(weights(policy))
+    assert torch.equal(*results)
+
+
 # --- what is chosen, and why
 
 
@@ -104,7 +123,8 @@ def test_a_policy_of_the_library_that_was_changed_is_traced_as_one_of_a_users_ow
         ({"loss": functools.partial(ppo_loss, clip_coef=0.3)}, "the loss is partial, one of your own"),
         (
             {"policy": DropsOut()},
-            "the policy DropsOut has Dropout as `drop`, which the kernel does not know, (test_choose.py, line 66)",
+            "the policy DropsOut has Dropout as `drop`, which the kernel does not know, "
+            f"(test_choose.py, line {DropsOut.forward.__code__.co_firstlineno + 1})",
         ),
         ({"policy": deep()}, "the policy's layers are not of the sizes and types that the kernel takes"),
         ({"space": Box(0, 1, (3,), dtype="float16")}, "observations are float16"),
