@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from pufferlib.errors import APIUsageError
 from pufferlib.extensions import cpu_library
 from pufferlib.extensions.cpu_library import STRUCTURES, padded
 
@@ -19,32 +18,19 @@ NEWTON_SCHULZ_STEPS = 5
 PADDED_SIZE = 512  # rows or columns, up to which a GPU takes longer to begin a product than to compute it
 
 
-def orthogonalize(matrices: Tensor) -> Tensor:
-    """A matrix with the same singular vectors and all singular values near 1 (0.7 to 1.2), for each of a stack.
+def orthogonalize_each(matrices: Sequence[Tensor]) -> list[Tensor]:
+    """For each matrix one with the same singular vectors and all singular values near 1 (0.7 to 1.2).
 
     The quintic Newton-Schulz iteration of Muon (Jordan et al. 2024, kellerjordan.github.io/posts/muon). Float32 on a
-    CPU takes a kernel, everything else torch.
+    CPU takes a kernel, whose threads share the matrices out; everything else torch. A GPU is then asked for 20
+    operations in all and not for each shape: the matrices lie in one stack, laid flat and filled up with zeros, which
+    the iteration keeps.
 
     Args:
-        matrices: `(count, rows, columns)`.
+        matrices: `(rows, columns)` each, of any shapes.
 
     Raises:
-        APIUsageError: if they are not that.
         PufferError: if the kernel was not built.
-    """
-    if matrices.dim() != 3:
-        raise APIUsageError(f"matrices must be of shape (count, rows, columns), got {tuple(matrices.shape)}")
-    return torch.stack(orthogonalize_each(matrices.unbind())) if len(matrices) else matrices.clone()
-
-
-def orthogonalize_each(matrices: Sequence[Tensor]) -> list[Tensor]:
-    """`orthogonalize` of matrices of several shapes.
-
-    Threads share those out that the kernel takes. Where torch computes, a GPU is asked for 20 operations in all and not
-    for each shape: the matrices lie in one stack, laid flat and filled up with zeros, which the iteration keeps.
-
-    Args:
-        matrices: `(rows, columns)` each.
     """
     wide = [matrix.mT if matrix.shape[0] > matrix.shape[1] else matrix for matrix in matrices]
     groups: dict[Literal["kernel", "stack"] | torch.Size, list[int]] = {}

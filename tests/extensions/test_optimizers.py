@@ -9,7 +9,6 @@ from torch import nn
 from trained import weights
 
 from pufferlib.extensions.optimizers import ADAMW_SHARE, Muon, make_optimizer, set_learning_rate
-from pufferlib.extensions.orthogonalize import orthogonalize
 
 SETTINGS = {"learning_rate": 0.05, "betas": (0.9, 0.99), "eps": 1e-8, "weight_decay": 0.1}
 
@@ -33,31 +32,6 @@ def train(model, optimizer, steps):
         give_gradients(model, step)
         optimizer.step()
         optimizer.zero_grad()
-
-
-# --- orthogonalisation
-
-
-@pytest.mark.parametrize("shape", [(3, 16, 16), (1, 8, 40), (2, 40, 8), (4, 1, 5), (2, 64, 192)])
-def test_singular_values_become_about_one(shape):
-    matrices = torch.randn(shape, generator=torch.Generator().manual_seed(0))
-    if shape[1] == shape[2]:  # random square matrices have singular values near 0, which take more iterations
-        matrices = matrices + 3 * torch.eye(shape[1])
-    values = torch.linalg.svdvals(orthogonalize(matrices))
-    assert values.min() > 0.5 and values.max() < 1.3
-
-
-def test_singular_vectors_stay():
-    matrix = torch.randn(1, 5, 9, generator=torch.Generator().manual_seed(0))
-    u, _, vh = torch.linalg.svd(matrix[0], full_matrices=False)
-    rotated = u.T @ orthogonalize(matrix)[0] @ vh.T
-    torch.testing.assert_close(rotated, rotated.diagonal().diag(), atol=1e-5, rtol=0)
-
-
-def test_orthogonalisation_ignores_the_scale_and_survives_zeros():
-    matrices = torch.randn(2, 6, 4)
-    torch.testing.assert_close(orthogonalize(1e4 * matrices), orthogonalize(matrices), atol=1e-4, rtol=1e-4)
-    assert orthogonalize(torch.zeros(2, 6, 4)).abs().max() == 0
 
 
 # --- Muon
