@@ -9,6 +9,7 @@ of all that went into it.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
 import os
@@ -215,8 +216,9 @@ def machine_code(program: str | Program, architecture: str, is_cached: bool = Tr
     key = hash_sources(program.source, dict(program.headers), _version(nvrtc, program.options))
     folder = _cache_folder()
     cached = None if folder is None else folder / f"{program.name}-{architecture}-{key}.cubin"
-    if is_cached and cached is not None and cached.exists():
-        return cached.read_bytes()
+    if is_cached and cached is not None:
+        with contextlib.suppress(OSError):  # there is none, or it is another user's
+            return cached.read_bytes()
     code = _compile(nvrtc, program, architecture)
     if cached is not None:
         _keep(cached, code)
@@ -266,13 +268,11 @@ def _cache_folder() -> Path | None:
 
 def _keep(path: Path, code: bytes) -> None:
     # Under a temporary name first: another process may be doing the same.
-    try:
+    with contextlib.suppress(OSError):  # a read-only home costs a compilation per process, nothing else
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
             file.write(code)
         os.replace(file.name, path)
-    except OSError:
-        pass  # a read-only home costs a compilation per process, nothing else
 
 
 def _compile(nvrtc: ctypes.CDLL, code: Program, architecture: str) -> bytes:

@@ -256,6 +256,19 @@ def test_a_damaged_file_of_the_cache_is_compiled_anew(tmp_path, monkeypatch):
     assert kept.read_bytes() == b"whole"
 
 
+def test_a_file_of_the_cache_that_cannot_be_read_is_compiled_anew(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(cuda_library, "_open_nvrtc", lambda: None)
+    monkeypatch.setattr(cuda_library, "_version", lambda nvrtc, options: "13.0")
+    monkeypatch.setattr(cuda_library, "_compile", lambda nvrtc, program, architecture: b"whole")
+    program = cuda_library.Program("a_program", b"code", {})
+    assert cuda_library.machine_code(program, "sm_90") == b"whole"
+    (kept,) = (tmp_path / "pufferlib").iterdir()
+    kept.unlink()
+    kept.mkdir()  # as unreadable as another user's file, to root as well
+    assert cuda_library.machine_code(program, "sm_90") == b"whole"
+
+
 def test_a_user_without_a_home_has_no_cache(monkeypatch):
     def fail():
         raise RuntimeError("Could not determine home directory.")
