@@ -369,7 +369,8 @@ class LSTMWrapper(RecordsInitArgs):
 
     def initial_state(self, batch: int, device: torch.device | str = "cpu") -> State:
         """Zeros: `lstm_h_0`, `lstm_c_0`, `lstm_h_1`, ..., two for each layer, `(batch, hidden_size)`."""
-        return {name: torch.zeros(batch, self.hidden_size, device=device) for pair in self._names for name in pair}
+        names = [name for pair in self._names for name in pair]
+        return {name: torch.zeros(batch, self.hidden_size, dtype=torch.float32, device=device) for name in names}
 
     def forward_eval(self, observations: Tensor, state: State) -> tuple[Logits, Tensor]:
         """One step: observations `(rows, *observation_shape)`; replaces the entries of `state`."""
@@ -495,7 +496,7 @@ class MinGRUWrapper(RecordsInitArgs):
 
     def initial_state(self, batch: int, device: torch.device | str = "cpu") -> State:
         """Zeros: `mingru_0`, `mingru_1`, ..., one for each layer, `(batch, hidden_size)`."""
-        return {name: torch.zeros(batch, self.hidden_size, device=device) for name in self._names}
+        return {name: torch.zeros(batch, self.hidden_size, dtype=torch.float32, device=device) for name in self._names}
 
     def forward_eval(self, observations: Tensor, state: State) -> tuple[Logits, Tensor]:
         """One step: observations `(rows, *observation_shape)`; overwrites the tensors of `state`."""

@@ -216,10 +216,9 @@ class NetworkActor(Actor):
 
     @override
     def value(self, rows: slice | np.ndarray, observations: Tensor) -> Tensor:
-        states = [state[rows].clone() for state in self.states.values()]
-        states = [state.contiguous() for state in self._network.layers.states_of(states)]
+        entries = self._network.layers.states_of(state[rows].clone() for state in self.states.values())
         values = self.rollout.values.new_empty(len(observations))
-        self._network.value(observations, states, values)
+        self._network.value(observations, [entry.contiguous() for entry in entries], values)
         return values
 
 

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from drifting import DriftEnv, make_trainer
+from drifting import DriftEnv, make_trainer, recurrent, with_lstm
 from gymnasium.spaces import Box, Discrete
 from torch import nn
 from trained import iterate, weights
@@ -77,11 +77,12 @@ def plain_loss(logprobs, values, entropy, old_logprobs, old_values, advantages, 
     return PPOLoss(total, {"value_loss": value_loss, "largest_ratio": ratio.max()}, ratio)
 
 
-def test_a_policy_of_float32_is_trained_alike_whatever_torchs_default_type_is():
+@pytest.mark.parametrize("make_policy", [Continuous, recurrent, with_lstm])
+def test_a_policy_of_float32_is_trained_alike_whatever_torchs_default_type_is(make_policy):
     results = []
     for dtype in (torch.float32, torch.float64):
         torch.manual_seed(0)
-        policy = Continuous(DriftEnv(), [16], [16])
+        policy = make_policy(DriftEnv())
         torch.set_default_dtype(dtype)
         try:
             trainer = make_trainer(lambda env, policy=policy: policy, {"dtype": np.float32})
