@@ -62,8 +62,7 @@ class RolloutKernel:
     ):
         self._network = network
         self._generator = generator
-        device = rollout.values.device
-        self._noise = torch.zeros(rollout.horizon, len(step.episode_starts), network.num_parts, device=device)
+        self._noise = rollout.values.new_zeros(rollout.horizon, len(step.episode_starts), network.num_parts)
         self._launches = [self._prepare(part, step, rollout, final_values) for part in envs]
 
     def __call__(self) -> None:

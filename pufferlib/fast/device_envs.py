@@ -83,7 +83,7 @@ class DeviceEnvs:
         device = step.actions.device
         self.env, self.rows, self.finals = env, rows, finals
         flags = torch.zeros(2, env.num_agents, dtype=torch.uint8, device=device)  # terminals, truncations
-        rewards = torch.zeros(env.num_agents, device=device)
+        rewards = rollout.rewards.new_zeros(env.num_agents)
         self._arrays = [step.observations[rows], step.actions[rows], rewards, *flags]
         columns = [columns.T for columns in (rollout.rewards, rollout.terminals, rollout.truncations)]
         self._stored = step.column_index[rows], *columns, step.episode_starts[rows]
@@ -94,7 +94,7 @@ class DeviceEnvs:
         masks = env.action_masks if env.has_action_masks else None, env.masks if env.has_turns else None
         self._masks = [None if each is None else torch.from_numpy(each).to(device) for each in masks]
         self._names: list[str] = []
-        self._logs = torch.zeros(0, device=device)
+        self._logs = rewards.new_zeros(0)
 
     def upload(self) -> None:
         """Copies the environments, and the contents of their arrays, from the CPU's memory."""
@@ -107,7 +107,7 @@ class DeviceEnvs:
         self._run("puffer_env_attach", *pointers, len(self.structs), *sizes)
         self._names = list(env.binding.vec_log(env.handle))  # their numbers went with the structs
         if not len(self._logs):
-            self._logs = torch.zeros(len(self.structs), len(self._names), device=self.structs.device)
+            self._logs = self._logs.new_zeros(len(self.structs), len(self._names))
 
     def step(self) -> None:
         """Steps all environments once; stores rewards and ends in the rollout at the step's `column_index`."""

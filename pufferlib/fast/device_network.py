@@ -42,7 +42,7 @@ class DeviceNetwork:
         blocks += [(layer.weight, None, 3) for layer in self._recurrent]
         blocks += [(self._head.weight, self._head.bias, 1)]
         sizes = [_block_size(weight, gates, rounds) for weight, _, gates in blocks]
-        self.weights = torch.zeros(sum(sizes) + 2 * self.num_parts, device=self._head.weight.device)
+        self.weights = self._head.weight.detach().new_zeros(sum(sizes) + 2 * self.num_parts)
         *parts, self._deviations = self.weights.split([*sizes, 2 * self.num_parts])
         self._blocks = [(part, *block) for part, block in zip(parts, blocks, strict=True)]
 

@@ -89,7 +89,7 @@ def fit_to_graphs(optimizer: Optimizer, device: torch.device) -> None:
     call this after it.
     """
     for group in optimizer.param_groups:
-        group["lr"] = torch.tensor(float(group["lr"]), device=device)
+        group["lr"] = torch.tensor(float(group["lr"]), dtype=torch.float32, device=device)
         if "capturable" in group:
             group["capturable"] = device.type != "cpu"
             group["fused"] = True if device.type != "cpu" else None  # one kernel for all parameters
@@ -151,9 +151,8 @@ class CapturingLearner(Learner):
     @override
     def follow(self, gradients: Gradients, optimizer: Optimizer) -> None:
         super().follow(gradients, optimizer)
-        device = self.rollout.values.device
-        fit_to_graphs(optimizer, device)
-        self._count = torch.zeros((), device=device)  # of the minibatches that are summed up
+        fit_to_graphs(optimizer, self.rollout.values.device)
+        self._count = self.rollout.values.new_zeros(())  # of the minibatches that are summed up
         # By what they do or hold, and whether every agent was there.
         self._graphs: dict[tuple[Callable[..., None], tuple[bool, ...], bool], CapturedCall] = {}
         self._held: dict[tuple[str, bool], Tensor] = {}

@@ -198,7 +198,7 @@ class SegmentMinibatches:
         self._config = config = advantages.config
         self._advantages = advantages
         self._generator = generator
-        self._beta = torch.zeros((), device=rollout.values.device)  # of the importance weights
+        self._beta = rollout.values.new_zeros(())  # of the importance weights
         # Whether some segments are drawn more often than others, and importance weights are not all 1.
         self._is_uneven = config.prio_alpha > 0 and config.minibatch_segments < rollout.segments
 

@@ -175,6 +175,19 @@ def test_a_missing_barrier_is_noticed(device_emulator, monkeypatch):  # noqa: F8
         assert_alike(collected(there, 1), collected(here, 1))
 
 
+def test_torchs_default_type_is_not_that_of_what_the_kernels_read(device_emulator):  # noqa: F811
+    here, there = (make("puffer_squared", backend, backend == "Device") for backend in BACKENDS)
+    expected = collected(here, 1)
+    torch.set_default_dtype(torch.float64)
+    try:
+        weights = DeviceNetwork(find_layers(there.actor.policy), rounds=False).weights
+        found = collected(there, 1)
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert weights.dtype == torch.float32
+    assert_alike(found, expected)
+
+
 def test_what_does_not_fit_is_played_step_by_step(device_emulator, monkeypatch):  # noqa: F811
     monkeypatch.setattr("pufferlib.fast.device_collector.shared_memory", lambda device: 1000)
     here, there = (make("puffer_breakout", backend, backend == "Device") for backend in BACKENDS)
