@@ -553,8 +553,8 @@ class Network:
         self, observations: Tensor, minibatch: NetworkBatch, count: int, coefficients: dict[str, float]
     ) -> _LearnCall:
         # For the first `count` segments.
-        total, steps = minibatch.old_logprobs.shape
-        self._check_minibatch(minibatch, total, steps)
+        self._check_minibatch(minibatch)
+        steps = minibatch.old_logprobs.shape[1]
         block, chunks = self._divide(count, steps)
         slots = min(self._threads.size, chunks)
         scratch, scratch_size = self._take_scratch(slots, block, steps)
@@ -652,9 +652,11 @@ class Network:
         for state, size in zip(states, self._state_sizes, strict=True):
             check_tensor("state", state, (rows, size), torch.device("cpu"))
 
-    def _check_minibatch(self, minibatch: NetworkBatch, count: int, steps: int) -> None:
-        if 0 in (count, steps):
-            raise APIUsageError(f"a minibatch must have at least one segment and one step, got {count} and {steps}")
+    def _check_minibatch(self, minibatch: NetworkBatch) -> None:
+        shape = tuple(minibatch.old_logprobs.shape)
+        if len(shape) != 2 or 0 in shape:
+            raise APIUsageError(f"old_logprobs must be (count, T) with at least one segment and one step, got {shape}")
+        count, steps = shape
         self._check_states(minibatch.states, count)
         self._check_input("segments", minibatch.segments, count, torch.int64)
         self._check_input("actions", minibatch.actions, count * steps * self.num_parts, self.action_dtype)

@@ -1046,6 +1046,8 @@ def test_parameters_that_were_converted_since_are_refused(name):
         ("resets", torch.zeros(2, 3)),
         ("states", []),
         ("states", [torch.zeros(2, 17)]),
+        ("old_logprobs", torch.zeros(6)),
+        ("old_logprobs", torch.zeros(0, 3)),
         ("old_values", torch.zeros(3, 2).T),
         ("returns", torch.zeros(2, 3, dtype=torch.float64)),
         ("returns", torch.zeros(2, 3, device="meta")),
