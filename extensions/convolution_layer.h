@@ -37,11 +37,6 @@ KERNEL_FN int64_t convolution_pixels(const Convolution& shape) {
 
 KERNEL_FN bool convolution_is_padded(const Convolution& shape) { return shape.padding_y > 0 || shape.padding_x > 0; }
 
-// Of an image of results.
-KERNEL_FN int64_t convolution_outputs(const Convolution& shape) {
-    return convolution_pixels(shape) * matmul_padded(shape.filters);
-}
-
 // Where the numbers of a patch lie, from that of its first pixel on.
 typedef struct {
     int64_t image_row;              // from an image to the next
