@@ -95,7 +95,7 @@ class PuffeRL:
         rollout: the last one that was collected.
         epoch: iterations of `evaluate` and `train` done so far.
         run: its name and folder, loggers and checkpoints.
-        chosen: a sentence for each fact of the environment that settings follow from; empty for a configuration's.
+        chosen: a sentence for each fact of the environment that settings follow from; empty in the configuration form.
         pool: the opponents of `[selfplay]`; None without any.
     """
 
@@ -144,11 +144,11 @@ class PuffeRL:
 
         Args:
             config: the `[train]` settings, as in `load_config(name)['train']`; an `env` key names the run.
-            vecenv: a vector from `load_env` or `pufferlib.vector.make`, or one environment, or its class or a function
-                that makes it.
+            vecenv: a vector from `load_env` or `pufferlib.vector.make`, or one environment, or a class or function that
+                makes it.
             policy: any module that pufferlib.models describes.
-            logger: one, several or None, beside `metrics.jsonl` in the run's folder; a NoLogger alone for no log at
-                all. A logger that fails is warned about once.
+            logger: one, several or None, in addition to `metrics.jsonl` in the run's folder; only a NoLogger for no log
+                at all. If a logger fails, one warning says so, and the training continues.
             eval_env: the environments of the `evaluations` of the settings, in any form of `env`; closed with the
                 trainer. None makes them as those of the training were made, with other seeds.
             loss: a function with the signature of `pufferlib.ppo.losses.ppo_loss`, the default. It gets the `[train]`
@@ -169,8 +169,8 @@ class PuffeRL:
                 parameter `num_envs` is called once for each.
             num_steps: steps in one segment; `[train] bptt_horizon` by another name. With `batch_size` alone it is the
                 largest number up to 128 that divides it for all agents.
-            compile: False, because the first call then compiles for long, and small policies gain nothing: kernels and
-                CUDA graphs run them with few launches already.
+            compile: use torch.compile. Off, because the first call then takes long, and small policies gain nothing:
+                kernels and CUDA graphs run them with few launches already.
             num_workers: threads that step C environments, or processes that step Python ones; `auto` follows the cores,
                 and uses no other process where a step takes less than passing it on.
             settings: every other `[train]` setting, those of `[selfplay]`, and `opponent` where the environment has a

@@ -116,8 +116,8 @@ class Agent:
 
     Args:
         policy: any that `PuffeRL` would train, on its device; it is switched to evaluation mode.
-        env: an environment or a vector of PufferLib's, or one of Gymnasium's or PettingZoo's; its spaces alone are
-            used, and the policy is checked against them. A class, a function or a name is made and closed.
+        env: an environment or a vector of PufferLib's, or one of Gymnasium's or PettingZoo's. Only its spaces are used,
+            and the policy must fit them. Of a class, a function or a name one is made, and closed again.
         settings: that it was trained with, for reference.
         seed: of sampled actions.
 
@@ -289,7 +289,7 @@ def load_agent(
     """Loads an agent that was trained by PufferLib.
 
     Args:
-        source: the folder of a run, of which the best weights are taken where evaluations found any, else the newest;
+        source: the folder of a run, with its best weights if evaluations found any, else with the newest;
             or a file: weights in such a folder, weights beside a description of their own (`mine.json` beside
             `mine.pt`), or a file of `trainer.save_checkpoint(path)`; or the name of an environment of Ocean, such as
             `puffer_breakout`, for the agent of the package. Write `./puffer_breakout` for a folder of that name.
