@@ -456,6 +456,17 @@ def test_help_for_a_command_shows_its_own_options(capsys):
     assert cli.main(["envs", "--help"]) == 0
 
 
+def test_help_for_a_command_that_takes_words_says_what_they_are_and_not_what_the_class_of_its_options_is(capsys):
+    assert cli.main(["runs", "--help"]) == 0
+    out = capsys.readouterr().out
+    assert "\nThe score is that of the final policy" in out and "How `puffer" not in out
+
+
+def test_the_overview_says_what_an_environment_may_be(capsys):
+    assert cli.main([]) == 0
+    assert "ENV is a name that `puffer envs` lists" in capsys.readouterr().out
+
+
 def test_the_version_is_the_packages(capsys):
     assert cli.main(["--version"]) == 0
     assert capsys.readouterr().out.startswith("pufferlib 5")
