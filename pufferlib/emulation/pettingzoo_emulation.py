@@ -63,7 +63,7 @@ class PettingZooPufferEnv(EmulatedEnv):
         if self._layout is not None:
             self.single_observation_space = self._layout.row_space
         else:
-            self.single_observation_space = _widest_box(map(gymnasium.spaces.flatten_space, self._spaces), padding=0.0)
+            self.single_observation_space = _widest_box(map(gymnasium.spaces.flatten_space, self._spaces), padding=0)
         self._has_mask = [_has_mask(self.env.observation_space(agent)) for agent in agents]
         self.has_action_masks = any(self._has_mask)
         actions = [ActionLayout(self.env.action_space(agent)) for agent in agents]
@@ -94,7 +94,7 @@ class PettingZooPufferEnv(EmulatedEnv):
         results = require_results(self.env, "step", self._RESULTS, self.env.step(chosen))
         if not all(hasattr(part, "get") for part in results):
             raise APIUsageError(
-                f"step() of a parallel PettingZoo environment must return dicts, got "
+                "step() of a parallel PettingZoo environment must return dicts, got "
                 f"{', '.join(map(kind_of, results))} from {self.env}; make it a current one"
             )
         self._clear_step()
@@ -213,7 +213,7 @@ def _flat_writer(space: gymnasium.Space, row: np.ndarray) -> Callable[[Any], Non
 
 
 def _widest_box(boxes: Iterable[Box], padding: float = np.inf) -> Box:
-    # Rows of a shorter box are padded with 0, or are of actions, whose end is not looked at.
+    # Rows of a shorter box are padded so; those of actions are not, as nobody looks at their end.
     bounds = [(box.low.astype(np.float32), box.high.astype(np.float32)) for box in boxes]
     length = max(len(low) for low, _ in bounds)
     lows = [np.pad(low, (0, length - len(low)), constant_values=padding) for low, _ in bounds]

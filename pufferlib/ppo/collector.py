@@ -148,7 +148,8 @@ class Collector:
         """Fills the rollout; returns the number of agent steps, without those of absent agents.
 
         `agent_steps` are of the run before this rollout; errors name the step. A reward, a value or a log-probability
-        that is not finite raises a DivergedError. After a call that was left in its middle other episodes begin.
+        that is not finite raises a DivergedError. After a call that was left in its middle, or somebody else's reset,
+        other episodes begin; an APIUsageError if another trainer steps the environments now.
         """
         self._finals.clear()  # of the rollout before
         self.batches.require_own()
