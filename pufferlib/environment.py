@@ -169,7 +169,7 @@ class Buffers:
         has_action_masks: bool = False,
     ) -> Buffers:
         """Allocates zeroed arrays (all masks are True) for `rows` agents with these single-agent spaces."""
-        agents = f"{rows:,} agent{'s' * (rows != 1)}"
+        agents = f"{rows:,} agent{'' if rows == 1 else 's'}"
         needed = rows * cls.row_bytes(observation_space, action_space, has_action_masks)
         require_memory(needed, f"a step of {agents}", "have fewer environments, or smaller observations")
         return cls(
@@ -308,8 +308,9 @@ class PufferEnv:
         for name in ("single_observation_space", "single_action_space", "num_agents"):
             if not hasattr(self, name):
                 raise APIUsageError(f"{type(self).__name__} must set {name} before it calls super().__init__(buf)")
-        if self.num_agents < 1:
-            raise APIUsageError(f"{type(self).__name__}.num_agents must be at least 1, got {self.num_agents}")
+        if not isinstance(self.num_agents, (int, np.integer)) or self.num_agents < 1:
+            raise APIUsageError(f"{type(self).__name__}.num_agents must be an integer from 1, got {self.num_agents!r}")
+        spaces.joint_space(self.single_observation_space, 1)  # refuses what is no row of numbers
         expected = Buffers.empty(
             self.single_observation_space, self.single_action_space, self.num_agents, self.has_action_masks
         )

@@ -337,10 +337,10 @@ def joint_space(space: gymnasium.Space, num_agents: int, are_actions: bool = Fal
         low = np.broadcast_to(space.low, (num_agents, *space.shape))
         high = np.broadcast_to(space.high, (num_agents, *space.shape))
         return Box(low, high, dtype=space.dtype)
-    if isinstance(space, Tuple):
+    if are_actions:
         return MixedRows(space, num_agents)
     raise APIUsageError(
-        f"a space must be Box, Discrete, MultiDiscrete or MultiBinary, got {type(space).__name__}; "
+        f"an observation space must be Box, Discrete, MultiDiscrete or MultiBinary, got {type(space).__name__}; "
         "wrap the environment with pufferlib.emulation"
     )
 

@@ -74,8 +74,8 @@ class PufferWrapper(PufferEnv):
         self._shows_the_same = observation_space is None
         if observation_space is not None:
             self.single_observation_space = observation_space
-            self.observations = np.zeros((self.num_agents, *observation_space.shape), observation_space.dtype)
             self.observation_space = spaces.joint_space(observation_space, self.num_agents)
+            self.observations = np.zeros((self.num_agents, *observation_space.shape), observation_space.dtype)
 
     def __getattr__(self, name: str) -> Any:
         if name == "env":  # not there yet, as in a copy that is being made

@@ -60,10 +60,8 @@ class PettingZooPufferEnv(EmulatedEnv):
         emulated_env.warn_of_left_out(self.env, dict.fromkeys(name for layout in layouts for name in layout.left_out))
         self._spaces = [only_numbers(space)[0] for space in given]
         self._layout = layouts[0] if all(layout == layouts[0] for layout in layouts) else None
-        if self._layout is not None:
-            self.single_observation_space = self._layout.row_space
-        else:
-            self.single_observation_space = _widest_box(map(gymnasium.spaces.flatten_space, self._spaces), padding=0)
+        flat = map(gymnasium.spaces.flatten_space, self._spaces)
+        self.single_observation_space = self._layout.row_space if self._layout else _widest_box(flat, padding=0)
         self._has_mask = [_has_mask(self.env.observation_space(agent)) for agent in agents]
         self.has_action_masks = any(self._has_mask)
         actions = [ActionLayout(self.env.action_space(agent)) for agent in agents]

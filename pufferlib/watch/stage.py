@@ -110,7 +110,8 @@ def trace_of(decision: Decision, row: int, space: gymnasium.Space, is_first: boo
     """Returns one agent's part of a decision, copied."""
     logits = decision.logits
     parts = (logits,) if isinstance(logits, torch.Tensor | Normal) else logits
-    taken, bounds = decision.actions[row].reshape(-1), spaces.joint_space(space, 1)  # a Box where there are numbers
+    taken = decision.actions[row].reshape(-1)
+    bounds = spaces.joint_space(space, 1, are_actions=True)  # a Box where there are numbers
     actions: list[ActionTrace] = []
     for part, place in zip(parts, spaces.action_parts(space), strict=True):
         if isinstance(part, Normal):

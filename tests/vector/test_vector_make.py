@@ -5,8 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from environments import CountingEnv, DoubledRewards, OwnArraysEnv
+from gymnasium.spaces import Box, Dict, Discrete, Text, Tuple
 
 from pufferlib import machine, vector
+from pufferlib.environment import PufferEnv
 from pufferlib.errors import APIUsageError, MemoryLackError
 from pufferlib.ocean.squared.squared import Squared
 from pufferlib.vector import recipe
@@ -142,6 +144,26 @@ def test_more_memory_than_the_machine_has_is_refused(backend, monkeypatch):
     monkeypatch.setattr(machine, "usable_memory_bytes", lambda: 50 * 3 * 33)  # of 50 environments, a little too few
     with pytest.raises(MemoryLackError, match=r"a step of 300 agents needs at least .* have fewer environments"):
         vector.make(CountingEnv, num_envs=100, num_workers=1, backend=backend)
+
+
+class Declared(PufferEnv):
+    def __init__(self, observation_space, num_agents):
+        self.single_observation_space, self.single_action_space = observation_space, Discrete(2)
+        self.num_agents = num_agents
+        super().__init__()
+
+
+@pytest.mark.parametrize("space", [Dict({"x": Box(0, 1)}), Tuple([Box(0, 1)]), Text(3), None])
+def test_an_environment_whose_observations_are_no_rows_is_refused_by_name(space):
+    with pytest.raises(APIUsageError, match="observation space must be Box, .*, got .*pufferlib.emulation"):
+        Declared(space, 1)
+
+
+@pytest.mark.parametrize("num_agents", [0, 2.0, None, "2"])
+def test_agents_are_counted_by_an_integer(num_agents):
+    assert Declared(Box(0, 1), np.int64(2)).observations.shape == (2, 1)
+    with pytest.raises(APIUsageError, match="Declared.num_agents must be an integer from 1, got"):
+        Declared(Box(0, 1), num_agents)
 
 
 def test_a_failing_environment_closes_the_ones_before_it():

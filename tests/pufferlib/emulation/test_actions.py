@@ -69,7 +69,7 @@ def layout_of(space):
 
 
 def seeded_rows(layout, seed):
-    rows = spaces.joint_space(layout.canonical, 1)
+    rows = spaces.joint_space(layout.canonical, 1, are_actions=True)
     rows.seed(seed)
     return rows.sample()
 
