@@ -116,10 +116,16 @@ def _store(env: PufferEnv, rows: Buffers, name: str, result: np.ndarray) -> None
     target = getattr(rows, name)
     if result is target:
         return
-    if np.shape(result) != target.shape:
+    result = np.asarray(result)
+    if result.shape != target.shape:
         raise APIUsageError(
-            f"{type(env).__name__} must return {name} of shape {target.shape}, got {np.shape(result)}; "
+            f"{type(env).__name__} must return {name} of shape {target.shape}, got {result.shape}; "
             "return one row per agent"
+        )
+    if result.dtype.kind == "f" and target.dtype.kind in "iu":  # their fractions would be lost
+        raise APIUsageError(
+            f"{type(env).__name__} must return {name} of {target.dtype}, as its space says, got {result.dtype}; "
+            "change one of the two"
         )
     target[...] = result
 

@@ -109,6 +109,16 @@ def test_environments_that_return_wrong_things_are_refused():
         def reset(self, seed=None):
             return super().reset(seed)[0], {}
 
+    class Fractions(CountingEnv):
+        def __init__(self, buf=None, seed=0):
+            super().__init__()
+            self.single_observation_space = Box(0, 255, (4,), np.uint8)
+            PufferEnv.__init__(self, buf)
+
+        def step(self, actions):
+            _, *rest = super().step(actions)
+            return self.observations / 255, *rest
+
     class FourResults(CountingEnv):
         def step(self, actions):
             return super().step(actions)[:4]
@@ -124,6 +134,7 @@ def test_environments_that_return_wrong_things_are_refused():
 
     for creator, message in (
         (WrongShape, r"WrongShape must return observations of shape \(3, 4\), got \(4,\)"),
+        (Fractions, "Fractions must return observations of uint8, as its space says, got float64"),
         (FourResults, r"FourResults.step\(\) must return observations, rewards, .*, got 4"),
         (NoAgent, "agent_id"),
     ):
