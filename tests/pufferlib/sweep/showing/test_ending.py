@@ -95,7 +95,7 @@ def test_what_flags_gave_the_sweep_is_among_the_best_settings(tmp_path):
     flags = ("--train.bptt-horizon", "16", "--env.size", "7", "--train.data-dir", "elsewhere")
     flags += ("--selfplay.pool-size", "4", "--load-model-path", "first.pt")
     state = squared_state(make_study(scored(0.8, 10)), tmp_path, flags)
-    state.args["policy"]["object"] = object()  # of a program; no ini can hold it
+    state.args["rnn"]["object"] = object()  # of a program; no ini can hold it
     finished(state)
     found = ini_of(tmp_path / "best.ini")
     assert found["env"] == {"size": "7"} and found["selfplay"] == {"pool_size": "4"}
