@@ -40,12 +40,15 @@ class Logger(Protocol):
 
     def describe(self, settings: Mapping[str, Any]) -> None:
         """Takes the settings of the run, a nested dict, before the first log; a logger may do without."""
+        return  # in each, as type checkers take an empty body for an abstract method
 
     def log(self, metrics: Mapping[str, Any], step: int) -> None:
         """Takes the metrics at one agent step; steps never go back."""
+        return
 
     def close(self, model_path: str | os.PathLike | None = None) -> None:
         """Ends the run; `model_path` is its final model, if there is one. Calling it twice is harmless."""
+        return
 
 
 class NoLogger(Logger):
