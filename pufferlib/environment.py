@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 
 from pufferlib import spaces
 from pufferlib.errors import APIUsageError
-from pufferlib.machine import require_memory
+from pufferlib.machine import require_step_memory
 from pufferlib.spaces import Layout
 
 
@@ -74,6 +74,10 @@ class EpisodeTracker:
         self.is_pending[rows] = begins > masks
         return begins
 
+    def sat_out(self, rows: slice | np.ndarray, ended: np.ndarray) -> np.ndarray:
+        """Returns the agents whose episode ends with the next `step` without an act of theirs: `take` omits it."""
+        return ended & ~self.has_acted[rows] & (self.lengths[rows] == 0)
+
     def _add(self, rows: slice | np.ndarray, rewards: np.ndarray, ended: np.ndarray) -> None:
         returns, lengths = self.returns[rows], self.lengths[rows]  # views of consecutive agents, copies of others
         has_acted = self.has_acted[rows]
@@ -132,6 +136,10 @@ class GameTracker(EpisodeTracker):
         super().restart()
         self._has_ended[:] = False
 
+    def sat_out(self, rows: slice | np.ndarray, ended: np.ndarray) -> np.ndarray:
+        """Returns nobody: `take` has an episode of every agent of a game."""
+        return np.zeros_like(ended)
+
     def _add(self, rows: slice | np.ndarray, rewards: np.ndarray, ended: np.ndarray) -> None:
         self.lengths[rows] += self.has_acted[rows]
         has_begun = self.lengths[rows].reshape(-1, self._seats).any(1).repeat(self._seats)
@@ -169,9 +177,7 @@ class Buffers:
         has_action_masks: bool = False,
     ) -> Buffers:
         """Allocates zeroed arrays (all masks are True) for `rows` agents with these single-agent spaces."""
-        agents = f"{rows:,} agent{'' if rows == 1 else 's'}"
-        needed = rows * cls.row_bytes(observation_space, action_space, has_action_masks)
-        require_memory(needed, f"a step of {agents}", "have fewer environments, or smaller observations")
+        require_step_memory(rows * cls.row_bytes(observation_space, action_space, has_action_masks), rows)
         return cls(
             observations=np.zeros((rows, *observation_space.shape), observation_space.dtype),
             actions=np.zeros((rows, *spaces.action_shape(action_space)), spaces.action_dtype(action_space)),

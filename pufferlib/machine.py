@@ -41,6 +41,12 @@ def require_memory(needed_bytes: float, what: str, remedy: str) -> None:
         raise MemoryLackError(f"{what} needs {sizes}; {remedy}")
 
 
+def require_step_memory(needed_bytes: float, num_agents: int) -> None:
+    """Raises MemoryLackError if the arrays of a step of so many agents do not fit into usable memory."""
+    agents = f"{num_agents:,} agent{'' if num_agents == 1 else 's'}"
+    require_memory(needed_bytes, f"a step of {agents}", "have fewer environments, or smaller observations")
+
+
 def _granted_cores() -> float:
     try:
         cores = len(os.sched_getaffinity(0))

@@ -14,7 +14,7 @@ import numpy as np
 
 from pufferlib.environment import Buffers, PufferEnv
 from pufferlib.errors import APIUsageError
-from pufferlib.machine import require_memory
+from pufferlib.machine import require_step_memory
 from pufferlib.spaces import Layout
 
 ALIGNMENT = 128  # bytes: two cache lines, which processors fetch in pairs
@@ -50,7 +50,7 @@ class EnvInfo:
 def buffer_bytes(env: PufferEnv | EnvInfo, rows: int) -> int:
     """The size of the memory that `buffers_in` needs; a MemoryLackError where the machine has less."""
     size = _layout(env, rows)[1]
-    require_memory(size, f"a step of {rows:,} agents", "have fewer environments, or smaller observations")
+    require_step_memory(size, rows)
     return size
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from pufferlib.environment import EpisodeTracker, GameTracker
+from pufferlib.environment import EpisodeTracker
 from pufferlib.errors import DivergedError
 from pufferlib.fast.cpu import torch_threads
 from pufferlib.policy import Forward, Logits, acting_forward, initial_state
@@ -189,11 +189,9 @@ class Player:
         if self._action_masks is not None:  # an agent that waits may have no choice
             given = self.vecenv.action_masks
             self._action_masks[rows] = given | ~masks[:, None]
-        ended, tracker = terminals | truncations, self._tracker
-        if not isinstance(tracker, GameTracker):  # an end of which it tells nothing: the agent never acted before it
-            sat_out = ended & ~tracker.has_acted[rows] & (tracker.lengths[rows] == 0)
-            self.remaining[rows] -= sat_out & (self.remaining[rows] > 0)
-        self._episode_starts[rows] = tracker.step(rows, rewards, ended, masks)
+        ended = terminals | truncations
+        self.remaining[rows] -= self._tracker.sat_out(rows, ended) & (self.remaining[rows] > 0)
+        self._episode_starts[rows] = self._tracker.step(rows, rewards, ended, masks)
         return rows, agent_ids, infos
 
     def _take(self, infos: list[dict]) -> Episodes:
