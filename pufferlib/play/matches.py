@@ -211,5 +211,6 @@ def play_match(
             return actions
 
         quotas, sheet = quotas_for(player, games), sheet_for(player)
-        scores.play_to_the_end(player, quotas, scores.MAX_STEPS, seed, sheet=sheet, decide=decide)
+        for episodes in player.play(quotas, scores.MAX_STEPS * int(quotas.max()), seed, decide=decide):
+            sheet.add(episodes)
         return sheet.numbers("points")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -82,7 +82,7 @@ class Player:
         if vecenv.has_action_masks:
             self._action_masks = np.ones((agents, num_choices(vecenv.single_action_space)), bool)
         self._episode_starts = np.ones(agents, bool)  # with the last observation, so that recurrent state is reset
-        self._has_owners = vecenv.agents_per_batch == vecenv.driver_env.num_agents
+        self._has_owners = vecenv.agents_per_batch == vecenv.agents_per_env
         self._reports_every_step = getattr(vecenv.driver_env, "report_interval", 1) == 1
         self._tracker = getattr(policy, "make_tracker", EpisodeTracker)(agents)
 
@@ -93,7 +93,7 @@ class Player:
         seed: int | None = None,
         side_by_side: int | None = None,
         decide: Callable[[Decision], np.ndarray] | None = None,
-    ) -> Iterator[list[Episodes]]:
+    ) -> Iterator[Episodes]:
         """Plays until every agent has played its quota, with the policy's present weights.
 
         Equal seeds give equal episodes, however many play side by side.
@@ -106,7 +106,7 @@ class Player:
             decide: called before every step; returns the actions to take, which may be the policy's.
 
         Yields:
-            After every step the episodes that ended with it, one entry for each batch with some.
+            After every step the episodes that ended with it, which may be none.
         """
         vecenv = self.vecenv
         self.remaining[:] = quotas
@@ -128,14 +128,17 @@ class Player:
             actions = self._act(forward, state, playing, decide)
             for batch in playing:
                 vecenv.send(actions[batch.rows], batch.agent_ids)
-            counted = []
+            reports: defaultdict[int, list[dict]] = defaultdict(list)  # by environment
             for batch in playing:
                 batch.rows, batch.agent_ids, infos = self._receive()
                 batch.steps += 1
-                counted.append(self._take(infos))
+                for info in infos if self._reports_every_step else ():
+                    owner = batch.agent_ids[0] if self._has_owners else info.get("agent_id")
+                    if owner is not None and "final_observation" not in info:
+                        reports[int(owner) // vecenv.agents_per_env].append(info)
             if state and self._episode_starts.any():
                 clear_states(state, torch.from_numpy(self._episode_starts).to(self._device))
-            yield [episodes for episodes in counted if len(episodes.returns)]
+            yield self._take(reports)
 
     @property
     def lengths(self) -> np.ndarray:
@@ -194,23 +197,13 @@ class Player:
         self._episode_starts[rows] = self._tracker.step(rows, rewards, ended, masks)
         return rows, agent_ids, infos
 
-    def _take(self, infos: list[dict]) -> Episodes:
+    def _take(self, reports: Mapping[int, list[dict]]) -> Episodes:
         agents, returns, lengths = self._tracker.take()
         counts = self.remaining[agents] > 0
         self.remaining[agents] -= counts
-        reports = self._reports(infos, agents, counts) if infos and self._reports_every_step else ()
-        return Episodes(agents[counts], returns[counts], lengths[counts], reports)
-
-    def _reports(self, infos: list[dict], agents: np.ndarray, counts: np.ndarray) -> list[dict]:
-        if self._has_owners:
-            return _owned(infos, counts)
-        agents_per_env = self.vecenv.driver_env.num_agents
-        by_env: dict[int, list[dict]] = {}
-        for info in infos:
-            if "agent_id" in info and "final_observation" not in info:
-                by_env.setdefault(info["agent_id"] // agents_per_env, []).append(info)
-        envs = agents // agents_per_env
-        return [each for env, reports in by_env.items() for each in _owned(reports, counts[envs == env])]
+        envs = agents // self.vecenv.agents_per_env
+        owned = [each for env, infos in reports.items() for each in _owned(infos, counts[envs == env])]
+        return Episodes(agents[counts], returns[counts], lengths[counts], owned)
 
 
 def clear_states(state: dict[str, torch.Tensor], starts: torch.Tensor) -> None:
@@ -219,9 +212,8 @@ def clear_states(state: dict[str, torch.Tensor], starts: torch.Tensor) -> None:
         state[name] = value.masked_fill(starts.view(-1, *[1] * (value.dim() - 1)), 0)
 
 
-def _owned(infos: list[dict], counts: np.ndarray) -> list[dict]:
+def _owned(reports: list[dict], counts: np.ndarray) -> list[dict]:
     # A single report of `n` episodes, as many as ended with this step, stands for each of them that counts.
-    reports = [info for info in infos if "final_observation" not in info]
     if len(reports) == 1 and reports[0].get("n", 1) == len(counts) > 1:
         return reports * int(counts.sum())
     reports = [info for info in reports if info.get("n", 1) == 1]

@@ -29,7 +29,7 @@ from pufferlib.families.catalog import Entry
 from pufferlib.metrics.finite import require_finite_weights
 from pufferlib.metrics.measures import Phases
 from pufferlib.ocean.environment import OceanEnv
-from pufferlib.play.player import Decision, Episodes, Player, eval_mode
+from pufferlib.play.player import Episodes, Player, eval_mode
 from pufferlib.policy import device_of
 from pufferlib.runs.checkpoint import keep_best
 from pufferlib.runs.checks import check_acting, whole_number
@@ -161,20 +161,16 @@ def play_to_the_end(
     max_steps: int,
     seed: int | None = None,
     is_wanted: Callable[[], bool] = lambda: True,
-    sheet: ScoreSheet | None = None,
-    decide: Callable[[Decision], np.ndarray] | None = None,
 ) -> ScoreSheet:
     """Plays the quota of every agent, `(num_agents,)`, with at most `max_steps` for an episode on average.
 
-    `decide` is as for `Player.play`. It adds the episodes to the sheet, or a new one, and returns that; an empty one
-    once `is_wanted`, asked after every step, returns False.
+    Returns the sheet of the episodes; an empty one once `is_wanted`, asked after every step, returns False.
     """
-    sheet = ScoreSheet() if sheet is None else sheet
-    for ended in player.play(quotas, max_steps * int(quotas.max()), seed, decide=decide):
+    sheet = ScoreSheet()
+    for episodes in player.play(quotas, max_steps * int(quotas.max()), seed):
         if not is_wanted():
             return ScoreSheet()
-        for episodes in ended:
-            sheet.add(episodes)
+        sheet.add(episodes)
     return sheet
 
 
@@ -397,7 +393,7 @@ class PeriodicEvaluation:
                     self._player = Player(vecenv, self._policy, self._device, autocast=self._autocast)
                 player = self._player
                 steps = player.play(np.ones_like(player.remaining), self._config.evaluation_max_steps, self._seed)
-                return _evaluation_metrics([*(episodes for step in steps for episodes in step), player.running()])
+                return _evaluation_metrics([*steps, player.running()])
         except BaseException:
             self.close()  # Ctrl-C may have left the environments in the middle of a step
             raise

@@ -159,9 +159,8 @@ _PROGRESS_SECONDS = 10.0  # between two lines while nothing is shown
 def _score(player: Player, quotas: np.ndarray, max_steps: int, seed: int, num_episodes: int) -> None:
     sheet, shown_at = sheet_for(player), time.monotonic()
     with StopRequest() as stop:
-        for ended in player.play(quotas, max_steps, seed):
-            for episodes in ended:
-                sheet.add(episodes)
+        for episodes in player.play(quotas, max_steps, seed):
+            sheet.add(episodes)
             if stop.requested:
                 break
             if time.monotonic() - shown_at >= _PROGRESS_SECONDS:

@@ -56,8 +56,7 @@ class WatchedPlay:
         if ended is None:
             return False
         self.steps += 1
-        for episodes in ended:
-            self.sheet.add(episodes)
+        self.sheet.add(ended)
         return True
 
     def close(self) -> None:
