@@ -222,7 +222,7 @@ class EnvPoolBatch:
 
     def send(self, actions: np.ndarray) -> None:
         """Starts a step with rows of actions."""
-        split_actions = self._env.action_layout.split_rows(actions)
+        split_actions = self._env.action_layout.split(actions)
         self._pool.send(split_actions.astype(self._action_dtype, copy=False), self._envs)
 
     def receive(self) -> list[dict]:

@@ -250,7 +250,7 @@ class GymnasiumVectorPufferEnv(LibraryEnv):
         return self.observations, self.rewards, self.terminals, self.truncations, self._ends(infos)
 
     def _own_actions(self, actions: np.ndarray) -> Any:
-        return self._actions.split_rows(fitting_actions(actions, self.actions))
+        return self._actions.split(fitting_actions(actions, self.actions))
 
     def _follow(self, infos: Mapping[str, Any]) -> None:
         """For subclasses: called in every step, when the arrays are filled."""

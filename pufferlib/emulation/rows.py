@@ -24,7 +24,7 @@ from pufferlib.errors import APIUsageError
 from pufferlib.spaces import Layout, Leaf
 
 Split = Callable[[np.ndarray], Any]
-"""From a row to the environment's action, or to a part of it."""
+"""From a row to the environment's action, or to a part of it; from many rows to those of all."""
 
 SUPPORTED = "Discrete, MultiDiscrete, MultiBinary, Box, or Dict and Tuple of these"
 
@@ -36,10 +36,9 @@ class ActionLayout:
         space: the environment's own action space.
         canonical: the space of the row, see the module; what a PufferEnv declares as `single_action_space`.
         split: called with a row of the canonical space, float32 or int32, gives the environment's action: new arrays
-            and NumPy integers of the dtypes that `space` has, inside its bounds. A NaN stays one in a Box of floats and
-            is a ValueError elsewhere.
-        split_rows: called with many rows, `(count, *row_shape)`, gives all actions in one structure, as Gymnasium's
-            vector environments take them: arrays `(count, *leaf_shape)`.
+            and NumPy integers of the dtypes that `space` has, inside its bounds. With many rows, `(count, *row_shape)`,
+            it gives all actions in one structure, as Gymnasium's vector environments take them: arrays `(count,
+            *leaf_shape)`. A NaN stays one in a Box of floats and is a ValueError elsewhere.
     """
 
     def __init__(self, space: gymnasium.Space):
@@ -51,8 +50,7 @@ class ActionLayout:
         columns = [slice(end - width, end) for end, width in zip(np.cumsum(widths).tolist(), widths, strict=True)]
         if isinstance(space, Discrete):
             columns = [slice(None)]  # the row is one number
-        self.split = _compile(space, iter(columns), is_float, _compile_discrete)
-        self.split_rows = _compile(space, iter(columns), is_float, _compile_choices)
+        self.split = _compile(space, iter(columns), is_float)
 
     @override
     def __reduce__(self):
@@ -99,40 +97,29 @@ def _mixed_parts(leaf: gymnasium.Space) -> list[gymnasium.Space]:
 # ----------------------------------------------------------------------------------------------------- rows to actions
 
 
-def _compile(
-    space: gymnasium.Space, columns: Iterator[slice], is_float: bool, of_choice: Callable[[Discrete, Any], Split]
-) -> Split:
+def _compile(space: gymnasium.Space, columns: Iterator[slice], is_float: bool) -> Split:
     # The columns are the last dimension of what is split.
     if isinstance(space, Dict):
-        named = [(key, _compile(child, columns, is_float, of_choice)) for key, child in spaces.children(space)]
-        return lambda row: {key: split(row) for key, split in named}
+        named = [(key, _compile(child, columns, is_float)) for key, child in spaces.children(space)]
+        return lambda rows: {key: split(rows) for key, split in named}
     if isinstance(space, Tuple):
-        parts = [_compile(child, columns, is_float, of_choice) for _, child in spaces.children(space)]
-        return lambda row: tuple([split(row) for split in parts])
+        parts = [_compile(child, columns, is_float) for _, child in spaces.children(space)]
+        return lambda rows: tuple([split(rows) for split in parts])
     place = next(columns)
     if isinstance(space, Discrete):
-        return of_choice(space, place.start)
+        return _compile_choice(space, place.start)
     return _compile_array(space, place, is_float)
 
 
-def _compile_discrete(space: Discrete, column: int | None) -> Split:
-    # Without a column the row is one number.
+def _compile_choice(space: Discrete, column: int | None) -> Split:
+    # Without a column a row is one number.
     start, kind, last = int(space.start), space.dtype.type, int(space.n) - 1
     number = functools.cache(lambda choice: kind(start + choice))  # making one takes time
 
-    def split(row: np.ndarray) -> np.integer:
-        choice = row.item() if column is None else row.item(column)
-        return number(int(min(max(choice, 0), last)))
-
-    return split
-
-
-def _compile_choices(space: Discrete, column: int | None) -> Split:
-    # Without a column the rows are one number each.
-    start, last = int(space.start), int(space.n) - 1
-
-    def split(rows: np.ndarray) -> np.ndarray:
+    def split(rows: np.ndarray) -> np.integer | np.ndarray:
         numbers = rows if column is None else rows[..., column]
+        if numbers.ndim == 0:
+            return number(int(min(max(numbers.item(), 0), last)))
         if numbers.dtype.kind == "f" and np.isnan(numbers).any():
             raise ValueError(f"an action must be a number, got {numbers}")
         numbers = np.minimum(np.maximum(numbers, 0), last)  # np.clip takes ten times as long

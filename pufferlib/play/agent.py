@@ -6,7 +6,7 @@ those whose episode ended: see docs/tutorials/agents_in_your_code.md.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import closing, suppress
 from functools import partial
 from pathlib import Path
@@ -48,7 +48,6 @@ class _ObservationForms:
         self._layout = Layout.of(space)
         self._row_shape = self._layout.row_space.shape
         self._is_structured = isinstance(space, (Dict, Tuple))
-        self._latest: tuple[int | None, np.ndarray, Callable[[object], None]] | None = None
 
     def read(self, observations: object) -> tuple[np.ndarray, bool]:
         if isinstance(observations, Tensor):
@@ -60,15 +59,10 @@ class _ObservationForms:
         if self._row_shape == (1,) and self._layout.leaves[0].shape == () and np.ndim(observations) == 2:
             observations = np.asarray(observations)[:, 0]  # rows of a Discrete space, which have one column
         count = self._count(observations)
-        if self._latest is None or self._latest[0] != count:
-            rows = np.zeros((1 if count is None else count, *self._row_shape), self._layout.row_space.dtype)
-            self._latest = count, rows, row_writer(self._layout, rows[0, ...] if count is None else rows)
-        _, rows, write = self._latest
+        rows = np.zeros((1 if count is None else count, *self._row_shape), self._layout.row_space.dtype)
+        write = row_writer(self._layout, rows[0, ...] if count is None else rows)
         write(observations)
-        return rows.copy(), count is None  # a policy may keep its input
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "_latest": None}
+        return rows, count is None
 
     def _count(self, observations: Any) -> int | None:
         leaf = self._layout.leaves[0]
@@ -191,10 +185,9 @@ class Agent:
         if self._is_recurrent:
             self._state, self._num_rows = state, len(chosen)
         if not is_one:
-            return chosen if self._keeps_rows else self._action_layout.split_rows(chosen)
-        if isinstance(self.action_space, Discrete):
-            return int(chosen.item()) + int(self.action_space.start)
-        return self._action_layout.split(chosen[0])
+            return chosen if self._keeps_rows else self._action_layout.split(chosen)
+        action = self._action_layout.split(chosen[0])
+        return int(action) if isinstance(self.action_space, Discrete) else action
 
     @torch.inference_mode()
     def value(self, observations: object) -> float | np.ndarray:

@@ -152,7 +152,7 @@ def test_integers_of_an_action_are_choices_and_a_mask_has_a_number_for_each(acti
     assert env.has_action_masks == (expected is not None)
     if expected is not None:
         assert env.single_action_space == expected
-        last = env.action_layout.split_rows(np.full((2, *expected.shape), 3, np.int32))
+        last = env.action_layout.split(np.full((2, *expected.shape), 3, np.int32))
         assert np.asarray(last).tolist() == ([[4] * 3] * 2 if expected.shape else [3, 3])
 
 

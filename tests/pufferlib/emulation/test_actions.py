@@ -96,7 +96,7 @@ def test_many_rows_at_once_become_the_same_actions(space, seed, scale, count):
     rows = rows.astype(spaces.action_dtype(layout.canonical))
     actions = [layout.split(row) for row in rows]
     expected = concatenate(space, actions, create_empty_array(space, count))
-    flat, expected_flat = (list(leaves_of(structure)) for structure in (layout.split_rows(rows), expected))
+    flat, expected_flat = (list(leaves_of(structure)) for structure in (layout.split(rows), expected))
     assert len(flat) == len(expected_flat)
     for leaf, expected_leaf in zip(flat, expected_flat, strict=True):
         assert leaf.dtype == expected_leaf.dtype
@@ -182,7 +182,7 @@ def test_what_is_no_number_is_refused_for_integers(space):
     with pytest.raises(ValueError, match="number|NaN"):
         layout.split(row)
     with pytest.raises(ValueError, match="number|NaN"):
-        layout.split_rows(row[np.newaxis])
+        layout.split(row[np.newaxis])
 
 
 @pytest.mark.parametrize("space", [Discrete(3, start=4), MultiDiscrete([3], start=[4]), Box(4, 6, (1,), np.int32)])
@@ -190,7 +190,7 @@ def test_an_infinite_number_is_the_bound_of_an_integer(space):
     layout = ActionLayout(Tuple([space, Box(0, 1, (1,))]))
     for number, expected in ((-np.inf, 4), (np.inf, 6)):
         row = np.float32([number, 0])
-        assert layout.split(row)[0] == layout.split_rows(row[np.newaxis])[0] == expected
+        assert layout.split(row)[0] == layout.split(row[np.newaxis])[0] == expected
 
 
 # --- what cannot be
