@@ -89,7 +89,7 @@ class ThreadedGradients(Gradients):
     def _gradient(self, gradients: Gradients, parts: list[Minibatch]) -> Tensor:
         gradients.clear()
         for part in parts:
-            loss = self.loss(*gradients.evaluate(part), **self.coefficients)
+            loss = gradients.loss_of(part, *gradients.outputs(part))
             (loss.total * len(part)).backward()
         found = ((each, each.grad) for each in gradients.parameters)  # None of what the call left out
         return torch.cat([(torch.zeros_like(each) if grad is None else grad).flatten() for each, grad in found])
@@ -102,7 +102,7 @@ class ThreadedGradients(Gradients):
 
         def differentiate_chunk(rows: slice) -> tuple[Tensor, tuple[Tensor | None, ...]]:
             chunk = part[rows]
-            loss = self.loss(*self.evaluate(chunk), **self.coefficients)
+            loss = self.loss_of(chunk, *self.outputs(chunk))
             fraction = len(chunk) / num_rows
             metrics = self.keep(loss, chunk.rows) * fraction
             return metrics, torch.autograd.grad(loss.total * fraction, self.parameters, allow_unused=True)

@@ -60,7 +60,7 @@ class DeviceGradients(Gradients):
         decision = (logits,) if isinstance(logits, Tensor | Normal) else logits
         are_choices = all(isinstance(each, Tensor) for each in decision)
         if not are_choices and (len(decision) > 1 or any(decision[0].stddev.stride()[:-1])):
-            loss = self.loss(*self.evaluate_outputs(part, logits, values), **self.coefficients)
+            loss = self.loss_of(part, logits, values)
             (loss.total * share).backward()
             return self.keep(loss, part.rows) * share
         return self._by_kernel(part, decision, values, share)

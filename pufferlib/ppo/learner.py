@@ -77,7 +77,7 @@ class Gradients:
         return sum(others, first)
 
     def _differentiate_part(self, part: Minibatch, num_rows: int) -> Tensor:
-        loss, share = self.loss(*self.evaluate(part), **self.coefficients), len(part) / num_rows
+        loss, share = self.loss_of(part, *self.outputs(part)), len(part) / num_rows
         metrics = self.keep(loss, part.rows) * share
         (loss.total * share).backward()
         return metrics
@@ -86,10 +86,6 @@ class Gradients:
         """Drops all gradients: a parameter that was frozen since would still be stepped."""
         for parameter in self.all_parameters:
             parameter.grad = None
-
-    def evaluate(self, minibatch: Minibatch) -> tuple[Tensor | None, ...]:
-        """Computes the tensors that the loss takes, in its order; writes the new values into the rollout."""
-        return self.evaluate_outputs(minibatch, *self.outputs(minibatch))
 
     def outputs(self, minibatch: Minibatch) -> tuple[Logits, Tensor]:
         """The policy's logits and values of a minibatch's steps, by segment where the policy is recurrent."""
@@ -103,8 +99,8 @@ class Gradients:
         with self._autocast():
             return self._forward(observations, state)
 
-    def evaluate_outputs(self, minibatch: Minibatch, logits: Logits, values: Tensor) -> tuple[Tensor | None, ...]:
-        """As `evaluate`, from what `outputs` returned."""
+    def loss_of(self, minibatch: Minibatch, logits: Logits, values: Tensor) -> PPOLoss:
+        """The loss of a minibatch, from what `outputs` returned; writes the new values into the rollout."""
         rollout, rows, shape = self.rollout, minibatch.rows, minibatch.returns.shape
         actions, masks = rollout.actions.index_select(0, rows), rollout.masks_of(rows)
         if not self._is_recurrent:
@@ -113,17 +109,23 @@ class Gradients:
         logprobs, values, entropy = logprobs.view(shape), values.float().view(shape), entropy.view(shape)
         rollout.values[rows, :-1] = values.detach()
         old = rollout.logprobs[rows], minibatch.old_values
-        return logprobs, values, entropy, *old, minibatch.advantages, minibatch.returns, minibatch.weights
+        targets = minibatch.advantages, minibatch.returns, minibatch.weights
+        return self.loss(logprobs, values, entropy, *old, *targets, **self.coefficients)
 
     def gather_observations(self, rows: Tensor) -> Tensor:
         """Returns `(rows, horizon, *observation_shape)` on the policy's device, valid until the thread's next call."""
-        stored, memory = self.rollout.observations, getattr(self._memory, "observations", ())
-        if stored.device.type != "cpu":
-            return self.rollout.gather_observations(rows)
-        if len(memory) < len(rows):  # a fresh tensor costs a page fault for every 4 KB of it
-            memory = stored.new_empty((len(rows), *stored.shape[1:]), pin_memory=stored.is_pinned())
-            self._memory.observations = memory
-        return self.rollout.gather_observations(rows, out=memory[: len(rows)]).to(self.rollout.values.device)
+        rollout, out = self.rollout, None
+        steps = rollout.by_column.flatten(0, 1)
+        columns = torch.arange(rollout.horizon, device=steps.device) * rollout.segments
+        places = rows.to(steps.device).unsqueeze(1) + columns
+        if steps.device.type == "cpu":  # a fresh tensor costs a page fault for every 4 KB of it
+            memory = getattr(self._memory, "observations", ())
+            if len(memory) < places.numel():
+                memory = steps.new_empty((places.numel(), *steps.shape[1:]), pin_memory=steps.is_pinned())
+                self._memory.observations = memory
+            out = memory[: places.numel()]
+        gathered = torch.index_select(steps, 0, places.flatten(), out=out)
+        return gathered.unflatten(0, places.shape).to(rollout.values.device)
 
     def keep(self, loss: PPOLoss, rows: Tensor) -> Tensor:
         """Writes the ratios into rows of the rollout; returns the metrics in one tensor, named in `metric_names`."""

@@ -192,15 +192,3 @@ class Rollout:
         """Copies the actions and their log-probabilities of the rollout whose `single_steps` this is."""
         self.actions[:, 0] = rollout.actions.transpose(0, 1).flatten(0, 1)
         self.logprobs[:, 0] = rollout.logprobs.T.flatten()
-
-    def gather_observations(self, rows: Tensor, out: Tensor | None = None) -> Tensor:
-        """Copies the observations of segments `(rows,)`: `(rows, T, *observation_shape)`, into `out` if given.
-
-        Both are contiguous, on the observations' device; `rows` may be on any.
-        """
-        device = self.observations.device
-        columns = torch.arange(self.horizon, device=device) * self.segments
-        places = (rows.to(device).unsqueeze(1) + columns).flatten()
-        memory = None if out is None else out.flatten(0, 1)
-        gathered = torch.index_select(self.by_column.flatten(0, 1), 0, places, out=memory)
-        return gathered.unflatten(0, (len(rows), self.horizon))

@@ -242,15 +242,6 @@ def test_a_column_of_observations_is_one_piece_of_memory_that_the_policy_acts_on
     assert seen[:-1] == [column.data_ptr() for column in columns]
 
 
-def test_observations_are_gathered_in_the_order_of_rows_and_time():
-    rollout = make_collector(scripted_vector(), LinearPolicy()).rollout
-    rollout.observations.copy_(torch.arange(rollout.observations.numel()).view_as(rollout.observations))
-    rows = torch.tensor([4, 0, 5])
-    gathered = torch.full((3, *rollout.observations.shape[1:]), -1.0)
-    rollout.gather_observations(rows, out=gathered)
-    assert torch.equal(gathered, rollout.observations[rows])
-
-
 # --- masks, clipping, statistics
 
 

@@ -1,10 +1,12 @@
 import numpy as np
 import pytest
 import torch
+from torch import nn
 from tracking_env import TrackingEnv
 
 from pufferlib.config import TrainConfig, resolve_sizes
 from pufferlib.ppo.advantages import Advantages, SegmentMinibatches, StepMinibatches, bootstrap_truncations
+from pufferlib.ppo.learner import Gradients
 from pufferlib.ppo.rollout import FinalValues, Rollout
 
 CPU = torch.device("cpu")
@@ -24,6 +26,13 @@ def filled_rollout(seed=0):
 def config(**settings):
     given = {"shuffle": "steps", "prio_alpha": 0.0, "bptt_horizon": HORIZON, "minibatch_size": 8, **settings}
     return resolve_sizes(TrainConfig(**given), SEGMENTS, "cpu")
+
+
+def test_observations_are_gathered_in_the_order_of_rows_and_time():
+    rollout = filled_rollout()
+    gradients = Gradients(nn.Linear(1, 1), rollout, config())
+    for rows in ([3, 0, 2], [1], [0, 1, 2, 3]):
+        assert torch.equal(gradients.gather_observations(torch.tensor(rows)), rollout.observations[rows])
 
 
 def step_minibatches(rollout, **settings):
