@@ -21,33 +21,6 @@ from pufferlib.ppo.rollout import FinalValues, RewardNormalizer
 from pufferlib.vector.base import Vector
 from pufferlib.vector.ordered import OrderedVector
 
-
-class NonFiniteFilter:
-    """Replaces infinite and NaN numbers by 0, and remembers their segments, which are not learned from."""
-
-    def __init__(self, segments: int):
-        self._is_marked = np.zeros(segments, bool)
-
-    def filter(self, numbers: np.ndarray, segments: slice | np.ndarray) -> tuple[np.ndarray, np.ndarray | bool]:
-        """Filters the numbers `(count, ...)` that one step gave to the agents of some segments, `(count,)`.
-
-        Returns the numbers themselves if all are finite, else a copy with zeros; and `(count,)` bool, whether the
-        numbers of an agent were all finite, or True if all agents' were.
-        """
-        if numbers.dtype.kind != "f" or math.isfinite(numbers.sum()):
-            return numbers, True
-        is_finite = np.isfinite(numbers)
-        is_whole = is_finite.reshape(len(numbers), -1).all(1)
-        self._is_marked[segments] |= ~is_whole
-        return np.where(is_finite, numbers, numbers.dtype.type(0)), is_whole
-
-    def pop_bad_segments(self) -> np.ndarray:
-        """Returns the indices of the segments that had such numbers, and forgets them."""
-        segments = self._is_marked.nonzero()[0]
-        self._is_marked[:] = False
-        return segments
-
-
 BOUNDARY_COLUMNS = ("rewards", "terminals", "truncations", "masks", "pending")
 """Of a rollout's last column these are copied to the first column of the next, beside the observations."""
 
@@ -90,7 +63,7 @@ class Collector:
         phases: Phases,
         reward_clip: float = 0.0,  # the limit of rewards, 0 for none
         reward_normalizer: RewardNormalizer | None = None,
-        skips_nonfinite: bool = False,  # `[train] skip_nonfinite`: see NonFiniteFilter; otherwise such a number raises
+        skips_nonfinite: bool = False,  # `[train] skip_nonfinite`; otherwise such a number raises
         pool: OpponentPool | None = None,
     ):
         self.vecenv = vecenv
@@ -107,7 +80,8 @@ class Collector:
         self.skipped_steps = 0
         self._columns_missing: dict[str, int] = {}  # in the rollout, of what was received; of others all are
         self._reward_clip = reward_clip
-        self._nonfinite_filter = NonFiniteFilter(self.rollout.segments) if skips_nonfinite else None
+        self._skips_nonfinite = skips_nonfinite
+        self._is_skipped = np.zeros(self.rollout.segments, bool)  # segments that had a number that was not finite
         self._phases = phases
         self._finals: list[FinalValues] = []
         self._reports: dict[int, FinishedEpisodes] = {}  # of the environments, by the batch's first agent
@@ -141,8 +115,7 @@ class Collector:
             self.pool.restart()
         if self.reward_normalizer is not None:
             self.reward_normalizer.sums[:] = 0.0
-        if self._nonfinite_filter is not None:
-            self._nonfinite_filter.pop_bad_segments()
+        self._is_skipped[:] = False
 
     def collect(self, agent_steps: int = 0) -> int:
         """Fills the rollout; returns the number of agent steps, without those of absent agents.
@@ -174,10 +147,9 @@ class Collector:
             self.pool.end_rollout()
         self.actor.finish()
         require_finite(self.rollout.values, self.rollout.logprobs)
-        if self._nonfinite_filter is not None:
-            bad_segments = self._nonfinite_filter.pop_bad_segments()
-            self._arrays["masks"][:-1, bad_segments] = False  # their agents count as absent
-            self.skipped_steps = self.rollout.horizon * len(bad_segments)
+        self._arrays["masks"][:-1, self._is_skipped] = False  # their agents count as absent
+        self.skipped_steps = self.rollout.horizon * int(self._is_skipped.sum())
+        self._is_skipped[:] = False
         if not self.follows_later:
             self.follow_episodes()
         self._finish_rollout()
@@ -225,12 +197,10 @@ class Collector:
             if self.pool is not None:
                 ended = terminals | truncations
                 masks = self.pool.receive(rows, observations, rewards, ended, masks, action_masks)
-            counted = masks
-            if self._nonfinite_filter is not None:
-                rewards, _ = self._nonfinite_filter.filter(rewards, segments)
-                observations, is_whole = self._nonfinite_filter.filter(observations, segments)
-                counted = masks & is_whole  # the last column's is what the next rollout begins with
-            received = rewards, terminals, truncations, counted, self.tracker.is_pending[rows]
+            rewards, _ = self._without_nonfinite(rewards, segments)
+            observations, is_whole = self._without_nonfinite(observations, segments)
+            # The mask of the last column is what the next rollout begins with.
+            received = rewards, terminals, truncations, masks & is_whole, self.tracker.is_pending[rows]
             for name, array in zip(BOUNDARY_COLUMNS, received, strict=True):
                 self._arrays[name][column, segments] = array
             episode_starts = self.tracker.step(rows, rewards, terminals | truncations, masks)
@@ -240,6 +210,18 @@ class Collector:
             if action_masks is not None:
                 self.actor.store_action_masks(rows, column, action_masks)
             return rows
+
+    def _without_nonfinite(
+        self, numbers: np.ndarray, segments: slice | np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray | bool]:
+        # What one step gave to the agents of some segments, a copy with zeros where such numbers are skipped; and
+        # whether the numbers of an agent, or of all agents, were finite.
+        if not self._skips_nonfinite or numbers.dtype.kind != "f" or math.isfinite(numbers.sum()):
+            return numbers, True
+        is_finite = np.isfinite(numbers)
+        is_whole = is_finite.reshape(len(numbers), -1).all(1)
+        self._is_skipped[segments] |= ~is_whole
+        return np.where(is_finite, numbers, numbers.dtype.type(0)), is_whole
 
     def _playable(self, rows: slice, action_masks: np.ndarray, masks: np.ndarray) -> np.ndarray:
         # The action masks, with everything allowed to agents that are absent and have no choice.
@@ -285,8 +267,7 @@ class Collector:
         if final_infos:
             agents = np.array([info["agent_id"] for info in final_infos])
             finals = np.stack([info[FINAL_OBSERVATION] for info in final_infos])
-            if self._nonfinite_filter is not None:
-                finals, _ = self._nonfinite_filter.filter(finals, agents + self._offset)
+            finals, _ = self._without_nonfinite(finals, agents + self._offset)
             values = self.actor.value_final(agents, finals)
             segments = torch.from_numpy(agents + self._offset).to(values.device)
             self._finals.append(FinalValues(segments, torch.full_like(segments, column), values))

@@ -85,6 +85,39 @@ def test_returns_of_episodes_count_such_a_reward_as_0():
     assert all(math.isfinite(value) for value in trainer.mean_and_log().values())
 
 
+def test_the_environments_own_arrays_stay_as_they_are():
+    trainer = make_trainer({"what": "observation", "step": HORIZON}, skip_nonfinite=True)
+    trainer.evaluate()
+    assert math.isnan(trainer.vecenv.driver_env.observations[2, 1])
+
+
+def test_numbers_whose_sum_is_too_large_are_finite_all_the_same():
+    class Large(BreakingEnv):
+        def step(self, actions):
+            super().step(actions)
+            self.rewards[:] = 3e38
+            return self.observations, self.rewards, self.terminals, self.truncations, []
+
+    trainer = make_trainer({"step": -1}, env=Large, skip_nonfinite=True, reward_clip=1.0, normalize_rewards=False)
+    with np.errstate(over="ignore"):
+        train(trainer, 1)
+    assert trainer.losses["skipped_steps"] == 0 and trainer.rewards[:, 1:].eq(1).all()
+
+
+def test_a_final_observation_that_is_not_finite_leaves_its_segment_out():
+    class Cut(BreakingEnv):
+        def step(self, actions):
+            super().step(actions)
+            self.truncations[:] = [False, False, False, self.time == 3]
+            final = {"final_observation": np.full(3, np.inf, np.float32), "agent_id": 3}
+            return self.observations, self.rewards, self.terminals, self.truncations, [final] * (self.time == 3)
+
+    trainer = make_trainer({"step": -1}, env=Cut, skip_nonfinite=True)
+    train(trainer, 1)
+    assert trainer.losses["skipped_steps"] == HORIZON
+    assert trainer.rollout.masks[:, :-1].all(1).tolist() == [True, True, True, False]
+
+
 def test_an_environment_that_gives_nothing_else_ends_the_training():
     class Broken(BreakingEnv):
         def step(self, actions):
