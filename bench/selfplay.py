@@ -69,7 +69,7 @@ def play_bots(env_name: str, policy: torch.nn.Module, depths: list[int]) -> Rows
         env = ConfiguredEnv(catalog.find(env_name), {"bot_depth": depth, "bot_random": 0})
         for way, is_drawn in (("likeliest", False), ("drawn", True)):
             with player_in(env, lambda vecenv: policy, BOT_GAMES, SEED, is_drawn) as player:
-                sheet = play_to_the_end(player, episodes_per_agent(BOT_GAMES, player.vecenv), MAX_STEPS)
+                sheet = play_to_the_end(player, episodes_per_agent(BOT_GAMES, player), MAX_STEPS)
             scores = sheet.numbers("score")
             won = sum(score == 1.0 for score in scores) / len(scores)
             found.append((f"against the bot of depth {depth}, {way}", won, "won"))

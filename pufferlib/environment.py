@@ -24,6 +24,9 @@ class EpisodeTracker:
     one that waits for its turn, add to its return and not to its length, until an end of the episode that it had
     started. After that nothing counts until it is back.
 
+    With several `seats` so many neighbours play a game, which is over once each of them has ended. Every agent then has
+    an episode, with all its rewards since the first of them acted, also one that never did.
+
     Attributes:
         returns: `(num_agents,)` float64, sums of the rewards of the running episodes.
         lengths: `(num_agents,)` int64, the steps of the running episodes at which the agent acted.
@@ -31,12 +34,13 @@ class EpisodeTracker:
         is_pending: `(num_agents,)` bool, the agents whose episode ended and that were absent since.
     """
 
-    def __init__(self, num_agents: int):
+    def __init__(self, num_agents: int, seats: int = 1):
         self.returns = np.zeros(num_agents)
         self.lengths = np.zeros(num_agents, np.int64)
         self.has_acted = np.zeros(num_agents, bool)
         self.is_pending = np.ones(num_agents, bool)
         self._agents = np.arange(num_agents)
+        self._seats, self._has_ended = seats, np.zeros(num_agents, bool)  # in a game that is not over
         # Until `take`: the first agent of the batch; agents, returns, lengths.
         self._ended: list[tuple[int, tuple[np.ndarray, np.ndarray, np.ndarray]]] = []
 
@@ -46,6 +50,7 @@ class EpisodeTracker:
         self.lengths[:] = 0
         self.has_acted[:] = False
         self.is_pending[:] = True
+        self._has_ended[:] = False
         self._ended.clear()
 
     def step(self, rows: slice | np.ndarray, rewards: np.ndarray, ended: np.ndarray, masks: np.ndarray) -> np.ndarray:
@@ -76,23 +81,18 @@ class EpisodeTracker:
 
     def sat_out(self, rows: slice | np.ndarray, ended: np.ndarray) -> np.ndarray:
         """Returns the agents whose episode ends with the next `step` without an act of theirs: `take` omits it."""
-        return ended & ~self.has_acted[rows] & (self.lengths[rows] == 0)
+        return ended & ~self.has_acted[rows] & (self.lengths[rows] == 0) & (self._seats == 1)
 
     def _add(self, rows: slice | np.ndarray, rewards: np.ndarray, ended: np.ndarray) -> None:
-        returns, lengths = self.returns[rows], self.lengths[rows]  # views of consecutive agents, copies of others
-        has_acted = self.has_acted[rows]
-        if np.count_nonzero(has_acted) == len(has_acted):  # in less than half of the time that all() takes
-            returns += rewards
-            lengths += 1
-        else:
-            lengths += has_acted
-            np.add(returns, rewards, out=returns, where=lengths > 0)  # of an agent that waits for its turn, too
-            ended = ended & (lengths > 0)  # nothing ends where nothing has begun
-        if not isinstance(rows, slice):
-            self.returns[rows], self.lengths[rows] = returns, lengths
-        self._end(self._agents[rows], ended)
-
-    def _end(self, agents: np.ndarray, ended: np.ndarray) -> None:
+        self.lengths[rows] += self.has_acted[rows]
+        has_begun = self.lengths[rows] > 0
+        if self._seats > 1:
+            has_begun = has_begun.reshape(-1, self._seats).any(1).repeat(self._seats)
+            self._has_ended[rows] |= ended & has_begun
+            ended = self._has_ended[rows].reshape(-1, self._seats).all(1).repeat(self._seats)
+            self._has_ended[rows] &= ~ended
+        self.returns[rows] += np.where(has_begun, rewards, 0.0)  # of an agent that waits for its turn, too
+        ended, agents = ended & has_begun, self._agents[rows]
         if np.count_nonzero(ended):
             which = agents[ended]
             self._ended.append((int(agents[0]), (which, self.returns[which], self.lengths[which])))
@@ -119,35 +119,6 @@ class EpisodeTracker:
         """Restores the result of `state_dict`."""
         for name, array in state.items():
             getattr(self, name)[:] = array
-
-
-class GameTracker(EpisodeTracker):
-    """Follows games of `seats` agents who are neighbours: a game is over once each of them has ended.
-
-    Every agent then has an episode, with all its rewards since the first of them acted, also one that never did.
-    """
-
-    def __init__(self, num_agents: int, seats: int):
-        super().__init__(num_agents)
-        self._seats, self._has_ended = seats, np.zeros(num_agents, bool)
-
-    def restart(self) -> None:
-        """Drops all games; each agent's next `step` has the results of a reset."""
-        super().restart()
-        self._has_ended[:] = False
-
-    def sat_out(self, rows: slice | np.ndarray, ended: np.ndarray) -> np.ndarray:
-        """Returns nobody: `take` has an episode of every agent of a game."""
-        return np.zeros_like(ended)
-
-    def _add(self, rows: slice | np.ndarray, rewards: np.ndarray, ended: np.ndarray) -> None:
-        self.lengths[rows] += self.has_acted[rows]
-        has_begun = self.lengths[rows].reshape(-1, self._seats).any(1).repeat(self._seats)
-        self.returns[rows] += rewards * has_begun
-        self._has_ended[rows] |= ended & has_begun
-        is_over = self._has_ended[rows].reshape(-1, self._seats).all(1).repeat(self._seats)
-        self._end(self._agents[rows], is_over)
-        self._has_ended[rows] &= ~is_over
 
 
 StepResult = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, list[dict]]
@@ -249,6 +220,8 @@ BOT_MOVES = -(2**31)
 
 def fitting_actions(actions: ArrayLike, like: np.ndarray) -> np.ndarray:
     """Converts a caller's actions to an array like an environment's own; an APIUsageError where they do not fit."""
+    if actions is like:
+        return like
     actions = np.asarray(actions)
     if actions.shape != like.shape:
         raise APIUsageError(f"actions must have shape {like.shape}, got {actions.shape}; pass one row per agent")

@@ -204,7 +204,6 @@ class PuffeRL:
                 config,
                 make_vecenv=call.make_evaluation_vecenv,
                 policy=self.policy,
-                device=device,
                 autocast=self._backend.autocast,
                 phases=self.phases,
             )

@@ -97,8 +97,7 @@ class GymnasiumPufferEnv(EmulatedEnv):
 
     @override
     def step(self, actions: np.ndarray) -> StepResult:
-        if actions is not self.actions:
-            actions = fitting_actions(actions, self.actions)
+        actions = fitting_actions(actions, self.actions)
         results = require_results(self.env, "step", self._RESULTS, self.env.step(self._to_action(actions)))
         observation, reward, terminated, truncated, info = results
         self._write(observation)

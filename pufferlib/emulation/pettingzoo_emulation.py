@@ -86,8 +86,7 @@ class PettingZooPufferEnv(EmulatedEnv):
 
     @override
     def step(self, actions: np.ndarray) -> StepResult:
-        if actions is not self.actions:
-            actions = fitting_actions(actions, self.actions)
+        actions = fitting_actions(actions, self.actions)
         chosen = {agent: self._splits[row](actions[row]) for agent, row in self._live.items()}
         results = require_results(self.env, "step", self._RESULTS, self.env.step(chosen))
         if not all(hasattr(part, "get") for part in results):

@@ -249,7 +249,7 @@ def _observations_of_play(vecenv: Vector, policy: nn.Module) -> np.ndarray:
         seen.append(decision.observations[:ROWS].copy())
         return decision.actions
 
-    player = Player(vecenv, policy, torch.device("cpu"), torch.Generator().manual_seed(0))
+    player = Player(vecenv, policy, torch.Generator().manual_seed(0))
     quotas = np.full(vecenv.num_agents, STEPS)  # more than they can play in as many steps
     for _ in player.play(quotas, STEPS, seed=0, decide=decide):
         pass

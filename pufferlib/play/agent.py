@@ -39,55 +39,52 @@ from pufferlib.runs.checks import check_acting
 from pufferlib.runs.folder import NAMED
 from pufferlib.runs.loaders import load_policy, resolve_device
 from pufferlib.runs.making import ready_env
-from pufferlib.spaces import Layout, action_parts
+from pufferlib.spaces import Layout, Leaf, action_parts
 
 
-class _ObservationForms:
-    # Reads one or many observations of a space, packed into rows or not.
-    def __init__(self, space: gymnasium.Space):
-        self._layout = Layout.of(space)
-        self._row_shape = self._layout.row_space.shape
-        self._is_structured = isinstance(space, (Dict, Tuple))
+def _read(observations: Any, layout: Layout) -> tuple[np.ndarray, bool]:
+    # One or many observations of a space, packed into rows or not, as rows; and whether it is one.
+    if isinstance(observations, Tensor):
+        observations = observations.cpu().numpy()
+    if isinstance(layout.structure, (dict, tuple)):
+        if isinstance(observations, list):
+            return np.concatenate([_read(each, layout)[0] for each in observations]), False
+        if isinstance(observations, np.ndarray):
+            return _read_rows(observations, layout.row_space)
+    row_shape, leaf = layout.row_space.shape, layout.leaves[0]
+    if row_shape == (1,) and leaf.shape == () and np.ndim(observations) == 2:
+        observations = np.asarray(observations)[:, 0]  # rows of a Discrete space, which have one column
+    count = _count(observations, leaf)
+    rows = np.zeros((1 if count is None else count, *row_shape), layout.row_space.dtype)
+    write = row_writer(layout, rows[0, ...] if count is None else rows)
+    write(observations)
+    return rows, count is None
 
-    def read(self, observations: object) -> tuple[np.ndarray, bool]:
-        if isinstance(observations, Tensor):
-            observations = observations.cpu().numpy()
-        if self._is_structured and isinstance(observations, list):
-            return np.concatenate([self.read(each)[0] for each in observations]), False
-        if self._is_structured and isinstance(observations, np.ndarray):
-            return self._read_rows(observations)
-        if self._row_shape == (1,) and self._layout.leaves[0].shape == () and np.ndim(observations) == 2:
-            observations = np.asarray(observations)[:, 0]  # rows of a Discrete space, which have one column
-        count = self._count(observations)
-        rows = np.zeros((1 if count is None else count, *self._row_shape), self._layout.row_space.dtype)
-        write = row_writer(self._layout, rows[0, ...] if count is None else rows)
-        write(observations)
-        return rows, count is None
 
-    def _count(self, observations: Any) -> int | None:
-        leaf = self._layout.leaves[0]
-        try:
-            for key in leaf.path:
-                observations = observations[key]
-            shape = np.shape(observations)
-        except (LookupError, TypeError, ValueError):  # the writer raises the right error
-            return None
-        if shape == leaf.shape:
-            return None
-        if not shape or shape[1:] != leaf.shape or not shape[0]:
-            many = ", ".join(map(str, ("rows", *leaf.shape)))
-            raise APIUsageError(f"{leaf.name} must have shape {leaf.shape} for one or ({many}) for many, got {shape}")
-        return shape[0]
+def _read_rows(rows: np.ndarray, space: gymnasium.Space) -> tuple[np.ndarray, bool]:
+    is_one = rows.shape == space.shape
+    if rows.dtype != space.dtype or not (is_one or rows.shape[1:] == space.shape):
+        raise APIUsageError(
+            f"an array of structured observations must be rows of {space.dtype} and shape {space.shape}, got "
+            f"{rows.dtype} and {rows.shape}; pass the observations as the environment returns them"
+        )
+    return np.array(rows[None] if is_one else rows), is_one
 
-    def _read_rows(self, rows: np.ndarray) -> tuple[np.ndarray, bool]:
-        is_one = rows.shape == self._row_shape
-        if rows.dtype != self._layout.row_space.dtype or not (is_one or rows.shape[1:] == self._row_shape):
-            space = self._layout.row_space
-            raise APIUsageError(
-                f"an array of structured observations must be rows of {space.dtype} and shape {space.shape}, got "
-                f"{rows.dtype} and {rows.shape}; pass the observations as the environment returns them"
-            )
-        return np.array(rows[None] if is_one else rows), is_one
+
+def _count(observations: Any, leaf: Leaf) -> int | None:
+    # None for one observation. The leaf is the first one.
+    try:
+        for key in leaf.path:
+            observations = observations[key]
+        shape = np.shape(observations)
+    except (LookupError, TypeError, ValueError):  # the writer raises the right error
+        return None
+    if shape == leaf.shape:
+        return None
+    if not shape or shape[1:] != leaf.shape or not shape[0]:
+        many = ", ".join(map(str, ("rows", *leaf.shape)))
+        raise APIUsageError(f"{leaf.name} must have shape {leaf.shape} for one or ({many}) for many, got {shape}")
+    return shape[0]
 
 
 def _mask_of(rows: ArrayLike | Tensor, num_rows: int) -> np.ndarray:
@@ -146,7 +143,7 @@ class Agent:
         own_spaces = env.own_spaces if isinstance(env, LibraryEnv) else None
         rows = env.single_observation_space, env.single_action_space
         self.observation_space, self.action_space = own_spaces or rows
-        self._observations = _ObservationForms(self.observation_space)
+        self._observation_layout = Layout.of(self.observation_space)
         self._action_layout = ActionLayout(self.action_space)
         are_rows = self.action_space is env.single_action_space
         self._keeps_rows = are_rows and isinstance(self.action_space, (Dict, Tuple))
@@ -258,7 +255,7 @@ class Agent:
         self, observations: object, action_masks: ArrayLike | Tensor | None = None
     ) -> tuple[Logits, Tensor, dict[str, Tensor], bool]:
         # Masked logits, values, the recurrent state afterwards, and whether there is one observation; keeps no state.
-        rows, is_one = self._observations.read(observations)
+        rows, is_one = _read(observations, self._observation_layout)
         masks = None if action_masks is None else self._read_masks(action_masks, len(rows), is_one)
         if self._num_rows is None:
             state = initial_state(self.policy, len(rows), self.device)

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.distributions import Normal
 
 from pufferlib import ocean
-from pufferlib.environment import BOT_MOVES, GameTracker
+from pufferlib.environment import BOT_MOVES
 from pufferlib.errors import APIUsageError
 from pufferlib.families.catalog import Entry
 from pufferlib.models import Default
@@ -77,7 +77,7 @@ class Versus(nn.Module):
     ):
         super().__init__()
         self._generator = torch.Generator().manual_seed(0) if is_random else None
-        self.seats, self.make_tracker = seats, partial(GameTracker, seats=seats)
+        self.seats_per_game = seats
         self.sides = nn.ModuleList([first] if second is None else [first, second])
         self.register_buffer("is_first", torch.from_numpy(is_first), persistent=False)
 
@@ -178,16 +178,8 @@ def sheet_for(player: Player) -> scores.ScoreSheet:
     """Makes what collects a player's episodes: games of a Versus, or else episodes of all agents."""
     policy = player.policy
     if isinstance(policy, Versus):
-        return MatchSheet(policy.is_first.cpu().numpy(), policy.seats)
+        return MatchSheet(policy.is_first.cpu().numpy(), policy.seats_per_game)
     return scores.ScoreSheet()
-
-
-def quotas_for(player: Player, episodes: int) -> np.ndarray:
-    """Returns the number of episodes for each agent, `(num_agents,)`; those of a Versus are games."""
-    policy, vecenv = player.policy, player.vecenv
-    if isinstance(policy, Versus):
-        return scores.split_evenly(episodes, vecenv.num_agents // policy.seats).repeat(policy.seats)
-    return scores.episodes_per_agent(episodes, vecenv)
 
 
 def play_match(
@@ -210,7 +202,7 @@ def play_match(
             actions[is_bots] = BOT_MOVES
             return actions
 
-        quotas, sheet = quotas_for(player, games), sheet_for(player)
+        quotas, sheet = scores.episodes_per_agent(games, player), sheet_for(player)
         for episodes in player.play(quotas, scores.MAX_STEPS * int(quotas.max()), seed, decide=decide):
             sheet.add(episodes)
         return sheet.numbers("points")

@@ -16,7 +16,7 @@ from torch import nn
 from pufferlib.environment import EpisodeTracker
 from pufferlib.errors import DivergedError
 from pufferlib.fast.cpu import torch_threads
-from pufferlib.policy import Forward, Logits, acting_forward, initial_state
+from pufferlib.policy import Forward, Logits, acting_forward, device_of, initial_state
 from pufferlib.ppo.sampling import greedy_action, mask_logits, sample_logits
 from pufferlib.runs.loaders import borrowed_generator
 from pufferlib.seeding import mix_seed
@@ -60,18 +60,18 @@ class Player:
     One in which an agent never came to act is one of its number, and is left out. A report of a PufferEnv belongs to
     those of its episodes that end with the same step; one that it makes every some steps belongs to none. Reports of
     batches of several environments need an `agent_id`, see `vector.Native`, and are left out without one. `remaining`,
-    `(num_agents,)` int64, are the episodes that each agent still has to play.
+    `(num_agents,)` int64, are the episodes that each agent still has to play. Where the policy is a `matches.Versus`
+    they are games, of `seats_per_game` agents.
     """
 
     def __init__(
         self,
         vecenv: Vector,
         policy: nn.Module,
-        device: torch.device,
         generator: torch.Generator | None = None,
         autocast: Callable[[], AbstractContextManager] = nullcontext,
     ):
-        self.vecenv, self.policy, self._device = vecenv, policy, device
+        self.vecenv, self.policy, self._device = vecenv, policy, device_of(policy)
         self.remaining = np.zeros(vecenv.num_agents, np.int64)
         self._generator = generator  # samples the actions, by its seed; None takes the likeliest ones
         self._seed = None if generator is None else generator.initial_seed()
@@ -84,7 +84,8 @@ class Player:
         self._episode_starts = np.ones(agents, bool)  # with the last observation, so that recurrent state is reset
         self._has_owners = vecenv.agents_per_batch == vecenv.agents_per_env
         self._reports_every_step = getattr(vecenv.driver_env, "report_interval", 1) == 1
-        self._tracker = getattr(policy, "make_tracker", EpisodeTracker)(agents)
+        self.seats_per_game = getattr(policy, "seats_per_game", 1)
+        self._tracker = EpisodeTracker(agents, self.seats_per_game)
 
     def play(
         self,
@@ -223,14 +224,14 @@ def _owned(reports: list[dict], counts: np.ndarray) -> list[dict]:
 
 
 @contextlib.contextmanager
-def eval_mode(policy: nn.Module, device: torch.device) -> Iterator[None]:
-    """Puts a policy on `device` in evaluation mode; restores its modes and buffers and torch's generators afterwards.
+def eval_mode(policy: nn.Module) -> Iterator[None]:
+    """Puts a policy in evaluation mode; restores its modes and buffers and torch's generators afterwards.
 
     It acts on one thread, as the barriers of such small operations wait long where other programs run.
     """
     modes = [(module, module.training) for module in policy.modules()]
     buffers = [(buffer, buffer.clone()) for buffer in policy.buffers()]
-    devices = [device] if device.type == "cuda" else []
+    devices = [device for device in (device_of(policy),) if device.type == "cuda"]
     policy.eval()
     try:
         with borrowed_generator(devices=devices), torch_threads(1), torch.no_grad():

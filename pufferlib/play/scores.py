@@ -143,7 +143,7 @@ def evaluate(
             )
         env = ConfiguredEnv(catalog.find_recorded(settings["env_name"]), settings["env"])
     with player_in(env, lambda vecenv: module, episodes, seed, sample) as player:
-        return play_to_the_end(player, episodes_per_agent(episodes, player.vecenv), max_steps, seed).scores()
+        return play_to_the_end(player, episodes_per_agent(episodes, player), max_steps, seed).scores()
 
 
 def _module(policy: object) -> nn.Module:
@@ -194,9 +194,9 @@ def player_in(
         module = _module(make_policy(vecenv))
         require_finite_weights(module)
         device = device_of(module)
-        undo.enter_context(eval_mode(module, device))
+        undo.enter_context(eval_mode(module))
         check_acting(module, vecenv.single_observation_space, vecenv.single_action_space, device)
-        yield Player(vecenv, module, device, torch.Generator(device).manual_seed(seed) if is_sampled else None)
+        yield Player(vecenv, module, torch.Generator(device).manual_seed(seed) if is_sampled else None)
 
 
 def split_evenly(episodes: int, count: int) -> np.ndarray:
@@ -205,11 +205,11 @@ def split_evenly(episodes: int, count: int) -> np.ndarray:
     return np.array([episodes // count + (index < episodes % count) for index in range(count)])
 
 
-def episodes_per_agent(episodes: int, vecenv: Vector) -> np.ndarray:
-    """Returns the number of episodes for each agent, `(num_agents,)` int64, of as many `episodes` in all."""
-    if counts_by_agent(vecenv.driver_env):
-        return split_evenly(episodes, vecenv.num_agents)
-    count = vecenv.num_envs * getattr(vecenv.driver_env, "num_envs", 1)
+def episodes_per_agent(episodes: int, player: Player) -> np.ndarray:
+    """Returns the number of episodes for each agent, `(num_agents,)` int64, of as many `episodes` or games in all."""
+    vecenv, count = player.vecenv, player.vecenv.num_envs * getattr(player.vecenv.driver_env, "num_envs", 1)
+    if player.seats_per_game > 1 or counts_by_agent(vecenv.driver_env):
+        count = vecenv.num_agents // player.seats_per_game
     return split_evenly(episodes, count).repeat(vecenv.num_agents // count)
 
 
@@ -329,7 +329,7 @@ def evaluate_model(env_name: str, args: dict[str, Any], episodes: int) -> dict[s
     env = ConfiguredEnv(catalog.find(env_name), args["env"])
     make_policy = partial(load_policy, args, env_name=env_name)
     with player_in(env, make_policy, episodes, args["train"]["seed"], is_sampled=False) as player:
-        return play_to_the_end(player, episodes_per_agent(episodes, player.vecenv), MAX_STEPS).scores()
+        return play_to_the_end(player, episodes_per_agent(episodes, player), MAX_STEPS).scores()
 
 
 _EVALUATION_SEED = 0x6576616C  # no rank of a run has this number, so no training environment has such a seed
@@ -348,13 +348,12 @@ class PeriodicEvaluation:
         config: ResolvedTrainConfig,
         make_vecenv: Callable[[int], Vector] | None,
         policy: nn.Module,
-        device: torch.device,
         autocast: Callable[[], AbstractContextManager],
         phases: Phases,
     ):
         self._config, self._seed = config, mix_seed(config.seed, _EVALUATION_SEED)
         self._make_vecenv = make_vecenv  # from its seed, at the first evaluation; None where there is none
-        self._policy, self._device, self._autocast, self._phases = policy, device, autocast, phases
+        self._policy, self._autocast, self._phases = policy, autocast, phases
         self._player: Player | None = None
         self._metrics: dict[str, float] = {}
 
@@ -387,10 +386,10 @@ class PeriodicEvaluation:
 
     def _evaluate(self) -> dict[str, float]:
         try:
-            with eval_mode(self._policy, self._device):
+            with eval_mode(self._policy):
                 if self._player is None:
                     vecenv = self._make_vecenv(self._seed)
-                    self._player = Player(vecenv, self._policy, self._device, autocast=self._autocast)
+                    self._player = Player(vecenv, self._policy, autocast=self._autocast)
                 player = self._player
                 steps = player.play(np.ones_like(player.remaining), self._config.evaluation_max_steps, self._seed)
                 return _evaluation_metrics([*steps, player.running()])

@@ -16,7 +16,7 @@ from pufferlib.errors import APIUsageError, DisplayError
 from pufferlib.families.catalog import Entry, find, slug
 from pufferlib.ocean.screen import display_trouble, has_display
 from pufferlib.play import scores
-from pufferlib.play.matches import Versus, against, quotas_for, sheet_for, versus
+from pufferlib.play.matches import Versus, against, sheet_for, versus
 from pufferlib.play.player import Player
 from pufferlib.runs.checks import whole_number
 from pufferlib.runs.loaders import load_policy
@@ -96,7 +96,7 @@ def evaluate_command(env_name: str, args: dict[str, Any], options: EvalOptions) 
         print(printable(_beginning(env_name, args, options, why_no_window)), flush=True)
         if options.opponent is None:  # else an episode is a game, of one side
             _print_agents(player.vecenv, options.episodes)
-        quotas = quotas_for(player, options.episodes)
+        quotas = scores.episodes_per_agent(options.episodes, player)
         max_steps = options.max_steps * int(quotas.max())
         if is_drawn:
             play = WatchedPlay(player, quotas, max_steps, seed, min(options.grid, player.vecenv.num_envs))

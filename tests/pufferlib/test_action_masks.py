@@ -233,7 +233,7 @@ def test_an_evaluation_plays_what_is_allowed():
 
     vecenv = vector.make(Watched, env_kwargs={"num_envs": 8, "bot_depth": 0}, backend="Serial", num_envs=1)
     for generator in (None, torch.Generator().manual_seed(0)):
-        player = Player(vecenv, agent.policy, torch.device("cpu"), generator)
+        player = Player(vecenv, agent.policy, generator)
         list(player.play(np.full(8, 2), max_steps=200, seed=0))
     assert len(played) > 20 and all(played)
     vecenv.close()

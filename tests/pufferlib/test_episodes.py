@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from pufferlib.environment import EpisodeTracker, GameTracker
+from pufferlib.environment import EpisodeTracker
 
 
 def begun(num_agents, masks=None):
@@ -165,7 +165,7 @@ def test_what_a_reset_gives_is_no_step():
 
 
 def test_a_game_gives_an_episode_to_each_of_its_agents():
-    tracker = GameTracker(4, seats=2)
+    tracker = EpisodeTracker(4, seats=2)
     step(tracker, [9] * 4, [True] * 4, masks=[True, False, False, False])  # by a reset: no step
     step(tracker, [1, 2, 9, 9], [True, False, True, True], masks=[False, False, True, True])
     step(tracker, [0, 3, 4, 5], [False, True, False, False])  # the first game ends for the second agent, too

@@ -133,7 +133,7 @@ class Fickle(Default):
 )
 def test_evaluations_are_spread_evenly_and_the_last_epoch_has_one(evaluations, epochs, due):
     config = resolve_sizes(TrainConfig(bptt_horizon=16, num_iterations=epochs, evaluations=evaluations), 4, "cpu")
-    evaluation = PeriodicEvaluation(config, None, nn.Linear(1, 1), torch.device("cpu"), None, Phases())
+    evaluation = PeriodicEvaluation(config, None, nn.Linear(1, 1), None, Phases())
     assert [epoch for epoch in range(1, epochs + 1) if evaluation.is_due(epoch, epochs)] == due
 
 

@@ -12,8 +12,6 @@ from pufferlib import vector
 from pufferlib.environment import PufferEnv
 from pufferlib.play.player import Player
 
-CPU = torch.device("cpu")
-
 
 class Always(nn.Module):
     """Prefers one action."""
@@ -79,7 +77,7 @@ def played(steps):
 def test_every_agent_plays_its_quota_and_no_more_counts(options, has_absent_agents):
     quotas = np.array([2, 1, 3, 3, 0, 1, 1, 2])
     with scripted(num_envs=4, has_absent_agents=has_absent_agents, **options) as vecenv:
-        player = Player(vecenv, Always(), CPU)
+        player = Player(vecenv, Always())
         found = played(player.play(quotas, 100))
         assert player.remaining.tolist() == [0] * 8
     wanted = [pair for row, count in enumerate(quotas) for pair in episodes_of(row, count, has_absent_agents)]
@@ -114,7 +112,7 @@ class FirstMove(PufferEnv):
 
 def test_a_game_in_which_an_agent_has_no_turn_is_one_of_its_number():
     with vector.make(FirstMove, backend="Serial", num_envs=1) as vecenv:
-        steps = list(Player(vecenv, Always(), CPU).play(np.full(2, 4), 1_000))
+        steps = list(Player(vecenv, Always()).play(np.full(2, 4), 1_000))
     assert len(steps) == 3 + 1 + 3 + 1
     found = [(each.agents.tolist(), each.lengths.tolist()) for each in steps if len(each.agents)]
     assert found == [([0, 1], [2, 1]), ([0], [1])] * 2
@@ -122,7 +120,7 @@ def test_a_game_in_which_an_agent_has_no_turn_is_one_of_its_number():
 
 def test_a_second_play_begins_anew():
     with scripted() as vecenv:
-        player = Player(vecenv, Always(), CPU)
+        player = Player(vecenv, Always())
         first, second = (played(player.play(np.ones(6), 100)) for _ in range(2))
     assert first == second and len(first) == 6
 
@@ -130,7 +128,7 @@ def test_a_second_play_begins_anew():
 def test_every_play_asks_the_policy_that_is_there_then():
     policy = Always(0)
     with scripted() as vecenv:
-        player = Player(vecenv, policy, CPU)
+        player = Player(vecenv, policy)
         found = [played(player.play(np.ones(6), 100))]
         policy.forward_eval = Always(2).forward
         found.append(played(player.play(np.ones(6), 100)))
@@ -141,7 +139,7 @@ def test_every_play_asks_the_policy_that_is_there_then():
 
 def test_a_batch_whose_agents_are_done_is_stepped_no_more():
     with scripted(batch_size=1) as vecenv:
-        list(Player(vecenv, Always(), CPU).play(np.array([1, 1, 0, 0, 2, 0]), 100))
+        list(Player(vecenv, Always()).play(np.array([1, 1, 0, 0, 2, 0]), 100))
         times = [group.envs[0].time for group in vecenv._groups]
     assert times == [episode_length(1), 0, 2 * episode_length(4)]
 
@@ -154,7 +152,7 @@ def test_batches_play_side_by_side_as_many_as_asked_in_their_order():
         return decision.actions
 
     with scripted(num_envs=4, batch_size=1) as vecenv:
-        player = Player(vecenv, Clock(), CPU)  # with a state, which those that wait must not gather
+        player = Player(vecenv, Clock())  # with a state, which those that wait must not gather
         found = played(player.play(np.array([1, 1, 0, 0, 1, 1, 2, 1]), 100, side_by_side=2, decide=decide))
         together = played(player.play(np.array([1, 1, 0, 0, 1, 1, 2, 1]), 100))
     assert found == together and len(found) == 7
@@ -163,7 +161,7 @@ def test_batches_play_side_by_side_as_many_as_asked_in_their_order():
 
 def test_those_that_wait_lose_no_steps_of_their_own():
     with scripted(num_envs=3, batch_size=1) as vecenv:
-        player = Player(vecenv, Always(), CPU)
+        player = Player(vecenv, Always())
         found = played(player.play(np.ones(6), 5, side_by_side=1))
     assert len(found) == 4 and player.remaining.tolist() == [0, 0, 0, 1, 1, 0]  # rows 3 and 4 take 6 and 7 steps
 
@@ -180,14 +178,14 @@ def test_somebody_else_may_decide_and_sees_what_the_policy_saw():
         return actions
 
     with scripted(num_envs=2, batch_size=1) as vecenv:
-        found = played(Player(vecenv, Always(), CPU).play(np.ones(4), 100, decide=decide))
+        found = played(Player(vecenv, Always()).play(np.ones(4), 100, decide=decide))
     wanted = [pair for row in range(4) for pair in episodes_of(row, 1, action=2 if row < 2 else 1)]
     assert found == sorted(wanted) and len(decisions) == 6
 
 
 def test_what_is_given_up_is_known_as_far_as_it_went():
     with scripted() as vecenv:
-        player = Player(vecenv, Always(), CPU)
+        player = Player(vecenv, Always())
         found = played(player.play(np.full(6, 2), 5))  # episodes of rows 0 to 5 take 3, 4, 5, 6, 7 and 3 steps
         running = player.running()
     assert len(found) == 4 and player.remaining.tolist() == [1, 1, 1, 2, 2, 1]
@@ -204,7 +202,7 @@ def test_what_is_given_up_is_known_as_far_as_it_went():
 
 def test_recurrent_state_begins_anew_with_every_episode_of_an_agent():
     with scripted() as vecenv:
-        found = played(Player(vecenv, Clock(), CPU).play(np.full(6, 3), 100))
+        found = played(Player(vecenv, Clock()).play(np.full(6, 3), 100))
     without_action = [pair for row in range(6) for pair in episodes_of(row, 3, action=0)]
     assert found == sorted((total + 0.25, length) for total, length in without_action)
 
@@ -212,7 +210,7 @@ def test_recurrent_state_begins_anew_with_every_episode_of_an_agent():
 def test_actions_are_the_likeliest_or_drawn_from_the_policy():
     def total(generator):
         with scripted(num_envs=20) as vecenv:
-            pairs = played(Player(vecenv, Always(), CPU, generator).play(np.ones(40), 100))
+            pairs = played(Player(vecenv, Always(), generator).play(np.ones(40), 100))
         rewards = sum(total for row in range(40) for total, _ in episodes_of(row, 1, action=0))
         return (sum(total for total, _ in pairs) - rewards) * 4 / sum(length for _, length in pairs)
 
@@ -247,7 +245,7 @@ class Shaky(nn.Module):
 
 def test_continuous_play_takes_the_mean():
     with vector.make(Push, num_envs=3, backend="Serial", batch_size=1) as vecenv:
-        steps = list(Player(vecenv, Shaky(), CPU).play(np.ones(3), 100))
+        steps = list(Player(vecenv, Shaky()).play(np.ones(3), 100))
     assert played(steps) == [(0.5, 1)] * 3
 
 
@@ -256,18 +254,18 @@ def test_continuous_play_takes_the_mean():
 
 def test_what_an_environment_reports_belongs_to_its_episodes():
     with vector.make(Push, num_envs=3, backend="Serial", batch_size=1) as vecenv:
-        (step,) = Player(vecenv, Shaky(), CPU).play(np.array([1, 0, 1]), 100)
+        (step,) = Player(vecenv, Shaky()).play(np.array([1, 0, 1]), 100)
     assert step.agents.tolist() == [0, 2] and step.reports == [{"pushed": 0.5}] * 2
 
 
 def test_agents_that_report_for_themselves_are_told_apart_within_their_quotas():
     with scripted(num_envs=1, batch_size=1) as vecenv:
-        steps = list(Player(vecenv, Always(), CPU).play(np.array([4, 1]), 100))
+        steps = list(Player(vecenv, Always()).play(np.array([4, 1]), 100))
     lengths = [report["episode_length"] for each in steps for report in each.reports]
     assert lengths == [3, 4, 3, 3, 3]
 
 
 def test_reports_of_several_environments_at_once_belong_to_nobody():
     with scripted() as vecenv:
-        steps = list(Player(vecenv, Always(), CPU).play(np.ones(6), 100))
+        steps = list(Player(vecenv, Always()).play(np.ones(6), 100))
     assert not any(each.reports for each in steps)

@@ -225,7 +225,7 @@ def test_a_player_begins_episodes_from_zero(batch_size):
             return super().forward_eval(observations, state)
 
     vecenv = make_vector(batch_size=batch_size)
-    list(Player(vecenv, Watched(), CPU).play(np.full(vecenv.num_agents, 3), max_steps=100))
+    list(Player(vecenv, Watched()).play(np.full(vecenv.num_agents, 3), max_steps=100))
     assert len(counts) == 3 * LENGTH
     for time, count in enumerate(counts):
         there = np.tile(is_there(time), 2)
