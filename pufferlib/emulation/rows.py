@@ -132,29 +132,24 @@ def _compile_choice(space: Discrete, column: int | None) -> Split:
 def _compile_array(space: MultiDiscrete | MultiBinary | Box, place: slice, is_float: bool) -> Split:
     dtype, shape = space.dtype, space.shape
     low, high, start = _box_bounds(space) if isinstance(space, Box) else _choice_bounds(space)
-    maximum, minimum = np.maximum, np.minimum
     is_rounded = is_float and dtype.kind != "f"
     is_integer_box = isinstance(space, Box) and dtype.kind != "f"
 
-    def clip(row: np.ndarray) -> np.ndarray:
-        return minimum(maximum(row[..., place], low), high)
-
-    def convert(row: np.ndarray) -> np.ndarray:
-        numbers = clip(row)
+    def split(rows: np.ndarray) -> np.ndarray:
+        numbers = np.minimum(np.maximum(rows[..., place], low), high)
         if is_rounded:
             if np.isnan(numbers).any():
-                raise ValueError(f"an action must be a number, got {row[..., place]}")
+                raise ValueError(f"an action must be a number, got {rows[..., place]}")
             numbers = np.rint(numbers)
-        whole = (*row.shape[:-1], *shape)
+        whole = (*rows.shape[:-1], *shape)
         if not is_integer_box:
             return (numbers + start).astype(dtype, copy=False).reshape(whole)
         with np.errstate(invalid="ignore"):  # floats miss large bounds by some, and the largest integer by one
             integers = numbers.astype(dtype).reshape(whole)
-        maximum(integers, space.low, out=integers)
-        return minimum(integers, space.high, out=integers)
+        np.maximum(integers, space.low, out=integers)
+        return np.minimum(integers, space.high, out=integers)
 
-    clipped_dtype = np.result_type(np.float32 if is_float else np.int32, low.dtype)
-    return clip if len(shape) == 1 and dtype == clipped_dtype and not start.any() else convert
+    return split
 
 
 def _choice_bounds(space: MultiDiscrete | MultiBinary) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -205,15 +200,6 @@ def row_writer(layout: Layout, row: np.ndarray) -> Callable[[Any], None]:
         except (LookupError, TypeError) as error:
             raise _unfit(leaf, f"none ({type(error).__name__}: {error})") from error
 
-    def write_array(observation: ArrayLike) -> None:
-        if type(observation) is ndarray and observation.dtype is dtype and observation.shape == shape:
-            view[...] = observation
-        else:
-            _store(leaf, view, observation)
-
-    if len(slots) == 1 and not slots[0][0]:
-        _, view, shape, dtype, leaf = slots[0]
-        return write_array
     return write
 
 
