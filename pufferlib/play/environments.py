@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import statistics
 import sys
-import time
+import timeit
 from contextlib import closing
 from typing import Any
 
@@ -132,20 +132,14 @@ def measure(env: PufferEnv, seed: int, seconds: float) -> list[float]:
     """
     env.reset(seed)
     actions = itertools.cycle(random_actions(env, seed))
-    _time_steps(env, actions, _WARM_UP_STEPS)  # warms the caches
-    seconds_each = _time_steps(env, actions, _WARM_UP_STEPS) / _WARM_UP_STEPS
+    timer = timeit.Timer(lambda: env.step(next(actions)))
+    timer.timeit(_WARM_UP_STEPS)  # warms the caches
+    seconds_each = timer.timeit(_WARM_UP_STEPS) / _WARM_UP_STEPS
     steps = max(1, int(seconds / REPEATS / seconds_each))
-    return [steps * env.num_agents / _time_steps(env, actions, steps) for _ in range(REPEATS)]
+    return [steps * env.num_agents / timer.timeit(steps) for _ in range(REPEATS)]
 
 
 def random_actions(env: PufferEnv, seed: int) -> list[np.ndarray]:
     """Returns uniform random actions of all agents, in the dtype of the environment's array."""
     env.action_space.seed(seed)
     return [env.action_space.sample().astype(env.actions.dtype) for _ in range(_ACTION_SETS)]
-
-
-def _time_steps(env: PufferEnv, actions: itertools.cycle, steps: int) -> float:
-    begin = time.perf_counter()
-    for _ in range(steps):
-        env.step(next(actions))
-    return time.perf_counter() - begin
