@@ -22,6 +22,7 @@ from pufferlib.runs.loaders import borrowed_generator
 from pufferlib.seeding import mix_seed
 from pufferlib.spaces import num_choices
 from pufferlib.vector import Vector
+from pufferlib.vector.ordered import as_slice
 
 Rows = slice | np.ndarray
 
@@ -187,8 +188,8 @@ class Player:
 
     def _receive(self) -> tuple[Rows, np.ndarray, list[dict]]:
         observations, rewards, terminals, truncations, infos, agent_ids, masks = self.vecenv.recv()
-        is_mixed = getattr(self.vecenv, "mixes_batches", False)
-        rows = agent_ids if is_mixed else slice(int(agent_ids[0]), int(agent_ids[0]) + len(agent_ids))
+        rows = as_slice(agent_ids)
+        rows = agent_ids if rows is None else rows  # of workers in the order in which they finished
         self._observations[rows] = observations
         if self._action_masks is not None:  # an agent that waits may have no choice
             given = self.vecenv.action_masks

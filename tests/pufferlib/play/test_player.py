@@ -159,6 +159,20 @@ def test_batches_play_side_by_side_as_many_as_asked_in_their_order():
     assert [envs for envs, _ in itertools.groupby(seen)] == [[0, 2], [2, 3], [3]]
 
 
+def test_a_batch_whose_workers_come_in_another_order_is_of_its_own_agents(monkeypatch):
+    with scripted(num_envs=2, backend="Multiprocessing", num_workers=2, zero_copy=False) as vecenv:
+        batches, take = vecenv._batches, vecenv._batches.take
+
+        def take_reversed():
+            if batches.num_missing == 0:
+                batches._ready.reverse()
+            return take()
+
+        monkeypatch.setattr(batches, "take", take_reversed)
+        found = played(Player(vecenv, Always()).play(np.ones(4), 100))
+    assert found == sorted(pair for row in range(4) for pair in episodes_of(row, 1))
+
+
 def test_those_that_wait_lose_no_steps_of_their_own():
     with scripted(num_envs=3, batch_size=1) as vecenv:
         player = Player(vecenv, Always())
