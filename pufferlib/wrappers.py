@@ -211,7 +211,8 @@ class FrameStack(PufferWrapper):
     def step(self, actions: np.ndarray) -> StepResult:
         observations, rewards, terminals, truncations, infos = super().step(actions)
         infos = [self._with_final(info) if "final_observation" in info else info for info in infos]
-        self._move_on()
+        for index in range(self._frames.shape[1] - 1):
+            self._frames[:, index] = self._frames[:, index + 1]
         self._frames[:, -1] = observations
         masks = self.masks
         began = terminals | truncations | (masks > self._present)
@@ -219,14 +220,6 @@ class FrameStack(PufferWrapper):
         if np.count_nonzero(began):  # in less than half of the time that any() takes
             self._frames[began] = observations[began][:, None]
         return self.observations, rewards, terminals, truncations, infos
-
-    def _move_on(self) -> None:
-        if self._axis:
-            for index in range(self._frames.shape[1] - 1):
-                self._frames[:, index] = self._frames[:, index + 1]
-        else:  # the frames of a row lie one after the other: all rows move as one
-            numbers, size = self.observations.reshape(-1), self._frames[0, 0].size
-            numbers[:-size] = numbers[size:]
 
     def _with_final(self, info: dict) -> dict:
         frames = [*self._frames[info["agent_id"], 1:], info["final_observation"]]
