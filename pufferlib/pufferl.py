@@ -205,7 +205,6 @@ class PuffeRL:
                 make_vecenv=call.make_evaluation_vecenv,
                 policy=self.policy,
                 autocast=self._backend.autocast,
-                phases=self.phases,
             )
             self._parts = TrainerParts(
                 policy=self.policy,
@@ -493,7 +492,7 @@ class PuffeRL:
                 self.save_checkpoint()
 
     def _evaluate_apart(self) -> None:
-        with self.run.warn_on_storage_error():
+        with self.run.warn_on_storage_error(), self.phases.phase("evaluation"):
             self.run.open()
             self._evaluation.run(self.run.folder, note(self.env_name, self._current_progress()))
 

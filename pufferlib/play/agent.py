@@ -356,13 +356,9 @@ def _description(path: Path) -> Mapping[str, Any]:
 
 
 def _as_recorded(env: object, settings: Mapping[str, Any]) -> object:
-    if isinstance(env, str):
-        is_same = env == settings["env_name"] and catalog.needs_module(env)
-        creator = catalog.find(env).creator if is_same else env
-    else:
-        creator = env
-        is_same = callable(env) and not isinstance(env, vector.Vector) and importable_name(env) == settings["env_name"]
-    return partial(creator, **settings["env"]) if is_same else env
+    if env == settings["env_name"] and catalog.needs_module(env):
+        return partial(catalog.find(env).creator, **settings["env"])
+    return partial(env, **settings["env"]) if importable_name(env) == settings["env_name"] else env
 
 
 def _known_name(env_name: str) -> str | None:

@@ -133,9 +133,9 @@ def seats_of(vecenv: Vector) -> np.ndarray:
 class MatchSheet(scores.ScoreSheet):
     """Collects the games of a Versus: whose side had the larger return, 1, 0.5 or 0 to the first."""
 
-    def __init__(self, is_first: np.ndarray, seats: int):
+    def __init__(self, versus: Versus):
         super().__init__()
-        self._is_first, self._seats = is_first, seats  # `(agents,)` bool, and the agents of one game
+        self._is_first, self._seats = versus.is_first.cpu().numpy(), versus.seats_per_game
 
     def add(self, episodes: Episodes) -> None:
         """Adds the episodes of whole games; the environment's reports, which are of no side, are left out."""
@@ -176,10 +176,7 @@ def versus(word: str | nn.Module | None, env_name: str, data_dir: str, policy: n
 
 def sheet_for(player: Player) -> scores.ScoreSheet:
     """Makes what collects a player's episodes: games of a Versus, or else episodes of all agents."""
-    policy = player.policy
-    if isinstance(policy, Versus):
-        return MatchSheet(policy.is_first.cpu().numpy(), policy.seats_per_game)
-    return scores.ScoreSheet()
+    return MatchSheet(player.policy) if isinstance(player.policy, Versus) else scores.ScoreSheet()
 
 
 def play_match(
@@ -187,10 +184,8 @@ def play_match(
 ) -> list[float]:
     """Plays games between two policies, by actions that are drawn, half of them from each side.
 
-    The second may be None, the bot of an environment that has one which moves in an agent's place.
-
-    Returns:
-        What the first got of each game that ended: 1, 0.5 or 0.
+    The second may be None, the bot of an environment that has one which moves in an agent's place. Returns what the
+    first got of each game that ended: 1, 0.5 or 0.
     """
     env = scores.ConfiguredEnv(entry, against("self", entry, env_kwargs))
     make_policy = partial(versus, second, entry.name, "", first)

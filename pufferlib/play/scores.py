@@ -27,7 +27,6 @@ from pufferlib.errors import APIUsageError, kind_of
 from pufferlib.families import catalog
 from pufferlib.families.catalog import Entry
 from pufferlib.metrics.finite import require_finite_weights
-from pufferlib.metrics.measures import Phases
 from pufferlib.ocean.environment import OceanEnv
 from pufferlib.play.player import Episodes, Player, eval_mode
 from pufferlib.policy import device_of
@@ -304,13 +303,10 @@ def play_whole_episodes(
     max_steps: int,
     is_wanted: Callable[[], bool] = lambda: True,
 ) -> dict[str, Score]:
-    """Plays at least some episodes in new environments like those of a training, by actions drawn as in training.
+    """Plays at least some episodes in new environments like those of a training, see `PuffeRL.score`.
 
-    All environments, and all agents in them, play equally many, give or take one. The policy and torch's random numbers
-    stay, and the vector of the training is not stepped. Once `is_wanted`, asked after every step, returns False the
-    play ends without scores.
-
-    Returns scores by metric; empty where no episode ended, or no such environments can be made.
+    All environments, and all agents in them, play equally many, give or take one. Returns scores by metric; empty where
+    no episode ended, or no such environments can be made.
     """
     env = repeatable(vecenv)
     if env is None:
@@ -349,11 +345,10 @@ class PeriodicEvaluation:
         make_vecenv: Callable[[int], Vector] | None,
         policy: nn.Module,
         autocast: Callable[[], AbstractContextManager],
-        phases: Phases,
     ):
         self._config, self._seed = config, mix_seed(config.seed, _EVALUATION_SEED)
         self._make_vecenv = make_vecenv  # from its seed, at the first evaluation; None where there is none
-        self._policy, self._autocast, self._phases = policy, autocast, phases
+        self._policy, self._autocast = policy, autocast
         self._player: Player | None = None
         self._metrics: dict[str, float] = {}
 
@@ -369,9 +364,8 @@ class PeriodicEvaluation:
 
         The facts are saved beside them, see `pufferlib.runs.checkpoint.note`.
         """
-        with self._phases.phase("evaluation"):
-            self._metrics = self._evaluate()
-            keep_best(folder, "eval/return_mean", self._policy.state_dict(), {**facts, **self._metrics})
+        self._metrics = self._evaluate()
+        keep_best(folder, "eval/return_mean", self._policy.state_dict(), {**facts, **self._metrics})
 
     def take(self) -> dict[str, float]:
         """Returns the metrics of the evaluation since the last call, `eval/...`, if there was one."""

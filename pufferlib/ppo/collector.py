@@ -43,8 +43,7 @@ class Collector:
         reward_normalizer: scales the rewards before they are clipped; None leaves them.
         pool: plays some of the agents, which are then absent in the rollout; None for none.
         statistics: of the episodes that ended.
-        batches: of the vector; all of them are held between two rollouts.
-        tracker: follows the running episodes.
+        batches: of the vector.
         host_buffers: `(T + 1, S)` tensors by the names in BOUNDARY_COLUMNS, which NumPy writes to; on a CPU they are
             the rollout's own memory.
         skipped_steps: steps of the last rollout in segments that had a number that was not finite.

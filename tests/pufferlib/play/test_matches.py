@@ -56,7 +56,7 @@ def test_each_policy_acts_for_its_side_with_a_state_of_its_own():
 
 
 def test_the_points_of_a_game_are_by_the_returns_of_its_sides():
-    sheet = MatchSheet(np.array([True, False, False, True]), 2)
+    sheet = MatchSheet(Versus(nn.Identity(), None, np.array([True, False, False, True]), 2))
     sheet.add(Episodes(np.array([0, 1]), np.array([2.0, -2.0]), np.array([3, 3])))
     sheet.add(Episodes(np.array([2, 3]), np.array([0.5, 0.5]), np.array([1, 0])))
     sheet.add(Episodes(np.array([0, 1, 2, 3]), np.array([0.0, 1.0, -1.0, 1.0]), np.array([1, 1, 1, 1])))
@@ -66,7 +66,7 @@ def test_the_points_of_a_game_are_by_the_returns_of_its_sides():
 
 
 def test_agents_who_took_no_part_count_for_neither_side():
-    sheet = MatchSheet(np.array([True, True, False, False]), 4)
+    sheet = MatchSheet(Versus(nn.Identity(), None, np.array([True, True, False, False]), 4))
     sheet.add(Episodes(np.arange(4), np.array([0.0, 3.0, 2.0, 2.0]), np.array([0, 1, 1, 1])))
     assert sheet.numbers("points") == [1.0]
     sheet.add(Episodes(np.arange(4), np.array([0.0, 0.0, -2.0, 2.0]), np.array([0, 0, 1, 1])))

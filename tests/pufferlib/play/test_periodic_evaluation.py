@@ -14,7 +14,6 @@ from pufferlib.config import TrainConfig, load_config, resolve_sizes
 from pufferlib.environment import PufferEnv
 from pufferlib.errors import APIUsageError
 from pufferlib.loggers.logger import NoLogger
-from pufferlib.metrics.measures import Phases
 from pufferlib.models import Default, LSTMWrapper
 from pufferlib.ocean import env_class
 from pufferlib.play.scores import PeriodicEvaluation
@@ -133,7 +132,7 @@ class Fickle(Default):
 )
 def test_evaluations_are_spread_evenly_and_the_last_epoch_has_one(evaluations, epochs, due):
     config = resolve_sizes(TrainConfig(bptt_horizon=16, num_iterations=epochs, evaluations=evaluations), 4, "cpu")
-    evaluation = PeriodicEvaluation(config, None, nn.Linear(1, 1), None, Phases())
+    evaluation = PeriodicEvaluation(config, None, nn.Linear(1, 1), None)
     assert [epoch for epoch in range(1, epochs + 1) if evaluation.is_due(epoch, epochs)] == due
 
 
