@@ -87,6 +87,35 @@ class ConfiguredEnv:
     entry: Entry
     env_kwargs: Mapping[str, Any]
 
+    def make(self, episodes: int, seed: int, is_shown: bool = False) -> Vector:
+        """Makes as many environments as play some episodes side by side, whose infos have owners.
+
+        Each is a batch of its own, which may play or wait, if it `is_shown`; else all of C are one, which is faster.
+        """
+        entry, env_kwargs = self.entry, {**self.entry.whole_games, **self.env_kwargs}
+        # One environment behind each PufferEnv, which reports every episode.
+        env_kwargs |= {name: 1 for name in ("num_envs", "report_interval") if name in entry.settings}
+        env_kwargs |= array_settings(entry) if is_shown else {}
+        agents = 1
+        if counts_by_agent(entry.creator):
+            with contextlib.closing(entry.creator(**env_kwargs)) as env:
+                agents = env.num_agents
+        most = MAX_ENVIRONMENTS if "num_envs" in entry.settings else MAX_PYTHON_ENVIRONMENTS
+        count = min(-(-episodes // agents), most)
+        is_one_batch = not is_shown and is_stepped_in_c(entry.creator)
+        vecenv = vector.make(
+            entry.creator,
+            env_kwargs=env_kwargs,
+            backend="Native" if is_one_batch else "Serial",
+            num_envs=count,
+            num_workers=1,
+            batch_size=count if is_one_batch else 1,
+            seed=seed,
+        )
+        if is_one_batch:
+            vecenv.tells_owners = True
+        return vecenv
+
 
 def evaluate(
     policy: object,
@@ -184,8 +213,8 @@ def player_in(
 ) -> Iterator[Player]:
     """Makes environments for some episodes, and a player in them of the module or Agent that `make_policy` returns.
 
-    `env` is as for `evaluate`, or a ConfiguredEnv; `is_shown` as for `make_environments`. Actions are drawn by the seed
-    or are the likeliest ones. In the end the policy has its mode and buffers again, and environments that were made are
+    `env` is as for `evaluate`, or a ConfiguredEnv; `is_shown` as for its `make`. Actions are drawn by the seed or are
+    the likeliest ones. In the end the policy has its mode and buffers again, and environments that were made are
     closed. Raises what `evaluate` does.
     """
     with ExitStack() as undo:
@@ -222,42 +251,10 @@ def array_settings(entry: Entry) -> dict[str, Any]:
     return {"render_mode": "rgb_array"} if "render_mode" in entry.settings else {}
 
 
-def make_environments(
-    entry: Entry, env_kwargs: Mapping[str, Any], episodes: int, seed: int, is_shown: bool = False
-) -> Vector:
-    """Makes as many environments as play some episodes side by side, whose infos have owners.
-
-    Each is a batch of its own, which may play or wait, if it `is_shown`; else all of C are one, which is faster.
-    """
-    env_kwargs = {**entry.whole_games, **env_kwargs}
-    # One environment behind each PufferEnv, which reports every episode.
-    env_kwargs |= {name: 1 for name in ("num_envs", "report_interval") if name in entry.settings}
-    env_kwargs |= array_settings(entry) if is_shown else {}
-    agents = 1
-    if counts_by_agent(entry.creator):
-        with contextlib.closing(entry.creator(**env_kwargs)) as env:
-            agents = env.num_agents
-    most = MAX_ENVIRONMENTS if "num_envs" in entry.settings else MAX_PYTHON_ENVIRONMENTS
-    count = min(-(-episodes // agents), most)
-    is_one_batch = not is_shown and is_stepped_in_c(entry.creator)
-    vecenv = vector.make(
-        entry.creator,
-        env_kwargs=env_kwargs,
-        backend="Native" if is_one_batch else "Serial",
-        num_envs=count,
-        num_workers=1,
-        batch_size=count if is_one_batch else 1,
-        seed=seed,
-    )
-    if is_one_batch:
-        vecenv.tells_owners = True
-    return vecenv
-
-
 def _vector_to_play(env: object, episodes: int, seed: int, undo: ExitStack, is_shown: bool) -> Vector:
     configured = env if isinstance(env, ConfiguredEnv) else configured_env(env)
     if configured is not None:
-        vecenv = make_environments(configured.entry, configured.env_kwargs, episodes, seed, is_shown)
+        vecenv = configured.make(episodes, seed, is_shown)
         undo.callback(vecenv.close)
     elif getattr(env, "is_repeatable", False):
         vecenv = env.again(min(episodes, MAX_PYTHON_ENVIRONMENTS), seed)

@@ -15,7 +15,7 @@ from pufferlib import NoLogger, PuffeRL
 from pufferlib.errors import APIUsageError, MissingExtraError
 from pufferlib.families import catalog
 from pufferlib.families.atari import AtariVectorPufferEnv, make_atari_vector
-from pufferlib.play.scores import make_environments
+from pufferlib.play.scores import ConfiguredEnv
 
 pytest.importorskip("ale_py")
 
@@ -105,7 +105,7 @@ def test_what_is_no_atari_game_is_refused(monkeypatch):
 
 @pytest.mark.parametrize(("given", "expected"), [({}, False), ({"episodic_life": True, "clip_rewards": True}, True)])
 def test_policies_are_scored_by_whole_games_unless_the_settings_say_otherwise(given, expected):
-    vecenv = make_environments(catalog.find("ALE/Breakout-v5"), given, episodes=1, seed=0)
+    vecenv = ConfiguredEnv(catalog.find("ALE/Breakout-v5"), given).make(episodes=1, seed=0)
     game = vecenv.driver_env.env
     assert (game._episodic_life, game._clip_rewards) == (expected, expected)
     vecenv.close()
