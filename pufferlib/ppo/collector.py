@@ -27,9 +27,6 @@ BOUNDARY_COLUMNS = ("rewards", "terminals", "truncations", "masks", "pending")
 ENDLESS_STEPS = 10_000
 """In a running episode of every agent: the environment then seems never to end one."""
 
-FINAL_OBSERVATION = "final_observation"
-"""Key of an info: the last observation of an episode that a limit cut; `agent_id` is the agent's index."""
-
 
 class Collector:
     """Steps the environments with the actions of an actor, and stores what they return beside observations.
@@ -261,17 +258,17 @@ class Collector:
     def _take_infos(self, rows: slice, infos: list[dict], column: int) -> None:
         # Computes the values of final observations, with the states that end here; the rest are statistics. Only where
         # a limit cut the episode: after a terminal nothing is to come.
-        is_cut = self._arrays["truncations"][column] & ~self._arrays["terminals"][column]
-        final_infos = [info for info in infos if FINAL_OBSERVATION in info and is_cut[info["agent_id"] + self._offset]]
+        is_cut = (self._arrays["truncations"][column] & ~self._arrays["terminals"][column])[self._offset :]
+        final_infos = [info for info in infos if "final_observation" in info and is_cut[info["agent_id"]]]
         if final_infos:
             agents = np.array([info["agent_id"] for info in final_infos])
-            finals = np.stack([info[FINAL_OBSERVATION] for info in final_infos])
+            finals = np.stack([info["final_observation"] for info in final_infos])
             finals, _ = self._without_nonfinite(finals, agents + self._offset)
             values = self.actor.value_final(agents, finals)
             segments = torch.from_numpy(agents + self._offset).to(values.device)
             self._finals.append(FinalValues(segments, torch.full_like(segments, column), values))
         reports = self._reports.setdefault(rows.start, FinishedEpisodes())
-        reports.add(info for info in infos if FINAL_OBSERVATION not in info)
+        reports.add(info for info in infos if "final_observation" not in info)
 
     def _finish_rollout(self) -> None:
         # Scales and clips the rewards; where the rollout is in another memory, copies what was received there.
