@@ -19,7 +19,6 @@ import pytest
 from pufferlib import vector
 from pufferlib.emulation import GymnasiumPufferEnv
 from pufferlib.families import catalog
-from pufferlib.families.atari import make_atari_vector
 
 STEPS = 16
 WORKERS = 2
@@ -93,10 +92,10 @@ def test_busy(benchmark, backend, num_envs, microseconds):
 @pytest.mark.parametrize("backend", ["Serial", "Multiprocessing", "ale-py"])
 def test_atari(benchmark, backend, num_envs):
     name = "ALE/Pong-v5"
+    entry = catalog.find(name)
     if backend == "ale-py":
-        vecenv = make_atari_vector(name, num_envs)
+        vecenv = entry.make_vector({}, num_envs=num_envs)
     else:
-        entry = catalog.find(name)
         vecenv = vector.make(
             entry.creator,
             num_envs=num_envs,

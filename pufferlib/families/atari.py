@@ -14,7 +14,7 @@ from typing_extensions import override
 
 from pufferlib.emulation.gymnasium_emulation import GymnasiumVectorPufferEnv
 from pufferlib.environment import Buffers
-from pufferlib.errors import APIUsageError, require_extra
+from pufferlib.errors import APIUsageError
 from pufferlib.families.entry import Entry
 from pufferlib.families.gymnasium_families import GymnasiumFamily, build
 from pufferlib.vector import AUTO, GymnasiumVector, Options, Vector, make
@@ -145,12 +145,11 @@ class AtariVectorPufferEnv(GymnasiumVectorPufferEnv):
 
         A `full_action_space` has all 18 actions instead of those of the game; 0 threads leave their number to ale-py.
         """
-        game = _game(env_id)
         from ale_py.vector_env import AtariVectorEnv
 
         settings = {**PREPROCESSING, **preprocessing}
         games = AtariVectorEnv(
-            game=game,
+            game=gymnasium.spec(env_id).kwargs["game"],
             num_envs=num_envs,
             num_threads=num_threads,
             max_num_frames_per_episode=settings["max_num_frames_per_episode"],
@@ -194,57 +193,35 @@ class AtariVectorPufferEnv(GymnasiumVectorPufferEnv):
         return {"score": score}
 
 
-def make_atari_vector(
-    env_id: str,
-    num_envs: int = 8,
-    num_workers: int | str = AUTO,
-    batch_size: int | str = AUTO,
-    seed: int = 0,
-    **settings: object,
-) -> Vector:
-    """Makes Atari games in ale-py's own vector environments, which step in turns; settings are those in `SETTINGS`.
+class AtariEntry(Entry):
+    """A game; it trains in ale-py's own vector environments, unless another backend or a setting of others is given.
 
-    Each vector environment has `batch_size` games, a divisor of `num_envs`; 'auto' is all games in one. `num_workers`
+    They step in turns. Each has `batch_size` games, a divisor of `num_envs`; 'auto' is all games in one. `num_workers`
     threads step it; 'auto' is the cores that this process may use.
     """
-    unknown = sorted(settings.keys() - SETTINGS)
-    if unknown:
-        raise APIUsageError(
-            f"ale-py's vector environment takes the settings {', '.join(sorted(SETTINGS))}, got {unknown[0]}; "
-            "use the backend 'auto'"
-        )
-    if not is_count(num_envs):
-        raise APIUsageError(f"num_envs must be an integer of at least 1, got {num_envs!r}")
-    options = Options(num_workers, batch_size)
-    size = count_batch(options, num_envs, num_envs)
-    kwargs = {"env_id": env_id, "num_envs": size, "num_threads": count_threads(options), **settings}
-    return make(AtariVectorPufferEnv, env_kwargs=kwargs, num_envs=num_envs // size, seed=seed)
-
-
-def _game(env_id: str) -> str:
-    require_extra("ale_py", "atari")
-    register_games()
-    try:
-        return gymnasium.spec(env_id).kwargs["game"]
-    except (gymnasium.error.Error, KeyError) as error:
-        raise APIUsageError(f"the id of an Atari game must be like 'ALE/Pong-v5', got {env_id!r}") from error
-
-
-class AtariEntry(Entry):
-    """A game; it trains in ale-py's own vector environment, unless another backend or a setting of others is given."""
 
     whole_games: Mapping[str, Any] = {"episodic_life": False, "clip_rewards": False}
 
     @override
     def make_vector(self, env_kwargs: dict[str, Any], **keywords: object) -> Vector:
-        backend = keywords.get("backend", "auto")
+        backend = keywords.get("backend", AUTO)
         is_asked_for = backend in (GymnasiumVector, GymnasiumVector.__name__)
-        seconds = keywords.get("step_timeout_seconds")
-        limit = {} if seconds is None else {"step_timeout_seconds": seconds}  # which make_atari_vector refuses
-        if is_asked_for or (backend == "auto" and {*env_kwargs, *limit} <= SETTINGS):
-            shared = {"num_envs", "num_workers", "batch_size", "seed"} & keywords.keys()
-            return make_atari_vector(self.name, **{name: keywords[name] for name in shared}, **limit, **env_kwargs)
-        return super().make_vector(env_kwargs, **keywords)
+        limit = [] if keywords.get("step_timeout_seconds") is None else ["step_timeout_seconds"]  # ale-py has none
+        unknown = sorted({*env_kwargs, *limit} - SETTINGS)
+        if not is_asked_for and (backend != AUTO or unknown):
+            return super().make_vector(env_kwargs, **keywords)
+        if unknown:
+            raise APIUsageError(
+                f"ale-py's vector environment takes the settings {', '.join(sorted(SETTINGS))}, got {unknown[0]}; "
+                "use the backend 'auto'"
+            )
+        num_envs = keywords.get("num_envs", 1)
+        if not is_count(num_envs):
+            raise APIUsageError(f"num_envs must be an integer of at least 1, got {num_envs!r}")
+        options = Options(keywords.get("num_workers", AUTO), keywords.get("batch_size", AUTO))
+        size = count_batch(options, num_envs, num_envs)
+        kwargs = {"env_id": self.name, "num_envs": size, "num_threads": count_threads(options), **env_kwargs}
+        return make(AtariVectorPufferEnv, env_kwargs=kwargs, num_envs=num_envs // size, seed=keywords.get("seed", 0))
 
 
 ATARI = GymnasiumFamily(
