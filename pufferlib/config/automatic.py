@@ -54,7 +54,7 @@ _PIXELS_OF_MNIH = 36  # of which the filters of Mnih et al. 2015 leave one numbe
 
 @dataclass(frozen=True)
 class Facts:
-    """Facts of a training, before it begins."""
+    """Facts of a training, before it begins, and the settings that follow from them."""
 
     observation_space: Space  # of one agent, in a row of the vector's
     action_space: Space  # of one agent
@@ -135,6 +135,22 @@ class Facts:
     def sees_images(self) -> bool:
         """Whether observations are pictures that convolutions are for."""
         return self.image_edge >= LEAST_PIXELS
+
+    @property
+    def lines(self) -> list[Line]:
+        """The lines of the table that are for the training, in their order."""
+        return [line for line in LINES if line.of_full_vectors in (None, self.is_full_vector) and line.fits(self)]
+
+    def settings(self, section: str) -> dict[str, Any]:
+        """The settings of a section that the lines set, by name."""
+        prefix = f"{section}."
+        found = {name: value for line in self.lines for name, value in line.settings.items()}
+        return {name.removeprefix(prefix): value for name, value in found.items() if name.startswith(prefix)}
+
+    def reasons(self, without: Container[str]) -> dict[str, list[str]]:
+        """The settings that each line decided, by section and name, under what was seen; `without` some of them."""
+        decided = {name: line.seen for line in self.lines for name in line.settings if name not in without}
+        return {line.seen: [name for name, seen in decided.items() if seen == line.seen] for line in self.lines}
 
 
 @dataclass(frozen=True)
@@ -303,28 +319,3 @@ LINES = (
         "single steps have no order",
     ),
 )
-
-
-@dataclass(frozen=True)
-class Choice:
-    """The lines of the table that fit a training, in their order."""
-
-    facts: Facts
-    lines: tuple[Line, ...]
-
-    def settings(self, section: str) -> dict[str, Any]:
-        """The settings of a section that were chosen, by name."""
-        prefix = f"{section}."
-        found = {name: value for line in self.lines for name, value in line.settings.items()}
-        return {name.removeprefix(prefix): value for name, value in found.items() if name.startswith(prefix)}
-
-    def reasons(self, without: Container[str] = ()) -> dict[str, list[str]]:
-        """The settings that each line decided, by section and name, under what was seen; `without` some of them."""
-        decided = {name: line.seen for line in self.lines for name in line.settings if name not in without}
-        return {line.seen: [name for name, seen in decided.items() if seen == line.seen] for line in self.lines}
-
-
-def choose(facts: Facts) -> Choice:
-    """Looks up the lines of the table for a training."""
-    lines = [line for line in LINES if line.of_full_vectors in (None, facts.is_full_vector)]
-    return Choice(facts, tuple(line for line in lines if line.fits(facts)))

@@ -85,7 +85,7 @@ def _merge_chosen(args: dict[str, Any], entry: Entry) -> None:
     # The settings of an environment without an ini follow from its spaces, so it is made once. An environment that
     # takes `num_envs` is a full vector, and keeps the defaults; so does one that takes other arguments.
     # Not before: they import Gymnasium, which takes longer than all else on the way to --help.
-    from pufferlib.config.automatic import PPO_DEFAULTS, Facts, choose
+    from pufferlib.config.automatic import PPO_DEFAULTS, Facts
     from pufferlib.vector.recipe import EnvRecipe
 
     if "num_envs" in entry.settings:
@@ -94,12 +94,11 @@ def _merge_chosen(args: dict[str, Any], entry: Entry) -> None:
         env = EnvRecipe.build(entry.creator, None, None, 1, 0).make(0, None)
         env.close()
         facts = Facts.of(env, AUTO_SINGLE_ENVS * env.num_agents)
-        choice = choose(facts)
         sizes = {"batch_size": "auto", "bptt_horizon": facts.num_steps}
         lengths = {"total_timesteps": 1_000_000, "checkpoint_interval": 100}  # as families/discrete.ini has them
-        args |= choice.settings("base")
-        args["policy"] |= choice.settings("policy")
-        args["train"] |= {**PPO_DEFAULTS, **choice.settings("train"), **sizes, **lengths}
+        args |= facts.settings("base")
+        args["policy"] |= facts.settings("policy")
+        args["train"] |= {**PPO_DEFAULTS, **facts.settings("train"), **sizes, **lengths}
 
 
 def with_files(env: str | Entry, found: Found) -> Found:

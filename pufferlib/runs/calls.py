@@ -15,7 +15,7 @@ from torch import nn
 
 from pufferlib import distributed, models, vector
 from pufferlib.config import ResolvedTrainConfig, SelfplayConfig, TrainConfig, env_settings, load_config, schema
-from pufferlib.config.automatic import BATCH_SIZE, NUM_STEPS, PPO_DEFAULTS, Choice, Facts, choose
+from pufferlib.config.automatic import BATCH_SIZE, NUM_STEPS, PPO_DEFAULTS, Facts
 from pufferlib.config.configuration import policy_classes
 from pufferlib.config.schema import AUTO_SINGLE_ENVS
 from pufferlib.config.sizes import nearest_divisor, require_multiple, resolve_sizes
@@ -61,21 +61,21 @@ def _has_end(given: Mapping[str, Any]) -> bool:
     return given.get("total_timesteps") is not None or given.get("num_iterations") is not None
 
 
-def settings_from_keywords(given: Mapping[str, Any], choice: Choice) -> dict[str, Any]:
+def settings_from_keywords(given: Mapping[str, Any], facts: Facts) -> dict[str, Any]:
     """Returns the `[train]` settings that keywords ask for; sizes are those of all processes."""
     given = _named_settings(given)
-    automatic = {**DEFAULTS, "anneal_lr": _has_end(given), **choice.settings("train")}
+    automatic = {**DEFAULTS, "anneal_lr": _has_end(given), **facts.settings("train")}
     if given.get("prio_alpha"):
         automatic["shuffle"] = "segments"  # only these are drawn by priority
     chosen = TrainConfig.from_dict({**automatic, **given})
     settings = {name: getattr(chosen, name) for name in TrainConfig.settings()}
     if "minibatch_size" not in given:
         settings["minibatch_size"] = "auto"
-    num_agents, batch_size = choice.facts.num_agents, settings["batch_size"]
+    num_agents, batch_size = facts.num_agents, settings["batch_size"]
     least = automatic.get("batch_size", BATCH_SIZE)
     if "bptt_horizon" not in given:
         is_given = given.get("batch_size", "auto") != "auto"
-        settings["bptt_horizon"] = _num_steps(batch_size, num_agents) if is_given else choice.facts.num_steps
+        settings["bptt_horizon"] = _num_steps(batch_size, num_agents) if is_given else facts.num_steps
     num_steps = settings["bptt_horizon"]
     unit = num_agents * num_steps
     if "batch_size" not in given:
@@ -84,7 +84,7 @@ def settings_from_keywords(given: Mapping[str, Any], choice: Choice) -> dict[str
         settings["batch_size"] = unit
     require_multiple("batch_size", settings["batch_size"], unit, f"{num_agents} agents * num_steps {num_steps}")
     if "minibatch_size" not in given:
-        settings["minibatch_size"] = _minibatch_size(settings, automatic["minibatch_size"], least, choice)
+        settings["minibatch_size"] = _minibatch_size(settings, automatic["minibatch_size"], least, facts)
     if "total_timesteps" not in given:
         settings["total_timesteps"] = max(chosen.total_timesteps, settings["batch_size"])
     return settings
@@ -99,17 +99,17 @@ def _batch_size(settings: dict[str, Any], least: int, unit: int) -> int:
     return math.ceil(least / unit) * unit
 
 
-def _minibatch_size(settings: dict[str, Any], wanted: int, least: int, choice: Choice) -> int:
+def _minibatch_size(settings: dict[str, Any], wanted: int, least: int, facts: Facts) -> int:
     # Single steps: what is wanted, and more as the batch is larger. Segments: a quarter of the batch, but of a full
     # vector what is wanted if that is less, and more only where it would be less than a 128th of the batch.
-    batch_size, world_size = settings["batch_size"], choice.facts.world_size
-    growth = batch_size // _MOST_MINIBATCHES if choice.facts.is_full_vector else wanted * batch_size // least
+    batch_size, world_size = settings["batch_size"], facts.world_size
+    growth = batch_size // _MOST_MINIBATCHES if facts.is_full_vector else wanted * batch_size // least
     share = min(max(wanted, growth), batch_size)
     if settings["shuffle"] == "steps":
         return world_size * nearest_divisor(batch_size // world_size, share / world_size)
     row = settings["bptt_horizon"] * world_size  # agent steps of one segment in every process
     quarter = math.ceil(batch_size // row / _MINIBATCHES) * row
-    return min(quarter, math.ceil(share / row) * row) if choice.facts.is_full_vector else quarter
+    return min(quarter, math.ceil(share / row) * row) if facts.is_full_vector else quarter
 
 
 def _num_steps(batch_size: int, num_agents: int) -> int:
@@ -336,16 +336,16 @@ def _from_keywords(
         _check_fits(ready, num_envs, num_workers)
     given, world_size = _named_settings(settings), distributed.connect().world_size
     driver = ready.driver_env if making.is_vector(ready) else ready
-    choice = choose(Facts.of(driver, ready.num_agents * world_size, policy, world_size))
-    config = settings_from_keywords(given, choice)
+    facts = Facts.of(driver, ready.num_agents * world_size, policy, world_size)
+    config = settings_from_keywords(given, facts)
     if not making.is_vector(ready):
         ready = _adopt(ready, num_workers, TrainConfig.from_dict(config), undo)
     config["selfplay"] = selfplay
     config["env"] = catalog.find(env).name if isinstance(env, str) else making.environment_name(ready)
-    policy = _default_policy(env, ready, seed, choice) if policy is None else policy
+    policy = _default_policy(env, ready, seed, facts) if policy is None else policy
     call = _resolve(config, ready, policy, logger, eval_env, env, loss)
     anneals_in_learn = "anneal_lr" not in given and not _has_end(given)
-    return replace(call, chosen=_chosen_texts(choice, config, given, policy), anneals_in_learn=anneals_in_learn)
+    return replace(call, chosen=_chosen_texts(facts, config, given, policy), anneals_in_learn=anneals_in_learn)
 
 
 def _check_keyword_call(env: object, policy: nn.Module | None, logger: AnyLogger, settings: Mapping[str, Any]) -> None:
@@ -401,8 +401,8 @@ def _check_fits(env: PufferEnv | vector.Vector, num_envs: int | str, num_workers
             )
 
 
-def _default_policy(env: object, vecenv: vector.Vector, seed: int, choice: Choice) -> nn.Module:
-    name, settings = choice.settings("base").get("policy_name", Default.__name__), choice.settings("policy")
+def _default_policy(env: object, vecenv: vector.Vector, seed: int, facts: Facts) -> nn.Module:
+    name, settings = facts.settings("base").get("policy_name", Default.__name__), facts.settings("policy")
     policy_class = vars(models)[name]
     if isinstance(env, str):
         own_class = policy_classes(load_config(env))[0]
@@ -412,13 +412,13 @@ def _default_policy(env: object, vecenv: vector.Vector, seed: int, choice: Choic
         return make_module(policy_class, vecenv, **settings)
 
 
-def _chosen_texts(choice: Choice, config: Mapping[str, Any], given: Mapping[str, Any], policy: nn.Module) -> list[str]:
-    made_with = {} if choice.facts.is_own_policy else init_args(policy) or {}
+def _chosen_texts(facts: Facts, config: Mapping[str, Any], given: Mapping[str, Any], policy: nn.Module) -> list[str]:
+    made_with = {} if facts.is_own_policy else init_args(policy) or {}
     values = {
         **{f"train.{name}": value for name, value in config.items() if name not in given},
         **{f"policy.{name}": value for name, value in made_with.items()},
     }
-    decided = choice.reasons(without=[f"train.{name}" for name in given])
+    decided = facts.reasons(without=[f"train.{name}" for name in given])
     texts = []
     for seen, names in decided.items():
         shown = [f"{name.partition('.')[2]} {values[name]}" for name in names if name in values]

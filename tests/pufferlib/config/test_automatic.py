@@ -12,7 +12,7 @@ from torch import nn
 import pufferlib
 from pufferlib import PuffeRL, pufferl, vector
 from pufferlib.config import TrainConfig, load_config, resolve_sizes
-from pufferlib.config.automatic import LINES, Facts, choose
+from pufferlib.config.automatic import LINES, Facts
 from pufferlib.config.sections import SECTIONS
 from pufferlib.models import Continuous, Default, MinGRUWrapper
 from pufferlib.runs.calls import settings_from_keywords
@@ -43,7 +43,7 @@ def test_every_line_sets_what_exists():
 
 
 def test_a_full_vector_keeps_what_the_signature_promises():
-    found = settings_from_keywords({}, choose(facts(num_agents=256, agents_per_env=256)))
+    found = settings_from_keywords({}, facts(num_agents=256, agents_per_env=256))
     assert (found["learning_rate"], found["update_epochs"], found["batch_size"]) == (3e-4, 4.0, 32_768)
     assert (found["shuffle"], found["normalize_rewards"], found["minibatch_size"]) == ("segments", False, 1_024)
 
@@ -52,7 +52,7 @@ def test_a_full_vector_keeps_what_the_signature_promises():
     ("num_agents", "expected"), [(64, 1_024), (256, 1_024), (1_024, 1_024), (4_096, 4_096), (8_192, 8_192)]
 )
 def test_a_full_vectors_minibatches_grow_with_very_large_batches_alone(num_agents, expected):
-    found = settings_from_keywords({}, choose(facts(num_agents=num_agents, agents_per_env=num_agents)))
+    found = settings_from_keywords({}, facts(num_agents=num_agents, agents_per_env=num_agents))
     assert (found["bptt_horizon"], found["minibatch_size"]) == (128, expected)
 
 
@@ -68,7 +68,7 @@ def test_a_full_vectors_minibatches_grow_with_very_large_batches_alone(num_agent
     ],
 )
 def test_a_small_batch_is_cut_into_minibatches_of_steps(num_agents, expected):
-    found = settings_from_keywords({}, choose(facts(num_agents=num_agents)))
+    found = settings_from_keywords({}, facts(num_agents=num_agents))
     assert (found["batch_size"], found["bptt_horizon"], found["minibatch_size"]) == expected
     assert found["shuffle"] == "steps"
     resolve_sizes(TrainConfig.from_dict(found), num_agents, "cpu")
@@ -88,7 +88,7 @@ def test_a_small_batch_is_cut_into_minibatches_of_steps(num_agents, expected):
 )
 @pytest.mark.parametrize("is_recurrent", [False, True])
 def test_the_rest_fits_what_is_given(given, is_recurrent):
-    found = settings_from_keywords(given, choose(facts(is_recurrent=is_recurrent)))
+    found = settings_from_keywords(given, facts(is_recurrent=is_recurrent))
     names = {"num_steps": "bptt_horizon", "n_epochs": "update_epochs"}
     for name, value in given.items():
         assert value == "auto" or found[names.get(name, name)] == value
@@ -96,7 +96,7 @@ def test_the_rest_fits_what_is_given(given, is_recurrent):
 
 
 def test_sizes_are_those_of_all_processes():
-    found = settings_from_keywords({}, choose(facts(num_agents=48, world_size=3)))
+    found = settings_from_keywords({}, facts(num_agents=48, world_size=3))
     assert (found["batch_size"], found["bptt_horizon"]) == (3_072, 64)
     resolve_sizes(TrainConfig.from_dict(found), 16, "cpu", 3)
 
@@ -152,7 +152,7 @@ def test_sizes_are_those_of_all_processes():
 )
 def test_settings_follow_from_what_is_seen(seen, name, expected):
     section, _, key = name.partition(".")
-    assert choose(seen).settings(section).get(key) == expected
+    assert seen.settings(section).get(key) == expected
 
 
 @pytest.mark.parametrize(

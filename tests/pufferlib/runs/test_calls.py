@@ -13,7 +13,7 @@ from typing_extensions import get_overloads
 import pufferlib
 from pufferlib import PuffeRL, pufferl, vector
 from pufferlib.config import TrainConfig, resolve_sizes
-from pufferlib.config.automatic import Facts, choose
+from pufferlib.config.automatic import Facts
 from pufferlib.errors import APIUsageError, ConfigError, UnknownEnvironmentError
 from pufferlib.loggers.logger import NoLogger
 from pufferlib.models import Default
@@ -57,7 +57,7 @@ def settings_from_keywords(given, num_agents, world_size=1, agents_per_env=256):
     """What keywords ask for in environments of `num_agents` agents in each process, by default a full vector."""
     spaces = Box(0, 1, (2,), np.float32), Discrete(2)
     facts = Facts(*spaces, num_agents * world_size, agents_per_env, world_size=world_size)
-    return calls.settings_from_keywords(given, choose(facts))
+    return calls.settings_from_keywords(given, facts)
 
 
 @pytest.fixture
