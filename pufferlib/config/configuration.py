@@ -21,7 +21,6 @@ from pufferlib.config.sections import (
     DEFAULT_DIMENSIONS,
     PREFIX,
     SECTIONS,
-    check_dimensions,
     check_section,
     dimensions_of,
     require_sections,
@@ -273,7 +272,11 @@ def check_config(args: Mapping[str, Any]) -> None:
     for config_class in _CONFIGS:
         config_class.from_dict(args.get(config_class.section, {}))
     entry = find(args["env_name"])
-    check_dimensions(args.get("sweep", {}), entry)
+    for name, given in dimensions_of(args.get("sweep", {})).items():
+        if isinstance(given, (list, tuple)):
+            section_settings(f"{PREFIX}{name}", entry)
+        else:
+            check_section(f"{PREFIX}{name}", given, entry)
     check_section("env", args["env"], entry)
     for section, kind in zip(("policy", "rnn"), policy_classes(args), strict=True):
         if kind is not None:

@@ -67,7 +67,8 @@ def check_section(section: str, given: Mapping[str, Any], env: str | Entry, are_
     first setting that is unknown or whose value does not fit.
     """
     if not isinstance(given, Mapping):
-        raise ConfigError(f"[{section}] must be a section of its own, got {shown(given)}")
+        expected = "a dict of a range or a list of values" if section.startswith(PREFIX) else "a section of its own"
+        raise ConfigError(f"[{section}] must be {expected}, got {shown(given)}")
     known = _known_settings(section, given, env)
     found = {}
     for name, value in given.items():
@@ -171,15 +172,3 @@ def dimensions_of(sweep: Mapping[str, Any]) -> dict[str, Any]:
         if isinstance(settings, Mapping)
         for key, given in settings.items()
     }
-
-
-def check_dimensions(sweep: Mapping[str, Any], env: str | Entry) -> None:
-    """Raises ConfigError for the first dimension of no setting, or whose keys or values do not fit."""
-    entry = find(env)
-    for name, given in dimensions_of(sweep).items():
-        if isinstance(given, Mapping):
-            check_section(f"{PREFIX}{name}", given, entry)
-        elif isinstance(given, (list, tuple)):
-            section_settings(f"{PREFIX}{name}", entry)
-        else:
-            raise ConfigError(f"[{PREFIX}{name}] must be a dict of a range or a list of values, got {given!r}")
