@@ -70,19 +70,16 @@ class Entry:
         family: str,
         creator: Callable[..., PufferEnv],
         settings: tuple[Mapping[str, Setting], bool],  # and whether it takes any other, as of `keyword_settings`
-        recipe: str | None = "",  # the name of the first ini file; None looks at the actions, empty means no inis
+        inis: tuple[str | None, ...] = (),  # names of ini files, where there are such; None looks at the actions
     ):
         self.name, self.family, self.creator = name, family, creator
         self.settings, self.takes_any_setting = settings
-        self._recipe = recipe
+        self._inis = inis
 
     @functools.cached_property
     def ini_files(self) -> tuple[Path, ...]:
         """The files of its configuration, the more particular the later."""
-        if self._recipe == "":
-            return ()
-        recipe = self._fitting_recipe() if self._recipe is None else self._recipe
-        names = [recipe, self.family, f"tuned/{slug(self.name)}"]
+        names = [self._fitting_recipe() if name is None else name for name in self._inis]
         return tuple(path for name in dict.fromkeys(names) if (path := _FOLDER / f"{name}.ini").exists())
 
     def _fitting_recipe(self) -> str:

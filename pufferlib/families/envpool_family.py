@@ -178,13 +178,8 @@ class EnvPoolEntry(Entry):
         drawn = Setting("env", "render_mode", str | None, None, "Rgb_array for frames from render(), None for nothing.")
         creator = partial(_make_env, task)
         self.whole_games = {"episodic_life": False, "reward_clip": False} if _world(task) == "envpool.atari" else {}
-        super().__init__(_PREFIX + task, "envpool", creator, ({"render_mode": drawn, **settings}, False), recipe=None)
-
-    @functools.cached_property
-    @override
-    def ini_files(self) -> tuple[Path, ...]:
-        names = (*_INIS.get(_world(self._task), (self._fitting_recipe(),)), f"tuned/{slug(self._task)}")
-        return tuple(path for name in names if (path := _TABLE.parent / f"{name}.ini").exists())
+        inis = (*_INIS.get(_world(task), (None,)), f"tuned/{slug(task)}")
+        super().__init__(_PREFIX + task, "envpool", creator, ({"render_mode": drawn, **settings}, False), inis)
 
     @override
     def make_vector(self, env_kwargs: dict[str, Any], **keywords: object) -> Vector:

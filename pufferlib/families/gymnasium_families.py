@@ -22,7 +22,7 @@ from pufferlib.emulation import GymnasiumPufferEnv
 from pufferlib.environment import Buffers, PufferEnv
 from pufferlib.errors import APIUsageError, MissingExtraError, import_quietly
 from pufferlib.families import envpool_family
-from pufferlib.families.entry import Entry, Family
+from pufferlib.families.entry import Entry, Family, slug
 from pufferlib.families.envpool_family import MOST_WORDS, declared_as, grid_view, split_words
 from pufferlib.setting import keyword_settings, signature_settings
 from pufferlib.vector.envpool_vector import MakeView
@@ -157,7 +157,8 @@ class GymnasiumFamily(Family):
         known = common | {key: one for key, one in own.items() if key not in common}
         shown = {key: one for key, one in known.items() if key not in self.fixed}
         made_by = partial(make_emulated, self.builder, target)
-        return self.entry_class(name, self.name, made_by, (shown, takes_any and not self.is_closed), self.recipe)
+        inis = (self.recipe, self.name, f"tuned/{slug(name)}")
+        return self.entry_class(name, self.name, made_by, (shown, takes_any and not self.is_closed), inis)
 
     @override
     def names(self) -> list[str]:

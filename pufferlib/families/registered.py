@@ -21,7 +21,7 @@ from pufferlib.emulation import PettingZooPufferEnv
 from pufferlib.environment import Buffers, PufferEnv
 from pufferlib.errors import APIUsageError, MissingExtraError, PufferWarning, import_named, import_quietly, is_installed
 from pufferlib.families.atari import ATARI
-from pufferlib.families.entry import Entry, Family, callable_entry, nearest_names
+from pufferlib.families.entry import Entry, Family, callable_entry, nearest_names, slug
 from pufferlib.families.gymnasium_families import GymnasiumFamily, build_dm_control, build_minigrid, register_tasks
 from pufferlib.setting import class_settings, keyword_settings
 
@@ -51,7 +51,8 @@ class PettingZoo(Family):
             return None
         found = _import_env(module)
         settings = keyword_settings(getattr(found, "raw_env", _creator(found)))
-        return Entry(name, self.name, partial(make_pettingzoo_env, module), settings, recipe=None)
+        inis = (None, self.name, f"tuned/{slug(name)}")
+        return Entry(name, self.name, partial(make_pettingzoo_env, module), settings, inis)
 
     @override
     def names(self) -> list[str]:
