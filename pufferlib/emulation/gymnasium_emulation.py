@@ -245,16 +245,12 @@ class GymnasiumVectorPufferEnv(LibraryEnv):
         self.rewards[:] = rewards
         self.terminals[:] = terminals
         self.truncations[:] = truncations
-        self._follow(infos)
         return self.observations, self.rewards, self.terminals, self.truncations, self._ends(infos)
 
     def _own_actions(self, actions: np.ndarray) -> Any:
         return self._actions.split(fitting_actions(actions, self.actions))
 
-    def _follow(self, infos: Mapping[str, Any]) -> None:
-        """For subclasses: called in every step, when the arrays are filled."""
-
-    def _ends(self, infos: Mapping[str, Any]) -> list[dict]:
+    def _ends(self, infos: Mapping[str, Any]) -> list[dict]:  # of a step, whose arrays are filled
         reports: list[dict] = []
         for agent in np.flatnonzero(self.terminals | self.truncations).tolist():
             if not self.terminals[agent]:

@@ -177,13 +177,14 @@ class AtariVectorPufferEnv(GymnasiumVectorPufferEnv):
         self._frames[:] = 0
 
     @override
-    def _follow(self, infos: Mapping[str, Any]) -> None:
+    def _ends(self, infos: Mapping[str, Any]) -> list[dict]:
         frames = infos["episode_frame_number"]
         self._is_over = frames < self._frames  # where only a life was lost the count continues
         self._frames[:] = frames
         self._scores += self.rewards
         if self._clips_rewards:
             np.sign(self.rewards, out=self.rewards)
+        return super()._ends(infos)
 
     @override
     def _final_numbers(self, infos: Mapping[str, Any], agent: int) -> dict[str, float]:
