@@ -33,7 +33,7 @@ from pufferlib.reading import read_bytes, read_json
 from pufferlib.setting import Setting, class_settings
 
 _CONFIGS = [config for name, config in SECTIONS.items() if name not in ("base", "solve")]
-_WRAPPER = "Wrapper"  # the recurrent layer LSTM is the class LSTMWrapper
+WRAPPER = "Wrapper"  # with which the name of a recurrent layer's class ends: LSTM is LSTMWrapper
 
 
 def load_config(env_name: str, argv: Sequence[str] | None = None, config: str | Path | None = None) -> dict[str, Any]:
@@ -192,7 +192,7 @@ def policy_classes(args: Mapping[str, Any]) -> tuple[type, type | None]:
     """
     modules = _policy_modules(args["env_name"])
     rnn_name = args["rnn_name"]
-    rnn_class = None if rnn_name is None else _find(modules, "rnn_name", rnn_name, _WRAPPER)
+    rnn_class = None if rnn_name is None else _find(modules, "rnn_name", rnn_name, WRAPPER)
     module, _, policy_name = args["policy_name"].rpartition(":")
     if module:
         modules = [import_named(args["policy_name"])]
@@ -200,16 +200,10 @@ def policy_classes(args: Mapping[str, Any]) -> tuple[type, type | None]:
 
 
 def policy_class_name(env_name: str, kind: type) -> str | None:
-    """Returns the `policy_name` by which `policy_classes` finds a class, None where it finds none or another one."""
+    """Returns the name by which `policy_classes` finds a class, None where it finds none or another one."""
     found = (vars(module).get(kind.__name__) for module in _policy_modules(env_name))
     first = next((each for each in found if isinstance(each, type)), None)
     return kind.__name__ if first is kind else None
-
-
-def recurrent_name(env_name: str, kind: type) -> str | None:
-    """Returns the `rnn_name` by which `policy_classes` finds a class, None where it finds none or another one."""
-    is_found = kind.__name__.endswith(_WRAPPER) and policy_class_name(env_name, kind) is not None
-    return kind.__name__.removesuffix(_WRAPPER) if is_found else None
 
 
 def policy_arguments(args: Mapping[str, Any], section: str, cls: type) -> dict[str, Any]:
@@ -241,7 +235,7 @@ def _find(modules: list[ModuleType], setting: str, name: str, suffix: str) -> ty
         found.removesuffix(suffix): value
         for module in reversed(modules)
         for found, value in vars(module).items()
-        if isinstance(value, type) and not found.startswith("_") and found.endswith(_WRAPPER) == bool(suffix)
+        if isinstance(value, type) and not found.startswith("_") and found.endswith(WRAPPER) == bool(suffix)
     }
     small = name.removesuffix(suffix).casefold()
     for found, value in classes.items():

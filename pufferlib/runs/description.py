@@ -20,7 +20,7 @@ from torch import nn
 
 from pufferlib import distributed, ocean
 from pufferlib.config import BaseConfig, LogConfig, TrainConfig, VecConfig, load_config
-from pufferlib.config.configuration import policy_class_name, recurrent_name
+from pufferlib.config.configuration import WRAPPER, policy_class_name
 from pufferlib.config.schema import ARGUMENTS, SECTIONS
 from pufferlib.errors import CheckpointError, ConfigError, PufferError, nearest
 from pufferlib.families import catalog
@@ -33,10 +33,10 @@ from pufferlib.vector import Vector
 
 def _policy_settings(policy: nn.Module, env_name: str) -> dict[str, Any] | None:
     # By which `load_policy` makes a policy like this one; None for a policy of the user's own class.
-    policy, rnn = _without_statistics(policy), {}
-    rnn_name = recurrent_name(env_name, type(policy))
-    if rnn_name is not None:
-        rnn, policy = _made_with(policy), policy.policy
+    policy, rnn_name, rnn = _without_statistics(policy), None, {}
+    name = policy_class_name(env_name, type(policy))
+    if name is not None and name.endswith(WRAPPER):
+        rnn_name, rnn, policy = name.removesuffix(WRAPPER), _made_with(policy), policy.policy
     policy_name, settings = policy_class_name(env_name, type(policy)), _made_with(policy)
     if policy_name is None or settings is None or rnn is None:
         return None
