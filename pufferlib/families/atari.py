@@ -103,14 +103,6 @@ def build_atari(
     return AtariGame(FrameStackObservation(env, frame_stack), episodic_life, clip_rewards)
 
 
-PREPROCESSING: Mapping[str, Any] = {
-    name: parameter.default
-    for name, parameter in inspect.signature(build_atari).parameters.items()
-    if parameter.default is not parameter.empty
-}
-"""Settings of `build_atari` and their defaults, for every way to make a game."""
-
-
 def register_games() -> None:
     """Registers the games of ale-py with Gymnasium."""
     import ale_py
@@ -119,8 +111,12 @@ def register_games() -> None:
     gymnasium.register_envs(ale_py)
 
 
-SETTINGS = frozenset({*PREPROCESSING, "full_action_space"})
-"""Settings of a game that its vector environment has as well."""
+_PARAMETERS = inspect.signature(build_atari).parameters
+SETTINGS: Mapping[str, Any] = {
+    **{name: each.default for name, each in _PARAMETERS.items() if each.default is not each.empty},
+    "full_action_space": False,
+}
+"""Settings of a game that its vector environment has as well, and their defaults."""
 
 
 class AtariVectorPufferEnv(GymnasiumVectorPufferEnv):
@@ -134,27 +130,23 @@ class AtariVectorPufferEnv(GymnasiumVectorPufferEnv):
     def __init__(
         self,
         env_id: str,
-        num_envs: int = 8,
-        full_action_space: bool = False,
-        num_threads: int = 0,
+        num_envs: int,
+        num_threads: int,
         buf: Buffers | None = None,
         seed: int = 0,
-        **preprocessing: object,
+        **given: Any,
     ):
-        """Makes `num_envs` games of an id such as `ALE/Pong-v5`, with settings of `PREPROCESSING` by name.
-
-        A `full_action_space` has all 18 actions instead of those of the game; 0 threads leave their number to ale-py.
-        """
+        """Makes `num_envs` games of an id such as `ALE/Pong-v5`, with those of SETTINGS that are given by name."""
         from ale_py.vector_env import AtariVectorEnv
 
-        settings = {**PREPROCESSING, **preprocessing}
+        settings = {**SETTINGS, **given}
         games = AtariVectorEnv(
             game=gymnasium.spec(env_id).kwargs["game"],
             num_envs=num_envs,
             num_threads=num_threads,
             max_num_frames_per_episode=settings["max_num_frames_per_episode"],
             repeat_action_probability=settings["repeat_action_probability"],
-            full_action_space=full_action_space,
+            full_action_space=settings["full_action_space"],
             img_height=settings["screen_size"],
             img_width=settings["screen_size"],
             stack_num=settings["frame_stack"],
@@ -208,7 +200,7 @@ class AtariEntry(Entry):
         backend = keywords.get("backend", AUTO)
         is_asked_for = backend in (GymnasiumVector, GymnasiumVector.__name__)
         limit = [] if keywords.get("step_timeout_seconds") is None else ["step_timeout_seconds"]  # ale-py has none
-        unknown = sorted({*env_kwargs, *limit} - SETTINGS)
+        unknown = sorted({*env_kwargs, *limit} - SETTINGS.keys())
         if not is_asked_for and (backend != AUTO or unknown):
             return super().make_vector(env_kwargs, **keywords)
         if unknown:
