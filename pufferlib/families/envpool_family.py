@@ -71,32 +71,23 @@ def version() -> str | None:
         return None
 
 
-def make_vector(
-    task: str,
-    config: Mapping[str, Any],
-    num_envs: int = 1,
-    num_workers: int | str = AUTO,
-    batch_size: int | str = AUTO,
-    backend: type[Vector] | str = AUTO,
-    step_timeout_seconds: float | None = None,
-    **keywords: object,
-) -> Vector:
+def make_vector(task: str, config: Mapping[str, Any], **keywords: Any) -> Vector:
     """Makes a vector of environments of EnvPool; workers of Multiprocessing and Ray each step a pool of their own.
 
     The keywords are those of `pufferlib.vector.make`, for environments of EnvPool, and `config` has EnvPoolEnv's; the
     backend `auto` is Multiprocessing where a step has a time limit, else EnvPool.
     """
-    by_workers = ("Multiprocessing", "Ray", vector.Multiprocessing, vector.Ray)
-    if backend == AUTO and step_timeout_seconds is not None:
+    backend, num_envs = keywords.get("backend", AUTO), keywords.get("num_envs", 1)
+    if backend == AUTO and keywords.get("step_timeout_seconds") is not None:
         backend = vector.Multiprocessing
-    if backend in by_workers and is_count(num_envs):
-        num_workers = count_workers(Options(num_workers, batch_size), num_envs)
-        inside, num_envs = num_envs // num_workers, num_workers
+    if backend in ("Multiprocessing", "Ray", vector.Multiprocessing, vector.Ray) and is_count(num_envs):
+        options = Options(keywords.get("num_workers", AUTO), keywords.get("batch_size", AUTO))
+        workers = count_workers(options, num_envs)
+        inside = num_envs // workers
         config = {**config, "num_envs": inside}
-        batch_size = batch_size if batch_size == AUTO else batch_size // inside
-    sizes = {"num_envs": num_envs, "num_workers": num_workers, "batch_size": batch_size}
-    limit = {"step_timeout_seconds": step_timeout_seconds}
-    return vector.make(partial(EnvPoolEnv, task), env_kwargs=config, backend=backend, **sizes, **limit, **keywords)
+        batch_size = AUTO if options.batch_size == AUTO else options.batch_size // inside
+        keywords |= {"num_envs": workers, "num_workers": workers, "batch_size": batch_size}
+    return vector.make(partial(EnvPoolEnv, task), env_kwargs=config, **{**keywords, "backend": backend})
 
 
 def declared_as(space: gymnasium.Space, found: gymnasium.Space) -> View:

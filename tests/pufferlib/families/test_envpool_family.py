@@ -116,7 +116,7 @@ def test_workers_step_a_pool_each(batch_size, monkeypatch):
     assert given == {
         "env_kwargs": {"num_envs": 4},
         **{"num_envs": 2, "num_workers": 2, "batch_size": batch, "backend": "Ray"},
-        **{"step_timeout_seconds": None, "seed": 5},
+        "seed": 5,
     }
     limited = make_vector("Script-v1", {}, num_envs=8, num_workers=2, step_timeout_seconds=3.0)
     assert limited["backend"] is vector.Multiprocessing  # which can end a step
