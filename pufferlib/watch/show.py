@@ -6,7 +6,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
@@ -76,9 +75,7 @@ class WatchedPlay:
             self.is_helped = True
             actions = actions.copy()
             actions[self.places[0].rows] = own
-        space = self.player.vecenv.single_action_space
-        trace = stage.trace_of(replace(decision, actions=actions), row, space, self.player.lengths[row] == 0)
-        self.traces.append(trace)
+        self.traces.append(stage.trace_of(decision, actions, row, self.player.lengths[row] == 0))
         return actions
 
     def _seat(self, playing: Sequence[slice]) -> None:
@@ -141,7 +138,8 @@ class Show:
         self.video: VideoWriter | None = None
         self.is_left = False  # whether the person closed the window
         self._play, self._options, self._in_window, self._name = play, options, in_window, name
-        self._panel = stage.SidePanel(action_names(play.player.vecenv.driver_env))
+        vecenv = play.player.vecenv
+        self._panel = stage.SidePanel(vecenv.single_action_space, action_names(vecenv.driver_env))
         self._has_panel = options.panel
         self._overlay = _Overlay()
         self._wants_picture = False

@@ -75,58 +75,28 @@ def draw_sign(screen: Screen, lines: Sequence[SignLine], top: float = 0.0) -> No
 
 
 @dataclass(frozen=True)
-class DiscreteProbs:
-    """The probabilities of a discrete action, and the one that was taken."""
-
-    probabilities: np.ndarray  # (n,)
-    taken: int
-
-
-@dataclass(frozen=True)
-class GaussianParams:
-    """Normal distributions of continuous actions, which are clipped to their range."""
-
-    means: np.ndarray  # (k,) like the others
-    deviations: np.ndarray
-    taken: np.ndarray
-    low: np.ndarray
-    high: np.ndarray
-
-
-ActionTrace = DiscreteProbs | GaussianParams
-
-
-@dataclass(frozen=True)
 class PolicyTrace:
-    """One step of one agent."""
+    """One step of one agent, a copy of its part of a decision."""
 
     observation: np.ndarray  # in the shape and dtype of its space
     value: float  # the critic's estimate of the return from there on
-    actions: tuple[ActionTrace, ...]  # its parts in their order
+    parts: tuple[torch.Tensor | Normal, ...]  # of the action, in their order: probabilities, or of numbers a Normal
+    action: np.ndarray  # that was taken, a flat row
     is_first: bool  # of its episode
 
 
-def trace_of(decision: Decision, row: int, space: gymnasium.Space, is_first: bool) -> PolicyTrace:
-    """Returns one agent's part of a decision, copied."""
+def trace_of(decision: Decision, actions: np.ndarray, row: int, is_first: bool) -> PolicyTrace:
+    """Returns the trace of the agent of a row, who takes that of the actions."""
     logits = decision.logits
-    parts = (logits,) if isinstance(logits, torch.Tensor | Normal) else logits
-    taken = decision.actions[row].reshape(-1)
-    bounds = spaces.joint_space(space, 1, are_actions=True)  # a Box where there are numbers
-    actions: list[ActionTrace] = []
-    for part, place in zip(parts, spaces.action_parts(space), strict=True):
-        if isinstance(part, Normal):
-            low, high = (bound.reshape(-1)[place.columns] for bound in (bounds.low, bounds.high))
-            means, deviations = part.mean[row], part.stddev[row].expand_as(part.mean[row])
-            means, deviations = _array(means).ravel(), _array(deviations).ravel()
-            actions.append(GaussianParams(means, deviations, taken[place.columns].copy(), low, high))
-        else:
-            actions.append(DiscreteProbs(_array(part[row].float().softmax(-1)), int(taken[place.columns.start])))
-    value = float(decision.values.reshape(len(decision.actions), -1)[row, 0])
-    return PolicyTrace(decision.observations[row].copy(), value, tuple(actions), is_first)
+    parts = tuple(_own(part, row) for part in ((logits,) if isinstance(logits, torch.Tensor | Normal) else logits))
+    value = float(decision.values.reshape(len(actions), -1)[row, 0])
+    return PolicyTrace(decision.observations[row].copy(), value, parts, actions[row].flatten(), is_first)
 
 
-def _array(tensor: torch.Tensor) -> np.ndarray:
-    return tensor.detach().float().cpu().numpy().copy()
+def _own(part: torch.Tensor | Normal, row: int) -> torch.Tensor | Normal:
+    if isinstance(part, Normal):
+        return Normal(*(each[row].float().cpu().clone() for each in (part.loc, part.scale)), validate_args=False)
+    return part[row].float().softmax(-1).cpu()
 
 
 MAX_TRACES = 200  # steps that are kept
@@ -151,8 +121,8 @@ class SidePanel:
     Numbers of an observation are bars, each as long as it is large beside the largest that it was so far.
     """
 
-    def __init__(self, action_names: Sequence[str] = ()):
-        self._action_names = action_names
+    def __init__(self, action_space: gymnasium.Space, action_names: Sequence[str] = ()):
+        self._action_space, self._action_names = action_space, action_names
         self._largest: np.ndarray | None = None
         self._has_negative = False  # so far
         self._texture = Texture()
@@ -163,7 +133,7 @@ class SidePanel:
         _fill(screen, left, 0, 1, height, EDGE)
         x, y, newest = left + _MARGIN, _MARGIN, traces[-1]
         y = self._draw_observation(screen, x, y, newest.observation) + _SECTION
-        y = self._draw_actions(screen, x, y, newest.actions) + _SECTION
+        y = self._draw_actions(screen, x, y, newest) + _SECTION
         self._draw_values(screen, x, y, height - _MARGIN - y, [*traces], progress)
 
     def _draw_observation(self, screen: Screen, x: float, y: float, observation: np.ndarray) -> float:
@@ -189,16 +159,19 @@ class SidePanel:
         _draw_columns(screen, x, y + reach, reach, heights.tolist())
         return y + _BARS_HEIGHT
 
-    def _draw_actions(self, screen: Screen, x: float, y: float, parts: Sequence[ActionTrace]) -> float:
+    def _draw_actions(self, screen: Screen, x: float, y: float, trace: PolicyTrace) -> float:
         _heading(screen, x, y, "action", "")
         y += _HEADING
-        for part in parts:
-            if isinstance(part, GaussianParams):
-                y = _draw_amounts(screen, x, y, part)
-            elif len(part.probabilities) <= _MAX_LISTED and len(parts) == 1:
-                y = _draw_list(screen, x, y, part, self._action_names)
+        bounds = spaces.joint_space(self._action_space, 1, are_actions=True)  # a Box where there are numbers
+        for part, place in zip(trace.parts, spaces.action_parts(self._action_space), strict=True):
+            taken = trace.action[place.columns]
+            if isinstance(part, Normal):
+                low, high = (bound.reshape(-1)[place.columns] for bound in (bounds.low, bounds.high))
+                y = _draw_amounts(screen, x, y, part, taken, low, high)
+            elif len(part) <= _MAX_LISTED and len(trace.parts) == 1:
+                y = _draw_list(screen, x, y, part.tolist(), int(taken[0]), self._action_names)
             else:
-                _draw_columns(screen, x, y + _CHOICES_HEIGHT, _CHOICES_HEIGHT, part.probabilities.tolist(), part.taken)
+                _draw_columns(screen, x, y + _CHOICES_HEIGHT, _CHOICES_HEIGHT, part.tolist(), int(taken[0]))
                 y += _CHOICES_HEIGHT + 8
         return y
 
@@ -234,10 +207,10 @@ def _heading(screen: Screen, x: float, y: float, title: str, detail: str) -> Non
     _write(screen, detail, x + _INNER, y, _TEXT, WHITE, is_before=True)
 
 
-def _draw_list(screen: Screen, x: float, y: float, choice: DiscreteProbs, names: Sequence[str]) -> float:
+def _draw_list(screen: Screen, x: float, y: float, shares: Sequence[float], taken: int, names: Sequence[str]) -> float:
     line, label, percent = 20, 60, 44
-    for index, share in enumerate(choice.probabilities.tolist()):
-        is_taken = index == choice.taken
+    for index, share in enumerate(shares):
+        is_taken = index == taken
         name = names[index] if index < len(names) else str(index)
         _write(screen, name, x, y, _TEXT, WHITE if is_taken else GREY)
         room = _INNER - label - percent
@@ -263,21 +236,24 @@ def _draw_columns(
     _fill(screen, x, base, _INNER, 1, EDGE)
 
 
-def _draw_amounts(screen: Screen, x: float, y: float, amounts: GaussianParams) -> float:
-    line = max(6, min(20, 160 // len(amounts.means)))
-    span = np.where(np.isfinite(amounts.high - amounts.low), amounts.high - amounts.low, 2.0)
-    low = np.where(np.isfinite(amounts.low), amounts.low, -1.0)
+def _draw_amounts(
+    screen: Screen, x: float, y: float, normal: Normal, taken: np.ndarray, low: np.ndarray, high: np.ndarray
+) -> float:
+    means, deviations = normal.loc.numpy().ravel(), normal.scale.numpy().ravel()
+    line = max(6, min(20, 160 // len(means)))
+    span = np.where(np.isfinite(high - low), high - low, 2.0)
+    low = np.where(np.isfinite(low), low, -1.0)
 
     def across(numbers: np.ndarray) -> list[float]:
         return (x + np.clip((numbers - low) / span, 0.0, 1.0) * _INNER).tolist()
 
-    lefts, rights = across(amounts.means - amounts.deviations), across(amounts.means + amounts.deviations)
-    for left, right, mean, taken in zip(lefts, rights, across(amounts.means), across(amounts.taken), strict=True):
+    lefts, rights = across(means - deviations), across(means + deviations)
+    for left, right, mean, own in zip(lefts, rights, across(means), across(taken), strict=True):
         middle = y + line / 2
         _fill(screen, x, middle - 1, _INNER, 2, EDGE)
         _fill(screen, left, middle - line / 4, right - left, line / 2, DIM_CYAN)
         _fill(screen, mean - 1, middle - line / 4, 2, line / 2, CYAN)
-        _fill(screen, taken - 2, middle - line / 2 + 1, 4, line - 2, WHITE)
+        _fill(screen, own - 2, middle - line / 2 + 1, 4, line - 2, WHITE)
         y += line
     return y
 

@@ -9,8 +9,6 @@ from pufferlib.play.player import Decision
 from pufferlib.watch.stage import (
     PANEL_MIN_HEIGHT,
     PANEL_WIDTH,
-    DiscreteProbs,
-    GaussianParams,
     PolicyTrace,
     SidePanel,
     as_picture,
@@ -22,51 +20,38 @@ from pufferlib.watch.stage import (
 OBSERVATIONS = np.arange(6, dtype=np.float32).reshape(2, 3)
 
 
-def decision(logits, actions):
-    return Decision([slice(0, 2)], OBSERVATIONS, logits, torch.tensor([[1.5], [2.5]]), np.array(actions))
+def trace(logits, actions, row=0, is_first=False):
+    decision = Decision([slice(0, 2)], OBSERVATIONS, logits, torch.tensor([[1.5], [2.5]]), np.array(actions))
+    return trace_of(decision, decision.actions, row, is_first)
 
 
 def test_a_choice_is_how_likely_each_is_and_which_was_taken():
-    logits = torch.tensor([[0.0, 0.0], [0.0, np.log(3.0)]])
-    trace = trace_of(decision(logits, [0, 1]), 1, Discrete(2), is_first=True)
-    (choice,) = trace.actions
-    assert choice.taken == 1 and choice.probabilities == pytest.approx([0.25, 0.75])
-    assert (trace.value, trace.is_first) == (2.5, True) and trace.observation.tolist() == [3, 4, 5]
+    found = trace(torch.tensor([[0.0, 0.0], [0.0, np.log(3.0)]]), [0, 1], row=1, is_first=True)
+    (choice,) = found.parts
+    assert found.action.tolist() == [1] and choice.tolist() == pytest.approx([0.25, 0.75])
+    assert (found.value, found.is_first) == (2.5, True) and found.observation.tolist() == [3, 4, 5]
 
 
 def test_a_thought_outlives_the_decision():
-    trace = trace_of(decision(torch.zeros(2, 2), [0, 1]), 0, Discrete(2), is_first=False)
-    OBSERVATIONS[0] += 1
-    assert trace.observation.tolist() == [0, 1, 2]
-    OBSERVATIONS[0] -= 1
+    normal, actions = Normal(torch.zeros(2, 1), torch.ones(2, 1)), np.zeros((2, 1))
+    decision = Decision([slice(0, 2)], OBSERVATIONS.copy(), normal, torch.zeros(2), actions)
+    found = trace_of(decision, actions, 0, is_first=False)
+    for array in (decision.observations, normal.loc, actions):
+        array += 1
+    assert (found.observation.tolist(), found.parts[0].loc.tolist(), found.action.tolist()) == ([0, 1, 2], [0], [0])
 
 
 def test_several_choices_come_in_their_order():
-    logits = (torch.zeros(2, 3), torch.zeros(2, 2))
-    parts = trace_of(decision(logits, [[2, 1], [0, 0]]), 0, MultiDiscrete([3, 2]), is_first=False).actions
-    assert [(len(part.probabilities), part.taken) for part in parts] == [(3, 2), (2, 1)]
+    found = trace((torch.zeros(2, 3), torch.zeros(2, 2)), [[2, 1], [0, 0]])
+    assert [len(part) for part in found.parts] == [3, 2] and found.action.tolist() == [2, 1]
 
 
-def test_bits_are_choices_of_two():
-    logits = (torch.zeros(2, 2), torch.zeros(2, 2))
-    parts = trace_of(decision(logits, [[1, 0], [0, 0]]), 0, MultiBinary(2), is_first=False).actions
-    assert [(len(part.probabilities), part.taken) for part in parts] == [(2, 1), (2, 0)]
-
-
-def test_numbers_have_a_mean_a_deviation_and_a_range():
-    space = Box(np.array([-1, 0], np.float32), np.array([1, 5], np.float32))
-    logits = Normal(torch.tensor([[0.1, 2.0], [0.2, 3.0]]), torch.tensor([0.5, 0.25]))
-    (amounts,) = trace_of(decision(logits, [[0.3, 2.5], [0.0, 0.0]]), 0, space, is_first=False).actions
-    assert amounts.means == pytest.approx([0.1, 2.0]) and amounts.deviations == pytest.approx([0.5, 0.25])
-    assert amounts.taken.tolist() == [0.3, 2.5] and (amounts.low.tolist(), amounts.high.tolist()) == ([-1, 0], [1, 5])
-
-
-def test_choices_and_numbers_mix():
-    space = Tuple((Discrete(2), Box(-1, 1, (2,), np.float32)))
-    logits = (torch.zeros(2, 2), Normal(torch.zeros(2, 2), torch.ones(2, 2)))
-    actions = [[1.0, 0.5, -0.5], [0.0, 0.0, 0.0]]
-    choice, amounts = trace_of(decision(logits, actions), 0, space, is_first=False).actions
-    assert choice.taken == 1 and amounts.taken.tolist() == [0.5, -0.5]
+def test_numbers_have_a_mean_and_a_deviation_whatever_the_precision():
+    loc, scale = torch.tensor([[0.1, 2.0], [0.2, 3.0]]), torch.tensor([0.5, 0.25])
+    for dtype in (torch.float32, torch.bfloat16):
+        (normal,) = trace(Normal(loc.to(dtype), scale.to(dtype)), [[0.3, 2.5], [0.0, 0.0]]).parts
+        assert normal.loc.numpy() == pytest.approx([0.1, 2.0], rel=0.01)
+        assert normal.scale.numpy() == pytest.approx([0.5, 0.25])
 
 
 # --- the panel
@@ -108,37 +93,36 @@ def test_a_curve_has_room_above_and_below(values):
     assert low < min(values) <= max(values) < high
 
 
-def thoughts_of(observation, actions):
-    return [
-        PolicyTrace(observation, value, actions, index % 9 == 0) for index, value in enumerate(np.sin(np.arange(40)))
-    ]
-
-
-CHOICE = DiscreteProbs(np.array([0.7, 0.2, 0.1]), 0)
-AMOUNTS = GaussianParams(
-    *(np.array(numbers) for numbers in ([0.0, 9.0], [0.5, 1.0], [0.1, 2.0], [-1, -np.inf], [1, np.inf]))
-)
+CHOICE, MANY = torch.tensor([0.7, 0.2, 0.1]), torch.full((300,), 1 / 300)
+ENDLESS = Box(np.array([-1, -np.inf], np.float32), np.array([1, np.inf], np.float32))
+AMOUNTS = Normal(torch.tensor([0.0, 9.0]), torch.tensor([0.5, 1.0]))
 
 
 @pytest.mark.parametrize(
-    ("observation", "actions"),
+    ("observation", "space", "parts", "action"),
     [
-        (np.array([0.5, -2.0, np.nan, np.inf]), (CHOICE,)),
-        (np.random.default_rng(1).integers(0, 255, (40, 60, 3), np.uint8), (DiscreteProbs(np.full(300, 1 / 300), 7),)),
-        (np.zeros(0), (CHOICE, CHOICE, CHOICE)),
-        (np.arange(1000), (AMOUNTS, CHOICE)),
-        (np.int64(3), (GaussianParams(*[np.zeros(30)] * 3, np.full(30, -1.0), np.ones(30)),)),
+        (np.array([0.5, -2.0, np.nan, np.inf]), Discrete(3), (CHOICE,), [0]),
+        (np.random.default_rng(1).integers(0, 255, (40, 60, 3), np.uint8), Discrete(300), (MANY,), [7]),
+        (np.zeros(0), MultiDiscrete([3, 3, 3]), (CHOICE, CHOICE, CHOICE), [0, 0, 0]),
+        (np.zeros(3), MultiBinary(2), (CHOICE[:2], CHOICE[:2]), [0, 1]),
+        (np.arange(1000), Tuple((ENDLESS, Discrete(3))), (AMOUNTS, CHOICE), [0.1, 2.0, 0]),
+        (np.int64(3), Box(-1, 1, (30,)), (Normal(torch.zeros(30), torch.ones(30)),), [0.0] * 30),
     ],
-    ids=["numbers", "picture", "nothing", "many", "one"],
+    ids=["numbers", "picture", "nothing", "bits", "many", "one"],
 )
-def test_every_kind_of_thought_is_drawn_within_the_panel(observation, actions):
+def test_every_kind_of_thought_is_drawn_within_the_panel(observation, space, parts, action):
+    values = np.sin(np.arange(40))
+    traces = [
+        PolicyTrace(np.asarray(observation), value, parts, np.array(action), index % 9 == 0)
+        for index, value in enumerate(values)
+    ]
     screen = Screen(PANEL_WIDTH + 100, PANEL_MIN_HEIGHT, "panel", False)
     try:
-        panel = SidePanel(["stay"])
+        panel = SidePanel(space, ["stay"])
         frames = []
         for progress in (0.0, 0.9):
             screen.begin()
-            panel.draw(screen, 100, PANEL_MIN_HEIGHT, thoughts_of(np.asarray(observation), actions), progress)
+            panel.draw(screen, 100, PANEL_MIN_HEIGHT, traces, progress)
             frames.append(screen.frame().astype(int))
             screen.end()
     finally:
