@@ -290,43 +290,6 @@ def pooled(numbers: np.ndarray, most: int) -> np.ndarray:
 GAP = 12  # pixels between pictures and around them
 
 
-@dataclass(frozen=True)
-class _Tiling:
-    # Pictures of one size in rows and columns; measures are in pixels.
-    columns: int
-    picture: tuple[float, float]  # width and height of one
-    scale: float
-    gap: int
-    size: tuple[int, int]  # of all together
-
-    def place(self, index: int) -> tuple[float, float]:
-        row, column = divmod(index, self.columns)
-        width, height = self.picture
-        return self.gap + column * (width + self.gap), self.gap + row * (height + self.gap)
-
-
-def tiled(count: int, size: tuple[int, int], limit: tuple[int, int]) -> _Tiling:
-    """Returns the arrangement of `count` pictures with the largest ones, and of several such with the fewest gaps.
-
-    None is enlarged beyond its `size`; all together may cover `limit`.
-    """
-    gap = GAP if count > 1 else 0
-
-    def arranged(columns: int) -> _Tiling:
-        rows = math.ceil(count / columns)
-        widest, highest = (limit[0] - gap) / columns - gap, (limit[1] - gap) / rows - gap
-        scale = max(1e-2, min(1.0, widest / size[0], highest / size[1]))
-        width, height = scale * size[0], scale * size[1]
-        whole = math.ceil(columns * (width + gap) + gap), math.ceil(rows * (height + gap) + gap)
-        return _Tiling(columns, (width, height), scale, gap, whole)
-
-    def rank(one: _Tiling) -> tuple[float, int, float]:
-        places = one.columns * math.ceil(count / one.columns)
-        return round(one.scale, 3), -places, -abs(one.size[0] / one.size[1] - 16 / 9)
-
-    return max(map(arranged, range(1, count + 1)), key=rank)
-
-
 @dataclass
 class Place:
     """One of the environments that are shown side by side."""
@@ -340,32 +303,45 @@ LIMIT = (1920, 1080)  # pixels that everything may cover together, however large
 
 
 class Stage:
-    """Lays everything out, and draws it."""
+    """Lays pictures of one size out, the largest that fit and of several such ways the fewest gaps, and draws them.
+
+    None is enlarged; everything covers at most `limit`. All measures are in pixels.
+    """
 
     def __init__(self, picture: tuple[int, int], count: int, panel: SidePanel | None, limit: tuple[int, int]):
-        beside = 0 if panel is None else PANEL_WIDTH
-        self._tiling = tiled(count, picture, (limit[0] - beside, limit[1]))
+        gap = self._gap = GAP if count > 1 else 0
+        room = limit[0] - gap - (0 if panel is None else PANEL_WIDTH), limit[1] - gap
+
+        def scaled(columns: int) -> float:
+            widest, highest = room[0] / columns - gap, room[1] / math.ceil(count / columns) - gap
+            return max(1e-2, min(1.0, widest / picture[0], highest / picture[1]))
+
+        def rank(columns: int) -> tuple[float, int, float]:
+            rows = math.ceil(count / columns)
+            proportion = columns * picture[0] / (rows * picture[1])
+            return round(scaled(columns), 3), -rows * columns, -abs(proportion - 16 / 9)
+
         self.panel = panel  # None where it is hidden
+        self._columns = max(range(1, count + 1), key=rank)
+        self._scale = scaled(self._columns)
+        self.picture = (self._scale * picture[0], self._scale * picture[1])  # width and height of one
+        self.width = math.ceil(self._columns * (self.picture[0] + gap) + gap)  # without the panel at their right
+        height = math.ceil(math.ceil(count / self._columns) * (self.picture[1] + gap) + gap)
+        self.size = (self.width, height) if panel is None else (self.width + PANEL_WIDTH, max(height, PANEL_MIN_HEIGHT))
+        self._top = gap + (self.size[1] - height) // 2
 
-    @property
-    def width(self) -> int:
-        """Pixels of the environments, without the panel at their right."""
-        return self._tiling.size[0]
-
-    @property
-    def size(self) -> tuple[int, int]:
-        """Width and height of everything, in pixels."""
-        width, height = self._tiling.size
-        return (width, height) if self.panel is None else (width + PANEL_WIDTH, max(height, PANEL_MIN_HEIGHT))
+    def place(self, index: int) -> tuple[float, float]:
+        """Returns the left top corner of a picture."""
+        row, column = divmod(index, self._columns)
+        width, height = self.picture
+        return self._gap + column * (width + self._gap), self._top + row * (height + self._gap)
 
     def draw(self, screen: Screen, places: Sequence[Place], traces: Sequence[PolicyTrace], progress: float) -> None:
         """Draws everything, between `begin` and `end`; a place that is done is in the shade."""
-        _, height = self.size
-        upper = (height - self._tiling.size[1]) // 2
         for index, place in enumerate(places):
-            x, y = self._tiling.place(index)
-            place.scene.draw(x, upper + y, self._tiling.scale, progress if place.is_playing else 1.0)
+            x, y = self.place(index)
+            place.scene.draw(x, y, self._scale, progress if place.is_playing else 1.0)
             if not place.is_playing and len(places) > 1:
-                _fill(screen, x, upper + y, *self._tiling.picture, SHADE)
+                _fill(screen, x, y, *self.picture, SHADE)
         if self.panel is not None and traces:
-            self.panel.draw(screen, self._tiling.size[0], height, traces, progress)
+            self.panel.draw(screen, self.width, self.size[1], traces, progress)
