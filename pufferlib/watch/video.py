@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import subprocess
 import tempfile
@@ -91,31 +92,32 @@ class _GifEncoder:
         self._file = path.open("wb")
         self._fps = fps  # frames a second
         self._count = 0  # frames added
-        self._newest = -SHORTEST  # when the newest frame that is not left out begins, in centiseconds
+        self._end = 0  # of the frame that is shown, in centiseconds
         self._shown: Image.Image | None = None
-        self._begin = 0  # of what is shown, in centiseconds
-        self._pending: tuple[Image.Image, tuple[int, int]] | None = None  # what of it is not written yet, and where
 
     def add(self, frame: np.ndarray) -> None:
         begin = self._time(self._count)
         self._count += 1
-        if begin < self._newest + SHORTEST:
+        if begin < self._end:
             return
-        self._newest = begin
+        self._end = next(end for end in map(self._time, itertools.count(self._count)) if end >= begin + SHORTEST)
         image = Image.fromarray(frame)  # a copy
-        box = (0, 0, *image.size) if self._shown is None else ImageChops.difference(image, self._shown).getbbox()
-        if box is None:
-            return
-        self._write_pending(begin)
+        box = (0, 0, *image.size)
+        if self._shown is not None:
+            box = ImageChops.difference(image, self._shown).getbbox() or (0, 0, 1, 1)
         part = image.crop(box)
         # Median cut keeps up to 256 colours exactly, and takes seconds where there are many.
         method = Image.Quantize.FASTOCTREE if part.getcolors(MANY) is None else Image.Quantize.MEDIANCUT
-        self._pending = part.quantize(256, method=method, dither=Image.Dither.NONE), box[:2]
-        self._shown, self._begin = image, begin
+        part = part.quantize(256, method=method, dither=Image.Dither.NONE)
+        if self._shown is None:
+            header, _ = getheader(part.copy(), info={"loop": 0, "optimize": False})
+            self._file.writelines(header)
+        milliseconds = 10 * (self._end - begin)
+        self._file.writelines(getdata(part, box[:2], duration=milliseconds, include_color_table=True))
+        self._shown = image
 
     def close(self) -> None:
         with self._file:
-            self._write_pending(max(self._time(self._count), self._begin + SHORTEST))
             self._file.write(b";")
 
     def abandon(self) -> None:
@@ -124,17 +126,6 @@ class _GifEncoder:
 
     def _time(self, index: int) -> int:
         return int(100 * index / self._fps + Fraction(1, 2))
-
-    def _write_pending(self, end: int) -> None:
-        if self._pending is None:
-            return
-        image, corner = self._pending
-        if self._file.tell() == 0:
-            header, _ = getheader(image.copy(), info={"loop": 0, "optimize": False})
-            self._file.writelines(header)
-        milliseconds = 10 * (end - self._begin)
-        self._file.writelines(getdata(image, corner, duration=milliseconds, include_color_table=True))
-        self._pending = None
 
 
 SUFFIXES = (".mp4", ".gif")
