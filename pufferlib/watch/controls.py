@@ -153,53 +153,6 @@ def keyboard_for(env: PufferEnv) -> Keyboard | None:
     return None if keys is None else Keyboard(space, keys)
 
 
-def held_keys(keyboard: Keyboard, raylib: ModuleType) -> set[str]:
-    """Returns the keys of a keyboard that are down in the open window; `raylib` is that module."""
-    return {name for name in keyboard.names if raylib.IsKeyDown(key_code(name, raylib))}
-
-
-def key_code(name: str, raylib: ModuleType) -> int:
-    """Returns the number of a key by its name; APIUsageError if raylib has no such key."""
-    code = getattr(raylib, f"KEY_{name.upper()}", None)
-    if code is None:
-        raise APIUsageError(f"there is no key {name!r}; keys are called as raylib calls them, such as left, space, one")
-    return code
-
-
-COMMANDS = ("enter", "space", "p", "pause", "r", "f5")  # keys around a game
-
-
-class KeyState:
-    """Reads raylib's window once for each picture; steps take the keys from it.
-
-    A step may last for several pictures: a key that was touched in between counts for the step, if none is held then.
-    """
-
-    def __init__(self, keyboard: Keyboard, raylib: ModuleType):
-        # What went down since the last `poll`, in order, and what repeats, as in writing, if it means something alone.
-        self.pressed: list[str] = []  # keys without a meaning are `other`
-        self.held: set[str] = set()  # keys of the game that are down
-        self._touched: set[str] = set()
-        self._keyboard, self._raylib = keyboard, raylib
-        self._names = {key_code(name, raylib): name for name in (*COMMANDS, *sorted(keyboard.names))}
-
-    def poll(self) -> None:
-        """Reads the keys; to be called after each picture."""
-        went_down = [self._names.get(code, "other") for code in iter(self._raylib.GetKeyPressed, 0)]
-        repeated = [name for code, name in self._names.items() if self._raylib.IsKeyPressedRepeat(code)]
-        meant = [
-            name for name in repeated if name in self._keyboard.names and self._keyboard.action({name}) is not None
-        ]
-        self.pressed = [*went_down, *meant]
-        self.held = held_keys(self._keyboard, self._raylib)
-        self._touched |= self.held | {name for name in went_down if name in self._keyboard.names}
-
-    def take(self) -> set[str]:
-        """Returns the keys that count for a step."""
-        keys, self._touched = self.held or self._touched, set()
-        return keys
-
-
 SLOWEST, FASTEST = 1 / 8, 64.0
 PATIENCE_SECONDS = 0.1  # for which steps may hold up the next picture of a window: what they then lack goes slower
 HOLD_SECONDS = 0.5  # of the person's time, for which the last moment stays
@@ -277,17 +230,17 @@ class Playback:
 
 
 class ViewerCommand(enum.Enum):
-    """A command to a play; the value is its keys and its effect, for the list of keys, and raylib's names of them."""
+    """A command to a play; the value is its keys and its effect, for the list of keys, and their names."""
 
-    PAUSE = ("space", "pause, or go on", "SPACE")
-    STEP = ("right or .", "a single step", "RIGHT PERIOD")
+    PAUSE = ("space", "pause, or go on", "space")
+    STEP = ("right or .", "a single step", "right period")
     FASTER = ("+", "twice as fast, up to 64x", "")
     SLOWER = ("-", "half as fast, down to 1/8x", "")
-    NORMAL_SPEED = ("1", "as fast as it naturally is", "ONE KP_1")
-    RESTART = ("R", "play again from the beginning", "R")
-    PANEL = ("tab or P", "what the agent sees and thinks", "TAB P")
-    SCREENSHOT = ("F12 or S", "a picture, into this folder", "F12 S")
-    HELP = ("F1 or H", "these keys, or close them", "F1 H")
+    NORMAL_SPEED = ("1", "as fast as it naturally is", "one kp_1")
+    RESTART = ("R", "play again from the beginning", "r")
+    PANEL = ("tab or P", "what the agent sees and thinks", "tab p")
+    SCREENSHOT = ("F12 or S", "a picture, into this folder", "f12 s")
+    HELP = ("F1 or H", "these keys, or close them", "f1 h")
 
 
 OTHER_KEYS = (("shift + keys", "play the first one yourself"), ("esc", "end"))
@@ -298,39 +251,40 @@ CHARACTERS = {"+": ViewerCommand.FASTER, "=": ViewerCommand.FASTER, "-": ViewerC
 """Their keys differ between keyboards; `=` is the `+` of many without shift."""
 
 
-class Controls:
-    """Reads what is pressed in raylib's window: commands, and with shift a person's action in place of the policy's."""
+class KeyState:
+    """Reads raylib's window once for each picture, by `poll`; steps take the keys of the game from it.
 
-    def __init__(self, raylib: ModuleType, keyboard: Keyboard | None = None):
-        self._raylib = raylib
-        self._keyboard = keyboard  # None where the meaning of keys is not known
-        self._commands = {getattr(raylib, f"KEY_{name}"): command for name, command in KEYS.items()}
-        self._last: np.ndarray | None = None  # action
+    A step may last for several pictures: a key that was touched in between counts for the step, if none is held then.
+    """
 
-    def commands(self) -> list[ViewerCommand]:
-        """Returns the commands since the last call."""
-        keys, characters = iter(self._raylib.GetKeyPressed, 0), iter(self._raylib.GetCharPressed, 0)
-        pressed = [self._commands[code] for code in keys if code in self._commands]
-        written = [CHARACTERS[chr(code)] for code in characters if chr(code) in CHARACTERS]
-        return written if self.is_shift_held else [*pressed, *written]  # with shift keys are the game's
+    def __init__(self, keyboard: Keyboard | None, raylib: ModuleType):  # None where no keys are known
+        self._codes = {name[4:].lower(): getattr(raylib, name) for name in dir(raylib) if name.startswith("KEY_")}
+        self._names = {code: name for name, code in self._codes.items()}
+        self._keyboard, self._raylib = keyboard, raylib
+        self._game = frozenset() if keyboard is None else keyboard.names
+        for name in self._game - self._codes.keys():
+            raise APIUsageError(f"there is no key {name!r}; keys are called as raylib calls them, such as left, one")
+        self.pressed: list[str] = []  # all keys that went down since the poll before, in order
+        self.repeated: list[str] = []  # keys of the game that mean something alone and repeat, as in writing
+        self.held: set[str] = set()  # keys of the game that are down
+        self.is_shift_held = False
+        self.commands: list[ViewerCommand] = []  # to a play; with shift the keys are the game's
+        self._touched: set[str] = set()
 
-    @property
-    def is_shift_held(self) -> bool:
-        """Whether one of the two is down."""
-        return any(map(self._raylib.IsKeyDown, (self._raylib.KEY_LEFT_SHIFT, self._raylib.KEY_RIGHT_SHIFT)))
+    def poll(self) -> None:
+        """Reads the keys; to be called after each picture."""
+        library = self._raylib
+        self.pressed = [self._names.get(code, "") for code in iter(library.GetKeyPressed, 0)]
+        self.held = {name for name in self._game if library.IsKeyDown(self._codes[name])}
+        repeated = [name for name in self._game if library.IsKeyPressedRepeat(self._codes[name])]
+        self.repeated = [name for name in repeated if self._keyboard.action({name}) is not None]
+        self._touched |= self.held | self._game.intersection(self.pressed)
+        self.is_shift_held = any(library.IsKeyDown(self._codes[f"{side}_shift"]) for side in ("left", "right"))
+        keys = [] if self.is_shift_held else [KEYS[name] for name in self.pressed if name in KEYS]
+        characters = map(chr, iter(library.GetCharPressed, 0))
+        self.commands = keys + [CHARACTERS[sign] for sign in characters if sign in CHARACTERS]
 
-    @property
-    def is_playing(self) -> bool:
-        """Whether shift is held in an environment that a person can play."""
-        return self._keyboard is not None and self.is_shift_held
-
-    @property
-    def is_awaited(self) -> bool:
-        """Whether the game stands until the person moves."""
-        return self.is_playing and self._keyboard.waits and not held_keys(self._keyboard, self._raylib)
-
-    def action(self) -> np.ndarray | None:
-        """Returns the action of the keys that are held, a row of the action space; None leaves it to the policy."""
-        is_playing = self.is_playing
-        self._last = self._keyboard.action(held_keys(self._keyboard, self._raylib), self._last) if is_playing else None
-        return self._last
+    def take(self) -> set[str]:
+        """Returns the keys that count for a step."""
+        keys, self._touched = self.held or self._touched, set()
+        return keys

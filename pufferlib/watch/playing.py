@@ -212,7 +212,7 @@ class Game:
 
     def advance(self, seconds: float, keys: KeyState) -> None:
         """Obeys the keys that were pressed, then plays for some time."""
-        for name in keys.pressed:
+        for name in (*keys.pressed, *keys.repeated):
             self._obey(name, keys.held)
         if self.phase is GamePhase.PLAYING:
             self._playback.advance(seconds)

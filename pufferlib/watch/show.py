@@ -19,7 +19,7 @@ from pufferlib.play.matches import sheet_for
 from pufferlib.play.player import Decision, Player
 from pufferlib.runs.stopping import StopRequest
 from pufferlib.watch import stage
-from pufferlib.watch.controls import OTHER_KEYS, PATIENCE_SECONDS, Controls, Playback, ViewerCommand, keyboard_for
+from pufferlib.watch.controls import OTHER_KEYS, PATIENCE_SECONDS, KeyState, Playback, ViewerCommand, keyboard_for
 from pufferlib.watch.scene import make_scene
 from pufferlib.watch.video import VideoWriter
 
@@ -140,6 +140,8 @@ class Show:
         self._play, self._options, self._in_window, self._name = play, options, in_window, name
         vecenv = play.player.vecenv
         self._panel = stage.SidePanel(vecenv.single_action_space, action_names(vecenv.driver_env))
+        self._keyboard = keyboard_for(vecenv.driver_env)  # None where the meaning of keys is not known
+        self._own_last: np.ndarray | None = None  # the person's last action
         self._has_panel = options.panel
         self._overlay = _Overlay()
         self._wants_picture = False
@@ -176,8 +178,8 @@ class Show:
             self._screen = Screen(*lay_out(stage.LIMIT), title, is_visible=False)
         else:
             self._screen = open_window(lay_out, title, stage.LIMIT)
-            self._controls = Controls(raylib(), keyboard_for(self._play.player.vecenv.driver_env))
-            self._play.override = self._controls.action
+            self._keys = KeyState(self._keyboard, raylib())
+            self._play.override = self._own_action
 
     def _close(self) -> None:
         self._play.override = lambda: None
@@ -206,7 +208,8 @@ class Show:
                 if self._screen.is_closing():
                     self.is_left = True
                     return
-                for command in self._controls.commands():
+                self._keys.poll()
+                for command in self._keys.commands:
                     self._obey(command)
             now = time.perf_counter()
             has_moved = self._advance(now - before)
@@ -232,9 +235,17 @@ class Show:
         self._screen.end()
 
     def _advance(self, seconds: float) -> bool:
-        if self._in_window and self._controls.is_awaited:
-            return False
+        if self._is_playing and self._keyboard.waits and not self._keys.held:
+            return False  # the game stands until the person moves
         return self._playback.advance(seconds if self.video is None else 1 / self._fps)
+
+    @property
+    def _is_playing(self) -> bool:
+        return self._in_window and self._keyboard is not None and self._keys.is_shift_held
+
+    def _own_action(self) -> np.ndarray | None:
+        self._own_last = self._keyboard.action(self._keys.held, self._own_last) if self._is_playing else None
+        return self._own_last
 
     def _obey(self, command: ViewerCommand) -> None:
         playback, overlay = self._playback, self._overlay
@@ -265,7 +276,7 @@ class Show:
 
     def _badge(self) -> str:
         parts = [f"{Fraction(self._playback.speed)}x"] if self._playback.speed != 1 else []
-        parts += ["you play"] if self._controls.is_playing else []
+        parts += ["you play"] if self._is_playing else []
         parts += ["paused"] if self._playback.is_paused else []
         return " · ".join(parts)
 

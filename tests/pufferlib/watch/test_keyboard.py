@@ -13,7 +13,7 @@ import pufferlib
 from pufferlib import ocean
 from pufferlib.environment import Keys
 from pufferlib.errors import APIUsageError, is_installed
-from pufferlib.watch.controls import Keyboard, KeyState, held_keys, key_code, keyboard_for
+from pufferlib.watch.controls import Keyboard, KeyState, keyboard_for
 
 FIRE = Keys({"left": 1, "right": 2, "space": 3, "left+space": 4}, idle=0)
 
@@ -198,19 +198,22 @@ class FakeRaylib:
     """Keys that are down, went down, and are repeated, by their numbers."""
 
     KEY_LEFT, KEY_SPACE, KEY_RIGHT, KEY_A, KEY_D = 263, 32, 262, 65, 68
-    KEY_ENTER, KEY_P, KEY_PAUSE, KEY_R, KEY_F5 = 257, 80, 284, 82, 294
+    KEY_ENTER, KEY_LEFT_SHIFT, KEY_RIGHT_SHIFT = 257, 340, 344
 
     def __init__(self, down=(), pressed=(), repeated=()):
         self.IsKeyDown = lambda code: code in down
         self.GetKeyPressed = iter([*pressed, 0]).__next__
+        self.GetCharPressed = lambda: 0
         self.IsKeyPressedRepeat = lambda code: code in repeated
 
 
 def test_keys_are_read_by_their_names():
-    keyboard = Keyboard(Discrete(5), FIRE)
-    assert held_keys(keyboard, FakeRaylib(down=(263, 68, 999))) == {"left", "d"}
-    hands = KeyState(keyboard, FakeRaylib(down=(263,), pressed=(32,), repeated=(262,)))
+    hands = KeyState(Keyboard(Discrete(5), FIRE), FakeRaylib((263, 68, 257, 999), (32, 257, 999), (262, 257)))
     hands.poll()
-    assert {*hands.pressed} == {"space", "right"}
+    assert (hands.held, hands.is_shift_held) == ({"left", "d"}, False)
+    assert (hands.pressed, hands.repeated) == (["space", "enter", ""], ["right"])
+
+
+def test_a_key_that_raylib_does_not_have_is_a_mistake():
     with pytest.raises(APIUsageError, match="there is no key 'jump'"):
-        key_code("jump", FakeRaylib())
+        KeyState(Keyboard(Discrete(2), Keys({"jump": 1}, idle=0)), FakeRaylib())

@@ -25,7 +25,7 @@ import sys
 from pathlib import Path
 import numpy as np
 import pufferlib
-from pufferlib.ocean.screen import Screen
+from pufferlib.ocean.screen import Screen, raylib
 from pufferlib.watch.playing import HumanEpisodes
 from pufferlib.watch.controls import KeyState
 from pufferlib.watch.playing import HighScores
@@ -37,16 +37,17 @@ class Keys:
     """raylib's keyboard, as a script says it: names of keys in small letters."""
     def __init__(self):
         self.down, self.queue, self.repeated = set(), [], set()
-    def __getattr__(self, name):
-        if not name.startswith("KEY_"):
-            raise AttributeError(name)
-        return name[4:].lower()
+        for name in dir(raylib()):
+            if name.startswith("KEY_"):
+                setattr(self, name, name[4:].lower())
     def IsKeyDown(self, code):
         return code in self.down
     def IsKeyPressedRepeat(self, code):
         return code in self.repeated
     def GetKeyPressed(self):
         return self.queue.pop(0) if self.queue else 0
+    def GetCharPressed(self):
+        return 0
 
 class Play:
     """A game that passes as the script says; the last picture of each part is drawn."""
