@@ -11,7 +11,6 @@ from collections import deque
 from collections.abc import Callable, Collection, Mapping
 from contextlib import closing
 from functools import partial
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -39,12 +38,12 @@ KEPT = 5  # scores, all of which are shown
 class HighScores:
     """The best scores of one environment with one choice of settings that are no defaults, the best first.
 
-    An environment has one file for all its settings, in `folder`; None is `high_scores` in the user's data folder of
-    pufferlib. Each call reads it, as another window may write it too.
+    An environment has one file for all its settings, in `high_scores` of the user's data folder of pufferlib. Each call
+    reads it, as another window may write it too.
     """
 
-    def __init__(self, env_name: str, settings: Mapping[str, Any], folder: Path | None = None):
-        folder = platformdirs.user_data_path("pufferlib", appauthor=False) / "high_scores" if folder is None else folder
+    def __init__(self, env_name: str, settings: Mapping[str, Any]):
+        folder = platformdirs.user_data_path("pufferlib", appauthor=False) / "high_scores"
         self.path = folder / f"{slug(env_name)}.json"
         self._settings = json.dumps(dict(settings), default=str, sort_keys=True)
 
@@ -107,17 +106,16 @@ class HumanEpisodes:
     def __init__(self, env: PufferEnv, keyboard: Keyboard, seed: int, side: int = 0, rival: Agent | None = None):
         self.keyboard = keyboard
         self._env, self._side, self._rival, self._seed = env, side, rival, seed
-        env.reset(seed)
-        self._clear()
+        self.begin()
 
     def begin(self) -> None:
-        """Begins the next episode; one that has not ended is abandoned."""
-        if self.is_over:
-            self._env.reset()  # it has reset itself, but its arrays still tell of the end
-        else:
-            self._seed += 1
-            self._env.reset(self._seed)
-        self._clear()
+        """Begins the next episode, by the next seed; one that has not ended is abandoned."""
+        self._env.reset(self._seed)
+        self._seed += 1
+        if self._rival is not None:
+            self._rival.reset()
+        self.score, self.steps, self.is_over = 0.0, 0, False
+        self._action: np.ndarray | None = None  # the person's last
 
     def step(self, held: Collection[str]) -> None:
         """Steps with the keys that are held; a game that waits makes no step while none of them means anything.
@@ -142,12 +140,6 @@ class HumanEpisodes:
     def is_rivals_turn(self) -> bool:
         """Whether the next step is another's."""
         return self._rival is not None and not self.is_over and not self._env.masks[self._side]
-
-    def _clear(self) -> None:
-        if self._rival is not None:
-            self._rival.reset()
-        self.score, self.steps, self.is_over = 0.0, 0, False
-        self._action: np.ndarray | None = None  # the person's last
 
 
 ALMOST_OVER = 0.999  # of the last step: at its end, the environment shows the next episode

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from collections.abc import Sequence
+from contextlib import ExitStack
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
@@ -35,8 +35,7 @@ class WatchedPlay:
         self.player = player  # of the policy; it knows how many episodes remain
         self.side_by_side = side_by_side  # places at the most
         self._begin = partial(player.play, quotas, max_steps, seed, side_by_side, self._decide)
-        # Asked before every step of the first place for a person's action, a row; None leaves it to the policy.
-        self.override: Callable[[], np.ndarray | None] = lambda: None
+        self._own: np.ndarray | None = None  # a person's action for the first place, a row
         self.places: list[stage.Place] = []  # of the picture, in order; filled by the first step
         self.restart()
 
@@ -49,8 +48,9 @@ class WatchedPlay:
         self.sheet = sheet_for(self.player)  # of the episodes that ended
         self._play = self._begin()
 
-    def step(self) -> bool:
-        """Steps every environment that plays; returns whether there was one left."""
+    def step(self, own: np.ndarray | None = None) -> bool:
+        """Steps every environment that plays, the first by a person's `own` action, a row; returns whether one did."""
+        self._own = own
         ended = next(self._play, None)
         if ended is None:
             return False
@@ -70,11 +70,10 @@ class WatchedPlay:
             if place.is_playing:
                 place.scene.remember()
         actions, row = decision.actions, self.places[0].rows.start
-        own = self.override() if self.places[0].is_playing else None
-        if own is not None:
+        if self._own is not None and self.places[0].is_playing:
             self.is_helped = True
             actions = actions.copy()
-            actions[self.places[0].rows] = own
+            actions[self.places[0].rows] = self._own
         self.traces.append(stage.trace_of(decision, actions, row, self.player.lengths[row] == 0))
         return actions
 
@@ -153,38 +152,29 @@ class Show:
         path, natural = self._options.video, scene.frames_per_second
         self._fps = self._options.fps or (max(natural, LEAST_PICTURES) if path is None else natural)
         self._playback = Playback(scene.steps_per_second, self._options.speed)
-        try:
-            self._open(scene.size, scene.title)
-            with (
-                StopRequest() as stop,
-                nullcontext() if path is None else VideoWriter(Path(path), self._stage.size, self._fps) as video,
-            ):
-                self.video = video
-                self._loop(stop)
-        finally:
-            self._play.close()
-            self._close()
+        with ExitStack() as undo:
+            undo.callback(self._play.close)
+            self._open()
+            undo.callback(lambda: self._screen.close())  # another one once the panel was toggled
+            stop = undo.enter_context(StopRequest())
+            if path is not None:
+                self.video = undo.enter_context(VideoWriter(Path(path), self._stage.size, self._fps))
+            self._loop(stop)
         if stop.requested:
             raise KeyboardInterrupt
 
-    def _open(self, picture: tuple[int, int], title: str) -> None:
-        panel = self._panel if self._has_panel else None
+    def _open(self) -> None:
+        scene, panel = self._play.places[0].scene, self._panel if self._has_panel else None
 
         def lay_out(limit: tuple[int, int]) -> tuple[int, int]:
-            self._stage = stage.Stage(picture, self._play.side_by_side, panel, limit)
+            self._stage = stage.Stage(scene.size, self._play.side_by_side, panel, limit)
             return self._stage.size
 
         if not self._in_window:
-            self._screen = Screen(*lay_out(stage.LIMIT), title, is_visible=False)
+            self._screen = Screen(*lay_out(stage.LIMIT), scene.title, is_visible=False)
         else:
-            self._screen = open_window(lay_out, title, stage.LIMIT)
+            self._screen = open_window(lay_out, scene.title, stage.LIMIT)
             self._keys = KeyState(self._keyboard, raylib())
-            self._play.override = self._own_action
-
-    def _close(self) -> None:
-        self._play.override = lambda: None
-        if hasattr(self, "_screen"):
-            self._screen.close()
 
     def _toggle_panel(self) -> None:
         # Another size needs another window: raylib's software renderer does not survive a window that changes its own.
@@ -192,9 +182,8 @@ class Show:
             self._overlay.say("the panel stays as it is while a video is recorded")
             return
         self._has_panel = not self._has_panel
-        scene = self._play.places[0].scene
-        self._close()
-        self._open(scene.size, scene.title)
+        self._screen.close()
+        self._open()
 
     def _loop(self, stop: StopRequest) -> None:
         before = due = time.perf_counter()
@@ -218,7 +207,7 @@ class Show:
     def _catch_up(self) -> None:
         begin = time.perf_counter()
         while self._play.steps < self._playback.steps_due:
-            if not self._play.step():
+            if not self._play.step(self._own_action()):
                 self._playback.end = self._play.steps
             elif self.video is None and time.perf_counter() - begin > PATIENCE_SECONDS:
                 self._playback.fall_back(self._play.steps)

@@ -56,10 +56,10 @@ def test_the_score_is_the_sum_of_an_episode():
     assert (game.is_over, game.steps, game.score) == (False, 0, 0.0)
     game.step({"up"})
     assert game.score == 1
-    assert env.seeds == [7, None]  # its random numbers go on
+    assert env.seeds == [7, 8]
 
 
-def test_a_game_that_is_given_up_begins_with_another_seed():
+def test_a_game_that_is_given_up_is_followed_by_one_of_another_seed():
     env = Ladder()
     game = play(env)
     for _ in range(2):

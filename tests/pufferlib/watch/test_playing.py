@@ -21,8 +21,8 @@ from pufferlib.errors import is_installed
 PRELUDE = '''
 import faulthandler
 faulthandler.enable()
+import os
 import sys
-from pathlib import Path
 import numpy as np
 import pufferlib
 from pufferlib.ocean.screen import Screen, raylib
@@ -55,7 +55,8 @@ class Play:
         self.env, self.keys = env, Keys()
         self.keyboard = keyboard_for(env)
         self.episodes = HumanEpisodes(env, self.keyboard, 3)
-        self.scores = HighScores("test", {}, Path(sys.argv[1]))
+        os.environ["XDG_DATA_HOME"] = sys.argv[1]
+        self.scores = HighScores("test", {})
         self.game = Game(self.episodes, lambda: make_scene(env), self.scores, speed)
         self.keystate = KeyState(self.keyboard, self.keys)
         self.screen = Screen(*self.game.size, "test", False)
@@ -221,7 +222,7 @@ def test_what_cannot_be_kept_does_not_stop_the_game(tmp_path):
     run(
         """
         play = Play(pufferlib.make("puffer_cartpole", num_envs=1))
-        play.scores.path.mkdir()
+        play.scores.path.mkdir(parents=True)
         play.press("other")
         play.keys.down = {"left"}
         play.pass_(9, until=GamePhase.OVER)
