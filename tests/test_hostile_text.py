@@ -458,13 +458,14 @@ def test_the_panel_and_the_lines_of_a_run_obey_nothing(text):
 @each
 def test_a_cell_of_a_notebook_has_the_elements_that_it_would_have(text, monkeypatch):
     contents = []
-    monkeypatch.setattr("IPython.display.display", lambda content, **_: contents.append(content), raising=False)
+    monkeypatch.setattr("IPython.display.display", lambda panel, **_: contents.append(panel), raising=False)
     cell_output = type("OutStream", (io.StringIO,), {"__module__": "ipykernel.iostream"})
     for told in (text, "plain"):
         dashboard.Dashboard(told, {"Fact": told}, 100, cell_output()).show(METRICS)
-    hostile, plain = (Structure(content["text/html"]) for content in contents)
+    bundles = [panel._repr_mimebundle_((), ()) for panel in contents]  # as IPython asks for them
+    hostile, plain = (Structure(bundle["text/html"]) for bundle in bundles)
     assert {*hostile.elements} == {*plain.elements}
-    assert_inert(contents[0]["text/plain"].replace("\x1b", "")) if "\x1b" not in text else None
+    assert_inert(bundles[0]["text/plain"].replace("\x1b", "")) if "\x1b" not in text else None
 
 
 @each

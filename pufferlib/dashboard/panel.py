@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import math
 import os
 import sys
@@ -10,7 +9,7 @@ import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TextIO
 
-from rich import box
+from rich import box, get_console
 from rich.console import Console, Group
 from rich.live import Live
 from rich.panel import Panel
@@ -22,12 +21,6 @@ from pufferlib.dashboard.output import Output, printable
 CYAN, RED, WHITE, BACKGROUND = "#00BBBB", "#BB0000", "#F1F1F1", "#061818"
 _TRACK = "#1D3C3C"  # the part of a bar that is still ahead
 _FRAME_COLUMNS = 4  # of the panel's border and its padding
-_COLUMNS, _LINES = 96, 30  # what a notebook's cell is wide enough for
-_STYLE = "font-family:Menlo,'DejaVu Sans Mono',Consolas,monospace; font-size:13px; line-height:normal; white-space:pre"
-_HTML = (
-    f'<div style="overflow-x:auto"><pre style="display:inline-block; background-color:{BACKGROUND}; {_STYLE}">'
-    "{code}</pre></div>"
-)
 
 
 def _pair(label: str, value: str) -> Text:
@@ -74,19 +67,13 @@ class Dashboard:
 
     def _draw(self, metrics: Mapping[str, float]) -> None:
         if self._is_notebook:
-            console = Console(
-                **dict(file=io.StringIO(), record=True, width=_COLUMNS, height=_LINES),
-                **dict(force_terminal=True, force_jupyter=False, color_system="truecolor"),
-            )
-            console.print(render(self.title, self.facts, metrics, self.total_steps, console))
-            html = console.export_html(inline_styles=True, code_format=_HTML, clear=False)
-            content = {"text/html": html, "text/plain": console.export_text()}  # where a frontend shows no HTML
+            panel = render(self.title, self.facts, metrics, self.total_steps, get_console())  # as rich shows it there
             if self._cell is None:
                 from IPython.display import display
 
-                self._cell = display(content, raw=True, display_id=True)
+                self._cell = display(panel, display_id=True)
             else:
-                self._cell.update(content, raw=True)
+                self._cell.update(panel)
         elif self._output.error is None:
             if self._live is None:
                 self._live = Live(console=Console(file=self._output), auto_refresh=False, vertical_overflow="crop")

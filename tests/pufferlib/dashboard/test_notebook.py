@@ -5,6 +5,7 @@ import sys
 from types import SimpleNamespace
 
 import pytest
+from rich import get_console
 
 from pufferlib.dashboard.panel import Dashboard
 
@@ -17,10 +18,10 @@ class Cell:
     def __init__(self):
         self.outputs = []
 
-    def display(self, content, raw, display_id):
-        assert raw and display_id is True
+    def display(self, content, display_id):
+        assert display_id is True
         self.outputs.append(content)
-        return SimpleNamespace(update=lambda content, raw: self.outputs.__setitem__(-1, content))
+        return SimpleNamespace(update=lambda content: self.outputs.__setitem__(-1, content))
 
 
 @pytest.fixture
@@ -43,12 +44,12 @@ def test_one_panel_is_replaced(cell):
     dashboard.show({"agent_steps": 10})
     dashboard.show({"agent_steps": 50, "environment/score": 0.625})
     dashboard.close()
-    (content,) = cell.outputs
-    assert content["text/html"].startswith("<div") and content["text/html"].endswith("</div>")
-    assert content["text/html"].count("<pre") == 1 and "background-color:#061818" in content["text/html"]
+    (panel,) = cell.outputs
+    content = panel._repr_mimebundle_((), ())  # as IPython asks for it
+    assert content["text/html"].count("<pre") == 1 and "background-color: #061818" in content["text/html"]
     for text in content.values():
         assert "puffer_squared" in text and "0.625" in text and "\x1b" not in text
-    assert {len(line) for line in content["text/plain"].splitlines()} == {96}
+    assert {len(line) for line in content["text/plain"].splitlines()} == {get_console().width}
     assert stream.getvalue() == ""
 
 
