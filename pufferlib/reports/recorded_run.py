@@ -150,9 +150,7 @@ class RecordedRun:
         saved = read_facts(self.folder / "last.json")
         steps, epoch, end = (number(saved.get(name)) for name in ("agent_steps", "epoch", "end"))
         is_saved = steps is not None and steps >= self.steps
-        if None in (epoch, end):  # of an earlier version
-            epoch, end = steps, number((self.settings.get("train") or {}).get("total_timesteps"))
-        if is_saved and end is not None and epoch >= end:  # not by steps, which absent agents do not make
+        if is_saved and None not in (epoch, end) and epoch >= end:  # not by steps, which absent agents do not make
             return "finished"
         return "stopped" if is_saved and (self.folder / TRAINER_STATE).exists() else "failed"
 
@@ -299,16 +297,14 @@ def is_run(folder: Path) -> bool:
     return (folder / CONFIG_FILE).is_file() or (folder / METRICS_FILE).is_file()
 
 
-Unreadable = tuple[Path, str]  # a folder among the runs that holds none, a damaged one, or several; and the reason
-
-
-def _read_runs(folders: Iterable[Path]) -> tuple[list[RecordedRun], list[Unreadable]]:
-    runs, unreadable = [], []
+def _read_runs(folders: Iterable[Path]) -> tuple[list[RecordedRun], dict[Path, str]]:
+    # And why there is none in the other folders.
+    runs, unreadable = [], {}
     for folder in folders:
         try:
             runs.append(read_run(folder))
         except CheckpointError as error:
-            unreadable.append((folder, str(error)))
+            unreadable[folder] = str(error)
     return runs, unreadable
 
 
@@ -316,46 +312,39 @@ HEADER = ("run", "environment", "begun", "steps", "score", "state", "time", "dif
 
 
 def runs_command(options: RunsOptions) -> None:
-    """Prints the table of runs; on a terminal its lines are cut to the width."""
-    runs, unreadable = listed_runs(Path(options.data_dir), options.env)
+    """Prints the table of runs, on a terminal cut to its width, and what else is in their folder."""
+    data_dir = Path(options.data_dir)
+    if not data_dir.is_dir():
+        raise ConfigError(f"--data-dir must be a folder of runs, got {str(data_dir)!r}, which is none; train something")
+    runs, others = _read_runs(run_folders(data_dir))
+    if options.env is not None:
+        known = {run.env_name for run in runs if run.env_name}
+        runs, others = [run for run in runs if run.env_name == options.env], {}
+        if not runs:
+            listed = f"; there are runs of {', '.join(sorted(known))}" if known else ""
+            remedy = nearest(options.env, known) or listed
+            raise ConfigError(f"there are no runs of {options.env!r} in {data_dir}{remedy}")
+    if not runs and not others:
+        raise ConfigError(f"there are no runs in {data_dir}; `puffer train puffer_cartpole` makes one")
     shown = sorted(runs, key=_SORT_KEYS[options.sort])[: options.limit]
     changed, names = differences(shown), short_names([run.name for run in shown], "_")
     if shown:
         rows = [_row(run, names[run.name], changed[run.folder]) for run in shown]
         print(plain_table(HEADER, rows, terminal_columns()))
-    for folder, reason in unreadable:
-        print(printable(f"{folder.relative_to(options.data_dir)}: {reason}"))
+    for folder, reason in others.items():
+        for place, told in (_runs_inside(folder) or {folder: reason}).items():
+            print(printable(f"{place.relative_to(data_dir)}: {told}"))
     if len(runs) > len(shown) and sys.stdout.isatty():
         print(f"and {len(runs) - len(shown)} more")
 
 
-def listed_runs(data_dir: Path, env: str | None = None) -> tuple[list[RecordedRun], list[Unreadable]]:
-    """Returns the runs in a folder, of one environment where it is named, and what else is there.
-
-    ConfigError if there is no such folder, or no run in it that is asked for.
-    """
-    if not data_dir.is_dir():
-        raise ConfigError(f"--data-dir must be a folder of runs, got {str(data_dir)!r}, which is none; train something")
-    runs, damaged = _read_runs(run_folders(data_dir))
-    unreadable = [found for each in damaged for found in _runs_inside(each[0]) or [each]]
-    if env is None:
-        if not runs and not unreadable:
-            raise ConfigError(f"there are no runs in {data_dir}; `puffer train puffer_cartpole` makes one")
-        return runs, unreadable
-    chosen = [run for run in runs if run.env_name == env]
-    if not chosen:
-        known = {run.env_name for run in runs if run.env_name}
-        remedy = nearest(env, known) or (f"; there are runs of {', '.join(sorted(known))}" if known else "")
-        raise ConfigError(f"there are no runs of {env!r} in {data_dir}{remedy}")
-    return chosen, []
-
-
-def _runs_inside(folder: Path) -> list[Unreadable]:
+def _runs_inside(folder: Path) -> dict[Path, str]:
+    # The folders of runs in a folder that is no run, as of a sweep, with a sentence about each.
     paths = [] if is_run(folder) else [*folder.glob(f"*/{CONFIG_FILE}"), *folder.glob(f"*/*/{CONFIG_FILE}")]
-    return [
-        (place, f"{count} run{'s' * (count != 1)}, listed by `puffer runs --data-dir {shlex.quote(str(place))}`")
+    return {
+        place: f"{count} run{'s' * (count != 1)}, listed by `puffer runs --data-dir {shlex.quote(str(place))}`"
         for place, count in sorted(Counter(path.parents[1] for path in paths).items())
-    ]
+    }
 
 
 def _row(run: RecordedRun, name: str, changed: Mapping[str, Any]) -> tuple[str, ...]:

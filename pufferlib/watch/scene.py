@@ -83,19 +83,16 @@ class ArrayScene:
 
     def draw(self, x: float, y: float, scale: float, progress: float) -> None:
         """Draws the newest picture, the same for any progress; call it between `begin` and `end` of the screen."""
-        screen = open_screen()
-        if screen is None:
-            raise APIUsageError("there is no screen to draw on; open one first")
         if self._is_stale:
             self._frame = self._rendered()
         self._is_stale = False
         width, height = self.size
-        self._texture.draw(screen, self._frame, x, y, scale * width, scale * height)
+        self._texture.draw(open_screen(), self._frame, x, y, scale * width, scale * height)
 
     def close(self) -> None:
         """Frees the texture; the environment stays open."""
         self._texture.leave()
-        if isinstance(self._env, EmulatedEnv) and self._env.before_restart == self._keep_end:
+        if isinstance(self._env, EmulatedEnv):
             self._env.before_restart = None
 
     def _keep_end(self) -> None:

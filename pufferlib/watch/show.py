@@ -104,25 +104,21 @@ class _Overlay:
 
     def draw(self, screen: Screen, width: int, badge: str) -> None:  # the environments are `width` pixels wide
         if badge:
-            _draw_label(screen, badge, 12, CYAN)
+            _draw_label(screen, badge, CYAN)
         if time.perf_counter() < self._end:
-            _draw_label(screen, self.notice, (width - _label_width(screen, self.notice)) / 2, WHITE)
+            _draw_label(screen, self.notice, WHITE, width)
         if self.is_helping:
             keys = [(command.value[0], command.value[1]) for command in ViewerCommand]
             stage.draw_sign(screen, [stage.hint(f"{key}: {effect}") for key, effect in (*keys, *OTHER_KEYS)])
 
 
-_LABEL_HEIGHT = 26
-
-
-def _label_width(screen: Screen, text: str) -> float:
-    return screen.text_width(text, stage.SMALL) + 20
-
-
-def _draw_label(screen: Screen, text: str, left: float, color: stage.Color) -> None:
-    top = screen.size[1] - _LABEL_HEIGHT - 12
-    screen.rectangle(left, top, _label_width(screen, text), _LABEL_HEIGHT, stage.VEIL)
-    screen.text(text, left + 10, top + (_LABEL_HEIGHT - stage.SMALL) / 2, stage.SMALL, color)
+def _draw_label(screen: Screen, text: str, color: stage.Color, middle_of: float | None = None) -> None:
+    # At the bottom, at the left or in the middle of a width.
+    width, height = screen.text_width(text, stage.SMALL) + 20, 26
+    left = 12 if middle_of is None else (middle_of - width) / 2
+    top = screen.size[1] - height - 12
+    screen.rectangle(left, top, width, height, stage.VEIL)
+    screen.text(text, left + 10, top + (height - stage.SMALL) / 2, stage.SMALL, color)
 
 
 class Show:

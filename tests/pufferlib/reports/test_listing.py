@@ -7,7 +7,7 @@ from made_runs import made_run
 from terminal import run_on_terminal
 
 from pufferlib import cli
-from pufferlib.reports.recorded_run import differences, labels, listed_runs, read_run
+from pufferlib.reports.recorded_run import differences, labels, read_run
 
 IDS = [f"2026010{day}_120000_000000_aaaa000{day}" for day in (1, 2, 3)]
 
@@ -66,6 +66,7 @@ def test_mistakes_are_told(runs, capsys):
     for flags, message in (
         (["--data-dir", "gone"], "--data-dir must be a folder of runs, got 'gone'"),
         (["--env", "puffer_cartpol"], "there are no runs of 'puffer_cartpol' in experiments; did you mean"),
+        (["--env", "xyz"], "there are no runs of 'xyz' in experiments; there are runs of puffer_cartpole"),
         (["--sort", "speed"], "sort must be"),
     ):
         assert cli.main(["runs", *flags]) == 2
@@ -125,8 +126,3 @@ def test_long_labels_are_cut_at_a_setting(runs):
     found = labels([read_run(runs[0]), read_run(runs[0].with_name("puffer_cartpole_mine"))])
     text, _, end = found[runs[0].with_name("puffer_cartpole_mine")].partition(" ...")
     assert end == "" and 20 < len(text) <= 48 and all("=" in word for word in text.split())
-
-
-def test_the_list_is_there_for_python_too(runs):
-    found, unreadable = listed_runs(runs[0].parent)
-    assert [run.name for run in found] == [folder.name for folder in runs] and unreadable == []

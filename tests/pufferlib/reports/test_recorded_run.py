@@ -75,15 +75,6 @@ def test_the_state_of_a_run_that_ended(tmp_path, made, state):
     assert read_run(made_run(tmp_path, RUN_ID, **made)).state == state
 
 
-@pytest.mark.parametrize(("logs", "state"), [(10, "finished"), (4, "stopped")])
-def test_a_run_whose_end_is_not_noted_is_finished_by_its_steps(tmp_path, logs, state):
-    folder = made_run(tmp_path, RUN_ID, logs=logs)
-    note = json.loads((folder / "last.json").read_text())
-    del note["end"]
-    (folder / "last.json").write_text(json.dumps(note))
-    assert read_run(folder).state == state
-
-
 def test_a_run_with_absent_agents_is_finished_after_its_last_epoch(tmp_path):
     assert read_run(made_run(tmp_path, RUN_ID, logs=10, total_timesteps=2 * STEPS)).state == "finished"
 
