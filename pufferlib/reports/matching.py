@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,65 +25,59 @@ from pufferlib.reports.figures import CYAN, SURFACE, WHITE, drawing
 from pufferlib.runs.making import make
 
 
-@dataclass(frozen=True)
 class Match:
-    """The results of a match."""
+    """The results of a match, the best player first.
 
-    env_name: str
-    players: Sequence[str]  # their names
-    points: np.ndarray  # (players, players), what the row's player scored against the column's
+    Attributes:
+        env_name: the game.
+        players: their names.
+        points: `(players, players)`, what the row's player scored against the column's.
+        ratings, rating_widths: `(players,)`, Elo's, and how far their 95 % intervals reach.
+        shares, share_widths: `(players, players)`, of the points, and how far Wilson's 95 % intervals reach; NaN
+            without games.
+    """
 
-    def share(self, row: int, column: int) -> tuple[float, float] | None:
-        """Returns a share of the points, and how far from it Wilson's 95 % interval reaches; None without games."""
-        won, games = self.points[row, column], self.points[row, column] + self.points[column, row]
-        if not games:
-            return None
-        share, z = won / games, NORMAL_95
-        half = z * math.sqrt(share * (1 - share) / games + (z / (2 * games)) ** 2)
-        return share, (half + abs(share - 0.5) * z * z / games) / (1 + z * z / games)
-
-    def ratings(self) -> list[tuple[int, float, float]]:
-        """Returns the players by rating, the best first: index, rating, and half of its 95 % interval."""
-        elos, widths = rate(self.points)
-        return [(int(each), float(elos[each]), float(widths[each])) for each in np.argsort(-elos, kind="stable")]
+    def __init__(self, env_name: str, players: Sequence[str], points: np.ndarray):
+        ratings, widths = rate(points)
+        order = np.argsort(-ratings, kind="stable")
+        self.env_name, self.players = env_name, [players[each] for each in order]
+        self.points, self.ratings, self.rating_widths = points[np.ix_(order, order)], ratings[order], widths[order]
+        games = self.points + self.points.T
+        games, z = np.where(games > 0, games, np.nan), NORMAL_95
+        self.shares = self.points / games
+        half = z * np.sqrt(self.shares * (1 - self.shares) / games + (z / (2 * games)) ** 2)
+        self.share_widths = (half + abs(self.shares - 0.5) * z * z / games) / (1 + z * z / games)
 
     def text(self) -> str:
-        """Returns the ratings and the cross-table, the best player first."""
-        ranked = self.ratings()
+        """Returns the ratings and the cross-table."""
         rows = []
-        for index, elo, width in ranked:
-            shares = [self.share(index, other) for other, _, _ in ranked]
-            cells = ["-" if each is None else f"{100 * each[0]:.0f} ± {100 * each[1]:.0f} %" for each in shares]
-            rows.append((self.players[index], f"{elo:+.0f} ± {width:.0f}", *cells))
-        return plain_table(("player", "rating", *(self.players[index] for index, _, _ in ranked)), rows)
+        for row, name in enumerate(self.players):
+            shares = zip(self.shares[row], self.share_widths[row], strict=True)
+            cells = ["-" if np.isnan(share) else f"{100 * share:.0f} ± {100 * width:.0f} %" for share, width in shares]
+            rows.append((name, f"{self.ratings[row]:+.0f} ± {self.rating_widths[row]:.0f}", *cells))
+        return plain_table(("player", "rating", *self.players), rows)
 
     def draw(self, path: Path) -> None:
         """Draws the cross-table and the ratings with their intervals into one picture."""
         with drawing(path) as figure:
             from matplotlib.colors import LinearSegmentedColormap
 
-            ranked, count = self.ratings(), len(self.players)
-            names = [printable(self.players[index]) for index, _, _ in ranked]
+            names, count = list(map(printable, self.players)), len(self.players)
             figure.set_size_inches(7 + 0.9 * count, 2 + 0.6 * count)
             figure.suptitle(self.env_name, x=0.008, ha="left", fontsize=13)
             table, ratings = figure.subplots(1, 2, width_ratios=(count, 4), sharey=True)
-            shares = [[self.share(row, column) for column, _, _ in ranked] for row, _, _ in ranked]
-            means = [[np.nan if each is None else each[0] for each in row] for row in shares]
-            table.imshow(
-                means, cmap=LinearSegmentedColormap.from_list("points", (SURFACE, CYAN)), vmin=0, vmax=1, aspect="auto"
-            )
-            for (row, line), column in itertools.product(enumerate(shares), range(count)):
-                if line[column] is not None:
-                    mean, width = line[column]
-                    color = "black" if mean > 0.6 else WHITE
-                    words = f"{100 * mean:.0f}\n± {100 * width:.0f}"
-                    table.text(column, row, words, ha="center", va="center", color=color, fontsize=8)
+            colors = LinearSegmentedColormap.from_list("points", (SURFACE, CYAN))
+            table.imshow(self.shares, cmap=colors, vmin=0, vmax=1, aspect="auto")
+            for row, column in np.argwhere(~np.isnan(self.shares)):
+                share, width = self.shares[row, column], self.share_widths[row, column]
+                color = "black" if share > 0.6 else WHITE
+                words = f"{100 * share:.0f}\n± {100 * width:.0f}"
+                table.text(column, row, words, ha="center", va="center", color=color, fontsize=8)
             table.set_xticks(range(count), names, rotation=30, ha="right")
             table.set_yticks(range(count), names)
             table.set_title("points of 100")
             table.grid(visible=False)
-            elos, widths = zip(*((elo, width) for _, elo, width in ranked), strict=True)
-            ratings.errorbar(elos, range(count), xerr=widths, fmt="o", color=CYAN, capsize=4)
+            ratings.errorbar(self.ratings, range(count), xerr=self.rating_widths, fmt="o", color=CYAN, capsize=4)
             ratings.set_title("rating, 95 % interval")
 
 

@@ -169,9 +169,9 @@ def test_the_bot_plays_the_same_games_for_the_same_points():
 def test_a_strong_agent_beats_a_weak_one_and_the_bot_is_between():
     match = play_all(["puffer_connect4", "bot", "random"], games=40)
     assert match.env_name == "puffer_connect4" and match.players == ["pretrained", "bot", "random"]
-    assert match.share(0, 2)[0] > 0.95 and match.share(0, 1)[0] > 0.6 and match.share(1, 2)[0] > 0.9
+    assert match.shares[0, 2] > 0.95 and match.shares[0, 1] > 0.6 and match.shares[1, 2] > 0.9
     assert match.points[0, 1] + match.points[1, 0] == 40
-    assert [index for index, _, _ in match.ratings()] == [0, 1, 2]
+    assert match.ratings[0] > match.ratings[1] > match.ratings[2]
     again = play_all(["puffer_connect4", "bot", "random"], games=40)
     assert np.array_equal(again.points, match.points)  # the same seed
 
@@ -181,8 +181,10 @@ def test_the_table_has_shares_with_intervals_the_best_player_first(tmp_path):
     first, second = match.text().splitlines()[1:3]
     assert first.split()[0] == "strong" and "75 ± 9 %" in first and "25 ± 9 %" not in first
     assert second.split()[0] in ("weak", "absent") and "25 ± 9 %" in match.text()
-    assert match.share(0, 2) is None
-    share, width = match.share(0, 1)
+    strong, weak, absent = (match.players.index(name) for name in ("strong", "weak", "absent"))
+    assert np.isnan([match.shares[weak, absent], match.share_widths[absent, strong]]).all()
+    share, width = match.shares[weak, strong], match.share_widths[weak, strong]
+    assert share == 0.25
     z = 1.96  # the interval that Wilson (1927) solves for, whose middle is nearer to a half
     ends = np.roots([1 + z * z / 100, -(2 * share + z * z / 100), share * share])
     assert width == pytest.approx(max(abs(ends - share)))
