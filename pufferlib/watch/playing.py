@@ -8,10 +8,8 @@ import math
 import secrets
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from contextlib import closing
-from functools import partial
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -29,7 +27,7 @@ from pufferlib.play.matches import BOT, against, load_member
 from pufferlib.play.scores import array_settings
 from pufferlib.runs.folder import write_atomically
 from pufferlib.watch.controls import PATIENCE_SECONDS, Keyboard, KeyState, Playback, keyboard_for
-from pufferlib.watch.scene import Scene, make_scene
+from pufferlib.watch.scene import make_scene
 from pufferlib.watch.stage import GREY, NORMAL, SMALL, SignLine, draw_sign, hint, title
 
 KEPT = 5  # scores, all of which are shown
@@ -104,13 +102,13 @@ class HumanEpisodes:
     """
 
     def __init__(self, env: PufferEnv, keyboard: Keyboard, seed: int, side: int = 0, rival: Agent | None = None):
-        self.keyboard = keyboard
-        self._env, self._side, self._rival, self._seed = env, side, rival, seed
+        self.env, self.keyboard = env, keyboard
+        self._side, self._rival, self._seed = side, rival, seed
         self.begin()
 
     def begin(self) -> None:
         """Begins the next episode, by the next seed; one that has not ended is abandoned."""
-        self._env.reset(self._seed)
+        self.env.reset(self._seed)
         self._seed += 1
         if self._rival is not None:
             self._rival.reset()
@@ -123,15 +121,15 @@ class HumanEpisodes:
         Where it is the rival's turn, the keys mean nothing and the rival acts.
         """
         if self.is_rivals_turn:
-            allowed = None if self._env.action_masks is None else self._env.action_masks | ~self._env.masks[:, None]
-            actions = self._rival.act(self._env.observations, sample=True, action_masks=allowed)
+            allowed = None if self.env.action_masks is None else self.env.action_masks | ~self.env.masks[:, None]
+            actions = self._rival.act(self.env.observations, sample=True, action_masks=allowed)
         else:
             action = self.keyboard.action(held, self._action)
             if action is None:
                 return
             self._action = action
-            actions = np.repeat(action[None], self._env.num_agents, 0)
-        _, rewards, terminals, truncations, _ = self._env.step(actions)
+            actions = np.repeat(action[None], self.env.num_agents, 0)
+        _, rewards, terminals, truncations, _ = self.env.step(actions)
         self.score += float(rewards[self._side])
         self.steps += 1
         self.is_over = bool(terminals[self._side] or truncations[self._side])
@@ -139,7 +137,7 @@ class HumanEpisodes:
     @property
     def is_rivals_turn(self) -> bool:
         """Whether the next step is another's."""
-        return self._rival is not None and not self.is_over and not self._env.masks[self._side]
+        return self._rival is not None and not self.is_over and not self.env.masks[self._side]
 
 
 ALMOST_OVER = 0.999  # of the last step: at its end, the environment shows the next episode
@@ -149,27 +147,23 @@ LIMIT = (1600, 960)  # pixels that a window may cover
 class GamePhase(enum.Enum):
     """Where a game is; the value is the text in the bar."""
 
-    READY = "press any key"
+    PAUSED = "press any key"  # also before the first step
     PLAYING = ""
-    PAUSED = "paused"
     OVER = "game over"
 
 
 class Game:
     """Shows a person's episodes in one window, one after another."""
 
-    def __init__(
-        self, episodes: HumanEpisodes, make_scene: Callable[[], Scene], high_scores: HighScores, speed: float = 1.0
-    ):
-        self.phase = GamePhase.READY
+    def __init__(self, episodes: HumanEpisodes, high_scores: HighScores, speed: float = 1.0):
         self.finished: list[float] = []  # scores of the episodes that were played to their end
         self.trouble = ""  # why a score could not be kept
         self._episodes, self._keyboard = episodes, episodes.keyboard
-        self._make_scene, self._scene = make_scene, make_scene()
+        self._scene = make_scene(episodes.env)
         self._high_scores, self._best = high_scores, high_scores.best()
-        self._place: int | None = None
         self._playback = Playback(self._scene.steps_per_second, speed=speed)
         self._turns: deque[set[str]] = deque()  # keys of turns that are not played yet, where the game waits for keys
+        self._begin(GamePhase.PAUSED)
         self.lay_out(LIMIT)
 
     def lay_out(self, limit: tuple[int, int]) -> tuple[int, int]:
@@ -181,9 +175,9 @@ class Game:
         self._left = (self.size[0] - picture[0]) / 2
         return self.size
 
-    def run(self, library: ModuleType) -> None:
-        """Opens the window and plays until the person closes it; `library` is raylib."""
-        screen = open_window(self.lay_out, self._scene.title, LIMIT)
+    def run(self) -> None:
+        """Opens the window and plays until the person closes it."""
+        screen, library = open_window(self.lay_out, self._scene.title, LIMIT), raylib()
         try:
             library.HideCursor()
             keys = KeyState(self._keyboard, library)
@@ -240,15 +234,13 @@ class Game:
     def _obey(self, name: str, held: set[str]) -> None:
         # Keys of the game mean something else only before and after an episode.
         keyboard = self._keyboard
-        if self.phase is GamePhase.READY:
-            self._begin()
-        elif (name in ("r", "f5") and name not in keyboard.names) or (
+        if (name in ("r", "f5") and name not in keyboard.names) or (
             self.phase is GamePhase.OVER and name in ("enter", "space")
         ):
             self._episodes.begin()
             self._scene.close()
-            self._scene = self._make_scene()
-            self._begin()
+            self._scene = make_scene(self._episodes.env)
+            self._begin(GamePhase.PLAYING)
         elif self.phase is GamePhase.OVER:
             return
         elif self.phase is GamePhase.PAUSED:
@@ -261,11 +253,11 @@ class Game:
                 self._turns.append(turn)
                 self._playback.step()
 
-    def _begin(self) -> None:
+    def _begin(self, phase: GamePhase) -> None:
+        self.phase = phase
         self._turns.clear()
-        self._place = None
+        self._place: int | None = None
         self._playback.restart()
-        self.phase = GamePhase.PLAYING
         if self._keyboard.waits:
             self._playback.stop_at = 0  # but for the step of each key
             if self._episodes.is_rivals_turn:
@@ -276,10 +268,8 @@ class Game:
         is_over, progress = self._episodes.is_over, self._playback.progress
         self._scene.draw(self._left, BAR_HEIGHT, self._scale, min(progress, ALMOST_OVER) if is_over else progress)
         _draw_bar(screen, self._episodes.score, self._best[0] if self._best else None, self.phase.value)
-        if self.phase is GamePhase.READY:
+        if self.phase is GamePhase.PAUSED:
             draw_sign(screen, self._welcome(), BAR_HEIGHT)
-        elif self.phase is GamePhase.PAUSED:
-            draw_sign(screen, [title("paused"), hint("press any key to continue")], BAR_HEIGHT)
         elif self.phase is GamePhase.OVER:
             draw_sign(screen, self._result(), BAR_HEIGHT)
 
@@ -341,9 +331,9 @@ def play_command(env_name: str, args: Mapping[str, Any], options: PlayOptions) -
         high_scores = HighScores(entry.name, changed if options.speed == 1.0 else {**changed, "--speed": options.speed})
         described = f"playing {entry.name} by {keyboard.description}; the best scores are kept in {high_scores.path}"
         print(printable(described), flush=True)
-        game = Game(episodes, partial(make_scene, env), high_scores, options.speed)
+        game = Game(episodes, high_scores, options.speed)
         try:
-            game.run(raylib())
+            game.run()
         except DisplayError as error:
             raise _no_display(env_name) from error
     for score in game.finished:

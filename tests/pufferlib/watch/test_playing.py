@@ -31,7 +31,6 @@ from pufferlib.watch.controls import KeyState
 from pufferlib.watch.playing import HighScores
 from pufferlib.watch.controls import keyboard_for
 from pufferlib.watch.playing import Game, GamePhase
-from pufferlib.watch.scene import make_scene
 
 class Keys:
     """raylib's keyboard, as a script says it: names of keys in small letters."""
@@ -57,7 +56,7 @@ class Play:
         self.episodes = HumanEpisodes(env, self.keyboard, 3)
         os.environ["XDG_DATA_HOME"] = sys.argv[1]
         self.scores = HighScores("test", {})
-        self.game = Game(self.episodes, lambda: make_scene(env), self.scores, speed)
+        self.game = Game(self.episodes, self.scores, speed)
         self.keystate = KeyState(self.keyboard, self.keys)
         self.screen = Screen(*self.game.size, "test", False)
     def pass_(self, seconds, until=None):
@@ -93,7 +92,7 @@ def test_a_game_in_real_time(tmp_path):
         play = Play(pufferlib.make("puffer_cartpole", num_envs=1))
         game, episodes = play.game, play.episodes
         play.pass_(1)
-        assert (game.phase, episodes.steps) == (GamePhase.READY, 0)
+        assert (game.phase, episodes.steps) == (GamePhase.PAUSED, 0)
         waiting = play.picture
         play.press("other")
         assert game.phase is GamePhase.PLAYING
@@ -117,8 +116,10 @@ def test_a_game_in_real_time(tmp_path):
         assert (game.phase, episodes.steps) == (GamePhase.PLAYING, 1)
         play.pass_(0.1)
         assert episodes.steps > 1
-        play.press("r")
-        assert (game.phase, episodes.steps) == (GamePhase.PLAYING, 1)
+        for keys in ("r", "pr"):
+            for key in keys:
+                play.press(key)
+            assert (game.phase, episodes.steps) == (GamePhase.PLAYING, 1)
         play.pass_(5, until=GamePhase.OVER)
         assert game.finished == [first, episodes.score]
         assert len(play.scores.best()) == 2
