@@ -47,22 +47,17 @@ _REMEDIES = {
 }
 
 
-def parts(shares: Mapping[str, float]) -> dict[str, float]:
-    """Returns the shares of environment, acting, learning, and of everything else that takes time."""
-    found = {part: sum(shares.get(phase, 0.0) for phase in phases) for part, phases in _PARTS.items()}
-    found["the rest"] = 1.0 - sum(found.values())
-    return {part: share for part, share in found.items() if share > 0.0}
-
-
 def advice(shares: Mapping[str, float], why_torch: str | None = None) -> str:
     """Returns one sentence on how to make a training faster, or that no part of it dominates.
 
     The shares are of the wall time by phase, together 1; `why_torch` says why no C kernel computes the policy on a CPU.
     """
-    found = parts(shares)
-    part = max(found, key=lambda name: found[name])
+    found = {part: sum(shares.get(phase, 0.0) for phase in phases) for part, phases in _PARTS.items()}
+    found["the rest"] = 1.0 - sum(found.values())
+    found = dict(sorted(found.items(), key=lambda item: -item[1]))
+    part = next(iter(found))
     if found[part] < DOMINATES:
-        split = ", ".join(f"{name} {share:.0%}" for name, share in sorted(found.items(), key=lambda item: -item[1]))
+        split = ", ".join(f"{name} {share:.0%}" for name, share in found.items() if share > 0.0)
         return f"No part dominates ({split}): only making all of them cheaper, or more cores, would help much."
     remedy = _REMEDIES[part]
     if part in ("acting", "learning") and why_torch is not None:
