@@ -58,10 +58,8 @@ class _Mp4Encoder:
             raise self._failure() from error
 
     def close(self) -> None:
-        try:
+        with contextlib.suppress(BrokenPipeError):  # it has ended, by an error
             self._process.stdin.close()
-        except BrokenPipeError as error:
-            raise self._failure() from error
         if self._process.wait():
             raise self._failure()
         self._errors.close()
@@ -149,7 +147,7 @@ class VideoWriter:
         self._temporary = _temporary(path)
         make = _GifEncoder if path.suffix.lower() == ".gif" else _Mp4Encoder
         self._encoder = make(self._temporary, size, self.fps)
-        self._is_open = True
+        self._has_failed = False
 
     def add(self, frame: np.ndarray) -> None:
         """Adds one frame, `(height, width, 3)` uint8 RGB, which is shown for 1 / fps seconds.
@@ -161,28 +159,22 @@ class VideoWriter:
             with storing(self.path):
                 self._encoder.add(frame)
         except StorageError:
-            self._give_up()
+            self._has_failed = True
             raise
         self.frames += 1
-
-    def _give_up(self) -> None:
-        self._is_open = False
-        self._encoder.abandon()
-        self._temporary.unlink(missing_ok=True)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if not self._is_open:
-            return
         try:
-            with storing(self.path):
-                if self.frames:
+            if self.frames and not self._has_failed:
+                with storing(self.path):
                     self._encoder.close()
                     os.replace(self._temporary, self.path)
         finally:
-            self._give_up()
+            self._encoder.abandon()
+            self._temporary.unlink(missing_ok=True)
 
 
 def require_video(path: Path) -> None:
