@@ -320,7 +320,7 @@ def play_command(env_name: str, args: Mapping[str, Any], options: PlayOptions) -
             policy = load_member(opponent, entry.name, env, torch.device("cpu"), args["train"]["data_dir"])
             rival = Agent(policy, env)
         first_seed = secrets.randbelow(2**31) if options.seed is None else options.seed
-        episodes = HumanEpisodes(env, keyboard, first_seed, 0 if rival is None or options.side == "first" else 1, rival)
+        episodes = HumanEpisodes(env, keyboard, first_seed, int(options.side == "second"), rival)
         changed = {  # games with other settings do not compare
             name: value
             for name, value in args["env"].items()

@@ -276,12 +276,10 @@ class Show:
             self._overlay.say(f"saved {path}")
 
 
-def action_names(env: object) -> list[str]:
-    """Returns the names of discrete actions, by the environment's keys; numbers for the others."""
+def action_names(env: object) -> dict[int, str]:
+    """Returns the names that some discrete actions have by the environment's keys."""
     keys = getattr(env, "keys", None)
     if keys is None:
-        return []
-    numbers = {action: name for name, action in keys.actions.items() if isinstance(action, int)}
-    if isinstance(keys.idle, int):
-        numbers.setdefault(keys.idle, "none")
-    return [numbers.get(index, str(index)) for index in range(max(numbers, default=-1) + 1)]
+        return {}
+    idle = {keys.idle: "none"} if isinstance(keys.idle, int) else {}
+    return idle | {action: name for name, action in keys.actions.items() if isinstance(action, int)}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
@@ -121,7 +121,7 @@ class SidePanel:
     Numbers of an observation are bars, each as long as it is large beside the largest that it was so far.
     """
 
-    def __init__(self, action_space: gymnasium.Space, action_names: Sequence[str] = ()):
+    def __init__(self, action_space: gymnasium.Space, action_names: Mapping[int, str]):
         self._action_space, self._action_names = action_space, action_names
         self._largest: np.ndarray | None = None
         self._has_negative = False  # so far
@@ -207,16 +207,18 @@ def _heading(screen: Screen, x: float, y: float, title: str, detail: str) -> Non
     _write(screen, detail, x + _INNER, y, _TEXT, WHITE, is_before=True)
 
 
-def _draw_list(screen: Screen, x: float, y: float, shares: Sequence[float], taken: int, names: Sequence[str]) -> float:
+def _draw_list(
+    screen: Screen, x: float, y: float, shares: Sequence[float], taken: int, names: Mapping[int, str]
+) -> float:
     line, label, percent = 20, 60, 44
+    room = _INNER - label - percent
     for index, share in enumerate(shares):
         is_taken = index == taken
-        name = names[index] if index < len(names) else str(index)
-        _write(screen, name, x, y, _TEXT, WHITE if is_taken else GREY)
-        room = _INNER - label - percent
+        color = WHITE if is_taken else GREY
+        _write(screen, names.get(index, str(index)), x, y, _TEXT, color)
         _fill(screen, x + label, y + 5, room, 8, EDGE)
         _fill(screen, x + label, y + 5, share * room, 8, WHITE if is_taken else CYAN)
-        _write(screen, f"{100 * share:.0f}%", x + _INNER, y, _TEXT, WHITE if is_taken else GREY, is_before=True)
+        _write(screen, f"{100 * share:.0f}%", x + _INNER, y, _TEXT, color, is_before=True)
         y += line
     return y
 

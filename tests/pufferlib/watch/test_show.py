@@ -170,8 +170,8 @@ def test_choices_are_called_by_their_keys():
     class Env:
         keys = None
 
-    assert action_names(Env()) == []
+    assert action_names(Env()) == {}
     from pufferlib.environment import Keys
 
     Env.keys = Keys({"left": 1, "up+left": 4, "right": 2}, idle=0)
-    assert action_names(Env()) == ["none", "left", "right", "3", "up+left"]
+    assert action_names(Env()) == {0: "none", 1: "left", 2: "right", 4: "up+left"}

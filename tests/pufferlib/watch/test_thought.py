@@ -118,7 +118,7 @@ def test_every_kind_of_thought_is_drawn_within_the_panel(observation, space, par
     ]
     screen = Screen(PANEL_WIDTH + 100, PANEL_MIN_HEIGHT, "panel", False)
     try:
-        panel = SidePanel(space, ["stay"])
+        panel = SidePanel(space, {0: "stay"})
         frames = []
         for progress in (0.0, 0.9):
             screen.begin()
