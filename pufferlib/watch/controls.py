@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import math
 from collections.abc import Collection, Iterable, Mapping
@@ -42,32 +43,25 @@ KNOWN: Mapping[str, tuple[Keys, ...]] = {
 """By the beginning of the id; one for each kind of action space that the environment can have."""
 
 
-def _gymnasium_keys(env: gymnasium.Env, space: gymnasium.Space) -> Keys | None:
-    # The space is that of actions as rows, see pufferlib.emulation.rows; None where no keys are known.
+def _gymnasium_keys(env: gymnasium.Env) -> list[Keys]:
+    # Those that may fit its actions.
     name = "" if env.spec is None else env.spec.id
-    candidates = [keys for beginning, known in KNOWN.items() if name.startswith(beginning) for keys in known]
+    found = [keys for beginning, known in KNOWN.items() if name.startswith(beginning) for keys in known]
     if hasattr(env.unwrapped, "get_keys_to_action"):
-        candidates.append(_declared_keys(env.unwrapped.get_keys_to_action()))
-    return next((keys for keys in candidates if keys is not None and _fits(keys, space)), None)
+        found += _declared_keys(env.unwrapped.get_keys_to_action())
+    return found
 
 
-def _declared_keys(actions: Mapping[object, object]) -> Keys | None:
+def _declared_keys(actions: Mapping[object, object]) -> list[Keys]:
     # Gymnasium names keys by letters: W, A, S and D are the arrows, and E does nothing.
     names = {"w": "up", "a": "left", "s": "down", "d": "right", " ": "space"}
     chords = {tuple(keys): action for keys, action in actions.items() if isinstance(keys, (tuple, str))}
     if len(chords) < len(actions) or not all(isinstance(key, str) for keys in chords for key in keys):
-        return None  # numbers of keys, which mean something else to every library
+        return []  # numbers of keys, which mean something else to every library
     idle = chords.pop((), None)
     idle = chords.pop(("e",), idle)
     named = {"+".join(names.get(key, key) for key in keys): action for keys, action in chords.items()}
-    return Keys(named, idle=idle)
-
-
-def _fits(keys: Keys, space: gymnasium.Space) -> bool:
-    if isinstance(space, Discrete):
-        return all(isinstance(action, int) and action < space.n for action in keys.actions.values())
-    widths = {1 if isinstance(action, (int, float)) else len(action) for action in keys.actions.values()}
-    return not isinstance(next(iter(keys.actions.values())), int) and widths == {*space.shape}
+    return [Keys(named, idle=idle)]
 
 
 ARROWS = {"w": "up", "a": "left", "s": "down", "d": "right"}  # the arrows of letters without another meaning
@@ -147,9 +141,12 @@ def keyboard_for(env: PufferEnv) -> Keyboard | None:
     if (agents != 1 and not getattr(env, "has_turns", False)) or isinstance(space, Tuple):
         return None
     keys = getattr(env, "keys", None)
-    if keys is None and isinstance(env, GymnasiumPufferEnv):
-        keys = _gymnasium_keys(env.env, space)
-    return None if keys is None else Keyboard(space, keys)
+    if keys is not None:
+        return Keyboard(space, keys)
+    for keys in _gymnasium_keys(env.env) if isinstance(env, GymnasiumPufferEnv) else ():
+        with contextlib.suppress(APIUsageError):  # they are of another kind of actions
+            return Keyboard(space, keys)
+    return None
 
 
 SLOWEST, FASTEST = 1 / 8, 64.0
