@@ -94,24 +94,6 @@ class WatchedPlay:
 NOTICE_SECONDS = 2.0
 
 
-class _Overlay:
-    def __init__(self) -> None:
-        self.is_helping = False
-        self.say("F1 lists the keys")
-
-    def say(self, notice: str) -> None:
-        self.notice, self._end = notice, time.perf_counter() + NOTICE_SECONDS
-
-    def draw(self, screen: Screen, width: int, badge: str) -> None:  # the environments are `width` pixels wide
-        if badge:
-            _draw_label(screen, badge, CYAN)
-        if time.perf_counter() < self._end:
-            _draw_label(screen, self.notice, WHITE, width)
-        if self.is_helping:
-            keys = [(command.value[0], command.value[1]) for command in ViewerCommand]
-            stage.draw_sign(screen, [stage.hint(f"{key}: {effect}") for key, effect in (*keys, *OTHER_KEYS)])
-
-
 def _draw_label(screen: Screen, text: str, color: stage.Color, middle_of: float | None = None) -> None:
     # At the bottom, at the left or in the middle of a width.
     width, height = screen.text_width(text, stage.SMALL) + 20, 26
@@ -138,8 +120,8 @@ class Show:
         self._keyboard = keyboard_for(vecenv.driver_env)  # None where the meaning of keys is not known
         self._own_last: np.ndarray | None = None  # the person's last action
         self._has_panel = options.panel
-        self._overlay = _Overlay()
-        self._wants_picture = False
+        self._wants_picture = self._is_helping = False
+        self._say("F1 lists the keys")
 
     def run(self) -> None:
         """Shows everything; raises KeyboardInterrupt if a signal such as SIGINT ended it, with a whole video."""
@@ -175,7 +157,7 @@ class Show:
     def _toggle_panel(self) -> None:
         # Another size needs another window: raylib's software renderer does not survive a window that changes its own.
         if self.video is not None:
-            self._overlay.say("the panel stays as it is while a video is recorded")
+            self._say("the panel stays as it is while a video is recorded")
             return
         self._has_panel = not self._has_panel
         self._screen.close()
@@ -216,8 +198,21 @@ class Show:
         if self.video is not None and has_moved:
             self.video.add(self._screen.frame())
         if self._in_window:
-            self._overlay.draw(self._screen, self._stage.width, self._badge())
+            self._draw_overlay()
         self._screen.end()
+
+    def _say(self, notice: str) -> None:
+        self._notice, self._notice_end = notice, time.perf_counter() + NOTICE_SECONDS
+
+    def _draw_overlay(self) -> None:
+        badge = self._badge()
+        if badge:
+            _draw_label(self._screen, badge, CYAN)
+        if time.perf_counter() < self._notice_end:
+            _draw_label(self._screen, self._notice, WHITE, self._stage.width)
+        if self._is_helping:
+            keys = [(command.value[0], command.value[1]) for command in ViewerCommand]
+            stage.draw_sign(self._screen, [stage.hint(f"{key}: {effect}") for key, effect in (*keys, *OTHER_KEYS)])
 
     def _advance(self, seconds: float) -> bool:
         if self._is_playing and self._keyboard.waits and not self._keys.held:
@@ -233,29 +228,29 @@ class Show:
         return self._own_last
 
     def _obey(self, command: ViewerCommand) -> None:
-        playback, overlay = self._playback, self._overlay
+        playback = self._playback
         match command:
             case ViewerCommand.PAUSE:
                 playback.toggle_pause()
             case ViewerCommand.STEP:
                 playback.step()
             case ViewerCommand.FASTER | ViewerCommand.SLOWER | ViewerCommand.NORMAL_SPEED if self.video is not None:
-                overlay.say("the speed stays as it is while a video is recorded")
+                self._say("the speed stays as it is while a video is recorded")
             case ViewerCommand.FASTER:
                 playback.change_speed(2)
             case ViewerCommand.SLOWER:
                 playback.change_speed(1 / 2)
             case ViewerCommand.NORMAL_SPEED:
                 playback.speed = 1.0
-                overlay.say("1x")
+                self._say("1x")
             case ViewerCommand.RESTART:
                 self._play.restart()
                 playback.restart()
-                overlay.say("from the beginning")
+                self._say("from the beginning")
             case ViewerCommand.PANEL:
                 self._toggle_panel()
             case ViewerCommand.HELP:
-                overlay.is_helping = not overlay.is_helping
+                self._is_helping = not self._is_helping
             case ViewerCommand.SCREENSHOT:
                 self._wants_picture = True
 
@@ -271,9 +266,9 @@ class Show:
         try:
             Image.fromarray(frame).save(path)
         except OSError as error:
-            self._overlay.say(f"{path} cannot be written ({error.strerror or error})")
+            self._say(f"{path} cannot be written ({error.strerror or error})")
         else:
-            self._overlay.say(f"saved {path}")
+            self._say(f"saved {path}")
 
 
 def action_names(env: object) -> dict[int, str]:

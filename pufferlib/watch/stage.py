@@ -183,7 +183,9 @@ class SidePanel:
         if reach < 20:
             return
         values = np.nan_to_num([trace.value for trace in traces])
-        low, high = value_range(values)
+        low, high = float(values.min()), float(values.max())
+        margin = max(0.1 * (high - low), 0.05 * max(abs(low), abs(high)), 1e-3)  # so that small changes look small
+        low, high = low - margin, high + margin
         base = top + reach
         across = x + _INNER + _STEP * (np.arange(len(values)) + 1 - progress - len(values))
         points = np.stack((across, base - (values - low) / (high - low) * reach), 1)[across >= x]
@@ -193,13 +195,6 @@ class SidePanel:
                 _fill(screen, place, top, 1, reach, GREY)
         _write(screen, f"{high:.3g}", x, top - 4, _TINY, GREY)
         _write(screen, f"{low:.3g}", x, base - _TINY, _TINY, GREY)
-
-
-def value_range(values: np.ndarray) -> tuple[float, float]:
-    """Returns the axis of a curve: a little wider than the numbers are, so that small changes look small."""
-    low, high = float(values.min()), float(values.max())
-    margin = max(0.1 * (high - low), 0.05 * max(abs(low), abs(high)), 1e-3)
-    return low - margin, high + margin
 
 
 def _heading(screen: Screen, x: float, y: float, title: str, detail: str) -> None:

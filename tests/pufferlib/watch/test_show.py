@@ -62,7 +62,7 @@ def shown(monkeypatch, tmp_path):
                 show._playback.position,
                 show._playback.speed,
                 show._screen.size,
-                show._overlay.is_helping,
+                show._is_helping,
             )
             show.run()
         assert screen.open_screen() is None and not play.places
@@ -131,7 +131,7 @@ def test_a_picture_that_cannot_be_saved_is_told_and_the_play_goes_on(shown, monk
 
     monkeypatch.setattr(Image.Image, "save", fail)
     show, _, _ = shown([[], [ViewerCommand.SCREENSHOT], [], []])
-    assert show._overlay.notice == "cartpole_1.png cannot be written (No space left on device)"
+    assert show._notice == "cartpole_1.png cannot be written (No space left on device)"
 
 
 def test_a_person_takes_over_while_shift_is_held(shown):

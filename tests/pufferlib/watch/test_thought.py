@@ -14,7 +14,6 @@ from pufferlib.watch.stage import (
     as_picture,
     pooled,
     trace_of,
-    value_range,
 )
 
 OBSERVATIONS = np.arange(6, dtype=np.float32).reshape(2, 3)
@@ -87,12 +86,6 @@ def test_numbers_that_share_a_place_show_the_furthest_from_zero():
     assert pooled(np.array([1.0, 2.0]), 5).tolist() == [1.0, 2.0]
 
 
-@pytest.mark.parametrize("values", [[0.0], [50.0, 50.0], [-3.0, 7.0], [1e-9, 2e-9]])
-def test_a_curve_has_room_above_and_below(values):
-    low, high = value_range(np.array(values))
-    assert low < min(values) <= max(values) < high
-
-
 CHOICE, MANY = torch.tensor([0.7, 0.2, 0.1]), torch.full((300,), 1 / 300)
 ENDLESS = Box(np.array([-1, -np.inf], np.float32), np.array([1, np.inf], np.float32))
 AMOUNTS = Normal(torch.tensor([0.0, 9.0]), torch.tensor([0.5, 1.0]))
@@ -129,3 +122,27 @@ def test_every_kind_of_thought_is_drawn_within_the_panel(observation, space, par
         screen.close()
     assert (frames[0][:, :99] == frames[0][0, 0]).all()  # nothing beside it
     assert frames[0][:, 100:].std() > 10 and abs(frames[0] - frames[1]).max() > 30  # and the curve moves
+
+
+@pytest.mark.parametrize("values", [[0.0] * 9, [50.0] * 9, [-3.0, 7.0] * 9, [1e-9, 2e-9] * 9, [np.nan] * 9])
+def test_a_curve_has_room_above_and_below(values):
+    class Drawn:
+        """Stands in for a screen."""
+
+        def text_width(self, text, size):
+            return 8 * len(text)
+
+        def text(self, text, x, y, size, color):
+            pass
+
+        def rectangle(self, *place):
+            pass
+
+        def line(self, points, color):
+            self.heights = points[:, 1]
+
+    drawn = Drawn()
+    traces = [PolicyTrace(np.zeros(1), value, (CHOICE,), np.zeros(1), False) for value in values]
+    SidePanel(Discrete(3), {}).draw(drawn, 0, PANEL_MIN_HEIGHT, traces, 1.0)
+    assert 180 < drawn.heights.min() <= drawn.heights.max() < PANEL_MIN_HEIGHT - 20
+    assert (drawn.heights.max() - drawn.heights.min() > 100) == (-3.0 in values)
