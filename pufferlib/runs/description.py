@@ -108,8 +108,11 @@ class Change(NamedTuple):
         return "--" + (f"{self.section}.{self.name}" if self.section else self.name).replace("_", "-")
 
 
-def find_changes(saved: Mapping[str, Any], settings: Mapping[str, Any]) -> list[Change]:
-    """Returns the settings in which two configurations differ; those that only one of them has do not count."""
+def allowed_changes(saved: Mapping[str, Any], settings: Mapping[str, Any], run: str) -> list[Change]:
+    """Returns the settings that change when a run is resumed; ConfigError if one of them may not.
+
+    Those that only one of the two configurations has do not count.
+    """
     saved, settings = json.loads(json.dumps([saved, settings], default=str))
     found = []
     for key in saved.keys() & settings.keys() - _NOT_COMPARED:
@@ -117,12 +120,7 @@ def find_changes(saved: Mapping[str, Any], settings: Mapping[str, Any]) -> list[
         if not isinstance(before, dict):
             before, now, key = {key: before}, {key: now}, ""
         found += [Change(key, name, before[name], now[name]) for name in now if name in before]
-    return sorted(change for change in found if change.before != change.now)
-
-
-def allowed_changes(saved: Mapping[str, Any], settings: Mapping[str, Any], run: str) -> list[Change]:
-    """Returns the settings that change when a run is resumed; ConfigError if one of them may not."""
-    changes = find_changes(saved, settings)
+    changes = sorted(change for change in found if change.before != change.now)
     for change in changes:
         if change.name not in CHANGEABLE.get(change.section, ()):
             raise ConfigError(
@@ -170,21 +168,18 @@ def read_description(path: Path, env_name: str | None = None) -> dict[str, Any]:
 
 
 def describe_model(path: Path, env_name: str | None = None) -> dict[str, Any] | None:
-    """Returns what describes weights, inside their file or beside it, as `check_description` does; None for nothing."""
+    """Returns what describes weights, as `check_description` does; None for nothing.
+
+    It is in their file, in `<name>.json` beside `<name>.pt`, or in the `config.json` of their run.
+    """
     found = load(path, has_numbers=False)
     described = found.get("description") if isinstance(found, dict) else None
     if isinstance(described, dict):
         return check_description(described, path, env_name)
-    file = find_description(path)
-    return None if file is None else read_description(file, env_name)
-
-
-def find_description(model: Path) -> Path | None:
-    """Returns the file that describes weights: `<name>.json` beside `<name>.pt`, else that of the run."""
-    own, of_run = model.with_suffix(".json"), model.with_name(CONFIG_FILE)
+    own, of_run = path.with_suffix(".json"), path.with_name(CONFIG_FILE)
     if "settings" in read_facts(own):  # the notes beside a run's best weights have none
-        return own
-    return of_run if of_run.exists() else None
+        return read_description(own, env_name)
+    return read_description(of_run, env_name) if of_run.exists() else None
 
 
 def check_description(found: Mapping[str, Any], path: Path, env_name: str | None = None) -> dict[str, Any]:

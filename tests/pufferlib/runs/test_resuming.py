@@ -4,7 +4,7 @@ import pytest
 
 from pufferlib.config import TrainConfig, load_config
 from pufferlib.errors import ConfigError
-from pufferlib.runs.description import CHANGEABLE, allowed_changes, find_changes, with_new_length
+from pufferlib.runs.description import CHANGEABLE, allowed_changes, with_new_length
 
 
 def changed(**sections):
@@ -27,7 +27,7 @@ def test_settings_that_are_the_same_do_not_change():
     saved, settings = changed(resume="latest", env={"report_interval": 128.0}, vec={"backend": "auto"})
     settings["train"]["update_epochs"] = int(settings["train"]["update_epochs"])
     settings["train"]["a_new_one"] = 1
-    assert not find_changes(saved, settings)
+    assert not allowed_changes(saved, settings, "it")
 
 
 def test_changes_have_the_names_of_flags():
@@ -66,7 +66,7 @@ def test_new_steps_count_where_iterations_were_asked_for_before():
     saved, settings = changed(train={"total_timesteps": 2048})
     for args in (saved, settings):
         args["train"]["num_iterations"] = 4
-    longer = with_new_length(settings, find_changes(saved, settings))
+    longer = with_new_length(settings, allowed_changes(saved, settings, "it"))
     assert longer["train"]["num_iterations"] is None and settings["train"]["num_iterations"] == 4
     settings["train"]["num_iterations"] = 6
-    assert with_new_length(settings, find_changes(saved, settings)) is settings
+    assert with_new_length(settings, allowed_changes(saved, settings, "it")) is settings
