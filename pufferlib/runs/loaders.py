@@ -78,16 +78,18 @@ def load_env(env_name: str, args: dict[str, Any]) -> Vector:
     keywords = vec.keywords(device_type, train.seed, are_single)
     is_free = vec.backend in ("auto", "Device") and vec.batch_size in ("auto", vec.num_envs)
     can_be_lent = device_type == "cuda" and suits(train) and is_free and is_stepped_in_c(entry.creator)
-    if can_be_lent and (vec.backend == "Device" or _fills_a_gpu(entry, env_kwargs["num_envs"], vec, train)):
-        keywords["backend"] = "Device"
-        if vec.num_envs == "auto":
-            keywords["num_envs"] = 1  # nothing overlaps with the GPU's work
-    if "num_envs" in env_kwargs:
+    lent_buffers = 1 if vec.num_envs == "auto" else vec.num_envs  # nothing overlaps with the GPU's work
+
+    def count_in(buffers: int) -> int:
         world_size, agents = distributed.connect().world_size, entry.agents_per_env
-        buffers = keywords["num_envs"]
-        count = resolve_env_count(env_kwargs["num_envs"], device_type, buffers, agents, world_size, train)
-        env_kwargs["num_envs"] = count
-        _require_room(entry, env_kwargs, buffers, train.bptt_horizon if device_type == "cpu" else 1)
+        return resolve_env_count(env_kwargs["num_envs"], device_type, buffers, agents, world_size, train)
+
+    if can_be_lent and (vec.backend == "Device" or lent_buffers * count_in(lent_buffers) >= _GPU_ENVS):
+        keywords |= {"backend": "Device", "num_envs": lent_buffers}
+    if "num_envs" in env_kwargs:
+        env_kwargs["num_envs"] = count_in(keywords["num_envs"])
+        horizon = train.bptt_horizon if device_type == "cpu" else 1
+        _require_room(entry, env_kwargs, keywords["num_envs"], horizon)
     are_free = vec.backend == "auto" and vec.num_workers == "auto" and are_single and not entry.ini_files
     if are_free and is_quick(entry.creator, env_kwargs, train.seed):
         keywords["backend"] = "Serial"
@@ -98,14 +100,6 @@ def load_env(env_name: str, args: dict[str, Any]) -> Vector:
 
 
 _GPU_ENVS = 2_048  # C environments, a thread each, from which on a GPU is expected to step them faster than a CPU
-
-
-def _fills_a_gpu(entry: Entry, num_envs: int | str, vec: VecConfig, train: TrainConfig) -> bool:
-    buffers = 1 if vec.num_envs == "auto" else vec.num_envs
-    world_size = distributed.connect().world_size
-    return buffers * resolve_env_count(num_envs, "cuda", buffers, entry.agents_per_env, world_size, train) >= _GPU_ENVS
-
-
 _MANY_STEPS = 2**22  # of a rollout, from which on one environment is made first, to see what all need
 _ENDS = ("hidden_size", "encode_observations", "decode_actions")  # of a policy, that a recurrent layer stands between
 _LARGE_LAYER = 8_192
