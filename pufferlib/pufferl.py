@@ -481,7 +481,7 @@ class PuffeRL:
         is_last = self.epoch >= config.total_epochs
         is_evaluated = self._evaluation.is_due(self.epoch, config.total_epochs)
         if is_evaluated:
-            self.run.require_finite(self._parts, self._learning_rate)  # before they are the best
+            self.run.require_finite(self._parts)  # before they are the best
             self.ranks.from_first(self._evaluate_apart)
         if is_last and self._is_final_wanted is not None:
             self._play_finally(self._is_final_wanted)
@@ -770,7 +770,7 @@ class PuffeRL:
         """
         metadata = plain_metadata(metadata)
         self._agree("save_checkpoint")
-        self.run.require_finite(self._parts, self._learning_rate)
+        self.run.require_finite(self._parts)
         self._require_same_weights()
         progress = self._current_progress()
         if path is not None:
@@ -851,7 +851,7 @@ class PuffeRL:
         if path is None or not path.name.endswith(f"_{self.epoch:06d}.pt"):
             self.save_checkpoint()
         else:
-            self.run.require_finite(self._parts, self._learning_rate)
+            self.run.require_finite(self._parts)
             self._require_same_weights()
 
     def release(self) -> None:

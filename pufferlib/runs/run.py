@@ -133,11 +133,11 @@ class Run:
         self._metrics_file.continue_in(path / METRICS_FILE, progress.global_step)
         return progress, statistics, dict(state["metadata"])
 
-    def require_finite(self, parts: TrainerParts, learning_rate: float) -> None:
+    def require_finite(self, parts: TrainerParts) -> None:
         """Raises DivergedError, which names the checkpoint to use, if a number is not finite."""
 
         def require() -> None:
-            found = find_nonfinite(parts, learning_rate)
+            found = find_nonfinite(parts)
             if found is not None:
                 raise DivergedError(self._divergence or f"{found}, so nothing was saved; {self._checkpoint_hint()}")
 

@@ -171,10 +171,10 @@ def load_learning_state(parts: TrainerParts, state: Mapping[str, Any]) -> None:
         normalizer.moments = Moments(**state["reward_normalizer"])
 
 
-def find_nonfinite(parts: TrainerParts, learning_rate: float) -> str | None:
-    """Describes the first number that is not finite: of the weights, the optimizer, statistics or learning rate."""
+def find_nonfinite(parts: TrainerParts) -> str | None:
+    """Describes the first number that is not finite: of the weights, the optimizer or statistics."""
     state = learning_state(parts)
-    state |= {"optimizer_state": state.pop("learner")["optimizer_state"], "learning_rate": learning_rate}
+    state["optimizer_state"] = state.pop("learner")["optimizer_state"]
     found = (find_in_state(part, name) for name, part in state.items())
     return find_weight(parts.policy) or next((words for words in found if words is not None), None)
 

@@ -28,11 +28,6 @@ def spoil_optimizer(trainer):
     return r"optimizer_state\['weight'\]\['exp_avg_sq'\] is inf"
 
 
-def spoil_learning_rate(trainer):
-    trainer._learning_rate = math.nan
-    return "learning_rate is nan"
-
-
 def spoil_normalizer(trainer):
     trainer._collector.reward_normalizer.moments = Moments(3.0, 1.0, math.nan)
     return r"reward_normalizer\['variance'\] is nan"
@@ -43,7 +38,7 @@ def files(folder):
 
 
 @pytest.mark.quick("spoil_weight", "spoil_optimizer")
-@pytest.mark.parametrize("spoil", [spoil_weight, spoil_optimizer, spoil_learning_rate, spoil_normalizer])
+@pytest.mark.parametrize("spoil", [spoil_weight, spoil_optimizer, spoil_normalizer])
 def test_what_is_not_finite_is_never_saved(keep, spoil):
     trainer = two_heads(keep, ORDER, normalize_rewards=True)
     run(trainer)
