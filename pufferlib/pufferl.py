@@ -531,10 +531,7 @@ class PuffeRL:
             return
         if isinstance(self.policy, NormalizedObservations):
             self.policy.find_forms()
-        checks.move_policy(self.policy, self.device)
-        checks.check_policy(
-            self.policy, self.vecenv.single_observation_space, self.vecenv.single_action_space, self.device
-        )
+        checks.prepare_policy(self.policy, self.vecenv, self.device)
         checks.check_state(self.policy, self.rollout.states, self.device)
         self.ranks.broadcast(list(self.policy.state_dict().values()))
         self._backend = choose_backend(self.policy, self.rollout, self.config, self.device, self._backend.loss)

@@ -54,10 +54,10 @@ class OneStep(nn.Module):
         self._choices = num_choices(env.single_action_space) if has_masks else 0
         _check_weights(self.policy)
         try:
-            logits = self._first_logits(env.single_action_space)
+            logits = self._first_logits(env)
         except (APIUsageError, ExportError):
             _check_weights(self.policy.float())  # what float64 holds may be too large
-            logits = self._first_logits(env.single_action_space)
+            logits = self._first_logits(env)
         self.state_names = tuple(initial_state(self.policy, 1, _CPU))
         self.input_names = ("observations", *self.state_names, *["action_masks"] * has_masks)
         self.output_names = (*_named_tensors(logits), "value", *(f"next_{name}" for name in self.state_names))
@@ -85,7 +85,7 @@ class OneStep(nn.Module):
         return (drawn,) if self._choices else ()
 
     @torch.no_grad()
-    def _first_logits(self, action_space: Space) -> Logits:
+    def _first_logits(self, env: PufferEnv) -> Logits:
         try:
             output = self._forward(self.random_observations(2, 0), initial_state(self.policy, 2, _CPU))
         except Exception as error:  # of any class: the policy's own code runs
@@ -93,7 +93,7 @@ class OneStep(nn.Module):
                 f"the policy {type(self.policy).__qualname__} must act on observations drawn from its space, and fails "
                 f"({type(error).__name__}: {first_sentence(error)}); look at its forward"
             ) from error
-        check_acting(self.policy, self.space, action_space, _CPU)
+        check_acting(self.policy, env, _CPU)
         return output[0]
 
 

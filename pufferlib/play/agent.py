@@ -139,7 +139,7 @@ class Agent:
         self.settings = dict(settings or {})
         self.env: object = None
         require_finite_weights(policy)
-        check_acting(policy, env.single_observation_space, env.single_action_space, self.device)
+        check_acting(policy, env, self.device)
         own_spaces = env.own_spaces if isinstance(env, LibraryEnv) else None
         rows = env.single_observation_space, env.single_action_space
         self.observation_space, self.action_space = own_spaces or rows

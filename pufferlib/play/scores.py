@@ -223,7 +223,7 @@ def player_in(
         require_finite_weights(module)
         device = device_of(module)
         undo.enter_context(eval_mode(module))
-        check_acting(module, vecenv.single_observation_space, vecenv.single_action_space, device)
+        check_acting(module, vecenv, device)
         yield Player(vecenv, module, torch.Generator(device).manual_seed(seed) if is_sampled else None)
 
 

@@ -194,8 +194,7 @@ def _resolve(
     config = resolve_sizes(given, vecenv.num_agents, device.type, ranks.world_size)
     if eval_env is None and making.is_to_be_made(given_env):
         eval_env = given_env
-    policy = checks.move_policy(policy, device)
-    checks.check_policy(policy, vecenv.single_observation_space, vecenv.single_action_space, device)
+    checks.prepare_policy(policy, vecenv, device)
     ranks.require_same(checks.facts_of_policy(policy))
     if ranks.is_first:
         warn_of_faults(vecenv.driver_env)

@@ -23,7 +23,7 @@ from pufferlib.environment import PufferEnv
 from pufferlib.errors import APIUsageError, kind_of
 from pufferlib.ocean.environment import OceanEnv
 from pufferlib.ocean.faults import find_faults
-from pufferlib.policy import Forward, Logits, acting_forward, initial_state, training_forward
+from pufferlib.policy import EnvSpaces, Forward, Logits, acting_forward, initial_state, training_forward
 from pufferlib.ppo.rollout import Rollout
 from pufferlib.runs.description import pretrained_names
 from pufferlib.runs.loaders import borrowed_generator
@@ -34,32 +34,29 @@ from pufferlib.vector import Vector
 _ROWS, _HORIZON = 5, 3  # of the observations that a policy is checked with: sizes that few spaces have
 
 
-def move_policy(policy: nn.Module, device: torch.device) -> nn.Module:
-    """Moves the policy to a device, and returns it; APIUsageError if a parameter on `meta` has no numbers."""
+def prepare_policy(policy: nn.Module, env: EnvSpaces, device: torch.device) -> None:
+    """Moves a policy to a device, and calls it on observations of zeros, to act and to train.
+
+    Raises APIUsageError if it does not fit, or a parameter on `meta` has no numbers.
+    """
     empty = next((name for name, parameter in policy.named_parameters() if parameter.is_meta), None)
     if empty is not None:
         raise APIUsageError(
             f"the policy's parameter {empty!r} must have numbers, got one on the meta device; give it some by "
             "to_empty() and initialise it"
         )
-    return policy.to(device)
-
-
-def check_policy(
-    policy: nn.Module, observation_space: gymnasium.Space, action_space: gymnasium.Space, device: torch.device
-) -> None:
-    """Calls a policy on observations of zeros, to act and to train, and raises APIUsageError if it does not fit."""
+    policy.to(device)
     if not any(parameter.requires_grad for parameter in policy.parameters()):
         raise APIUsageError(f"{type(policy).__name__} must have parameters to train, got none that require gradients")
-    check_acting(policy, observation_space, action_space, device)
+    check_acting(policy, env, device)
     policy = getattr(policy, "_orig_mod", policy)
     with _unchanged(policy, device), torch.enable_grad():
-        observations, state = _zeros(observation_space, device), _first_state(policy, device)
+        observations, state = _zeros(env, device), _first_state(policy, device)
         if hasattr(policy, "initial_state"):
             observations = observations.unsqueeze(1).repeat_interleave(_HORIZON, 1)
             state["resets"] = torch.zeros(_ROWS, _HORIZON, dtype=torch.bool, device=device)
         forward = training_forward(policy, policy)
-        output = _check_call(policy, "forward", forward, observations, state, action_space)
+        output = _check_call(policy, "forward", forward, observations, state, env.single_action_space)
     leaves = [part.mean if isinstance(part, Normal) else part for part in tree_leaves(output)]
     if not any(leaf.requires_grad for leaf in leaves):
         raise APIUsageError(
@@ -68,17 +65,15 @@ def check_policy(
         )
 
 
-def check_acting(
-    policy: nn.Module, observation_space: gymnasium.Space, action_space: gymnasium.Space, device: torch.device
-) -> None:
-    """Checks what a policy that acts returns of observations of zeros; a part of `check_policy`, which raises alike."""
+def check_acting(policy: nn.Module, env: EnvSpaces, device: torch.device) -> None:
+    """Checks what a policy that acts returns of observations of zeros; raises as `prepare_policy`, which calls it."""
     policy = getattr(policy, "_orig_mod", policy)  # checked as it is, without compiling it for these sizes
     with _unchanged(policy, device):
         state = _first_state(policy, device)
         name = "forward_eval" if hasattr(policy, "forward_eval") else "forward"
         # Writes are counted by `_version`, except those of a kernel that torch does not know: hence the copy.
         before = {name: (entry, entry._version, entry.clone()) for name, entry in state.items()}
-        _check_call(policy, name, acting_forward(policy), _zeros(observation_space, device), state, action_space)
+        _check_call(policy, name, acting_forward(policy), _zeros(env, device), state, env.single_action_space)
     expected = {name: tuple(entry.shape) for name, (*_, entry) in before.items()}
     found = {name: tuple(entry.shape) for name, entry in state.items()}
     if expected.keys() != found.keys() or not all(map(_is_stretched, found.values(), expected.values())):
@@ -129,7 +124,8 @@ def _unchanged(policy: nn.Module, device: torch.device) -> Iterator[None]:
             buffer.copy_(buffers.get(name, buffer))
 
 
-def _zeros(space: gymnasium.Space, device: torch.device) -> Tensor:
+def _zeros(env: EnvSpaces, device: torch.device) -> Tensor:
+    space = env.single_observation_space
     return torch.zeros(_ROWS, *space.shape, dtype=getattr(torch, space.dtype.name), device=device)
 
 
@@ -159,10 +155,11 @@ def _check_call(
         output = forward(observations, state)
     except Exception as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        remedy = "; with initial_state, add forward_eval(observations, state), which acts one step"
+        remedy = remedy if name == "forward" and state and "resets" not in state else ""
         raise APIUsageError(
             f"{label} must take observations ({rows}, ...) as the environment gives them, "
-            f"fails for {tuple(observations.shape)} of {observations.dtype} ({type(error).__name__}: {reason})"
-            f"{_remedy(name, state)}"
+            f"fails for {tuple(observations.shape)} of {observations.dtype} ({type(error).__name__}: {reason}){remedy}"
         ) from error
     if not isinstance(output, (tuple, list)) or len(output) != 2:
         found = f"{len(output)} of them" if isinstance(output, (tuple, list)) else type(output).__name__
@@ -174,11 +171,6 @@ def _check_call(
             f"{label} must return values of shape ({rows}) or ({rows}, 1), got {_found(values)} for {leading}"
         )
     return output
-
-
-def _remedy(name: str, state: Mapping[str, Tensor]) -> str:
-    is_missing = name == "forward" and state and "resets" not in state
-    return "; with initial_state, add forward_eval(observations, state), which acts one step" if is_missing else ""
 
 
 def _check_logits(label: str, logits: object, space: gymnasium.Space, leading: tuple[int, ...], rows: str) -> None:

@@ -10,7 +10,7 @@ from torch.distributions import Normal
 
 from pufferlib.errors import APIUsageError
 from pufferlib.models import Convolutional, Default, LSTMWrapper, MinGRUWrapper
-from pufferlib.runs.checks import check_acting, check_policy
+from pufferlib.runs.checks import check_acting, prepare_policy
 
 OBSERVATIONS = Box(-1, 1, (4,))
 CPU = torch.device("cpu")
@@ -50,7 +50,7 @@ class StateByAnotherName(Policy):
 
 
 def check(policy, action_space=None):
-    check_policy(policy, OBSERVATIONS, action_space or Discrete(3), CPU)
+    prepare_policy(policy, Spaces(action_space or Discrete(3)), CPU)
 
 
 # --- outputs that fit
@@ -85,7 +85,7 @@ def test_the_policies_of_the_library_pass(action_space, wrapper):
 def test_images_pass():
     env = Spaces(Discrete(3))
     env.single_observation_space = gymnasium.spaces.Box(0, 255, (1, 36, 36), "uint8")
-    check_policy(Convolutional(env, 8), env.single_observation_space, Discrete(3), CPU)
+    prepare_policy(Convolutional(env, 8), env, CPU)
 
 
 def test_nothing_is_left_behind_by_the_check():
@@ -214,7 +214,7 @@ def test_a_state_that_does_not_fit_is_named(name):
 
 def test_a_policy_that_only_acts_begins_with_zeros_too():
     with pytest.raises(APIUsageError, match="initial_state must return zeros"):
-        check_acting(BAD_STATES["no zeros"][0], OBSERVATIONS, Discrete(3), CPU)
+        check_acting(BAD_STATES["no zeros"][0], Spaces(Discrete(3)), CPU)
 
 
 def test_a_state_without_a_call_for_one_step_is_named():
