@@ -287,8 +287,8 @@ class PuffeRL:
             end = self.epoch + math.ceil(steps / self.config.batch_size)
         self._anneal_until(end)
 
-        def after_iteration(episodes: dict[str, float], losses: dict[str, float]) -> bool:
-            logs = self._logs_of_iteration(episodes, losses)
+        def after_iteration() -> bool:
+            logs = self._logs_of_iteration()
             answers = [self._call(callback, "on_iteration", logs) for callback in callbacks]
             if dashboard:
                 self.print_dashboard()
@@ -327,48 +327,42 @@ class PuffeRL:
     def _stop_request(self) -> StopRequest:
         return StopRequest(SIGNAL_DEBOUNCE_SECONDS if self.ranks.world_size > 1 else 0.0)
 
-    def _iterate(
-        self,
-        stop: StopRequest,
-        after_iteration: Callable[[dict[str, float], dict[str, float]], bool | None],
-        has_notes: bool = True,
-    ) -> bool:
+    def _iterate(self, stop: StopRequest, after_iteration: Callable[[], bool | None], has_notes: bool = True) -> bool:
         # Until the last epoch, or until a signal or `after_iteration` stops all processes in the same epoch; returns
         # whether a signal did.
         notes = None
         if has_notes and self.epoch == 0 and self.ranks.is_first:
-            notes = checks.EarlyNotes(self.config, self.env_name)
-            notes.on_length(self.total_epochs)
+            notes = checks.EarlyNotes(self.config, self.env_name, self.total_epochs)
         while self.epoch < self.total_epochs:
             begin = time.perf_counter()
-            has_more_notes = notes is not None and not notes.are_complete
-            if self._collector.follows_later and not has_more_notes:
+            if self._collector.follows_later and notes is None:
                 self._evaluate()  # `train` hears of the episodes while the GPU learns
             else:
                 self.evaluate()
-            if has_more_notes:
+            if notes is not None:
                 seconds, share = time.perf_counter() - begin, self.phases.shares().get("environment", 0.0)
                 for note in notes.of_rollout(self.rollout, self.vecenv, self.stats, seconds, share):
                     say(f"note: {note}")
+                notes = notes if notes.is_length_awaited else None
             votes = self.ranks.start_total(stop.requested)  # counted meanwhile
-            losses = self.train()
-            is_enough = after_iteration(self.stats, losses)
+            self.train()
+            is_enough = after_iteration()
             if votes.result() > 0 or (self.ranks.world_size == 1 and stop.requested):
                 return True
             if is_enough:
                 return False
         return False
 
-    def _logs_of_iteration(self, episodes: Mapping[str, float], losses: Mapping[str, float]) -> dict[str, float]:
+    def _logs_of_iteration(self) -> dict[str, float]:
         logged = self.mean_and_log() if self.is_logged else {}
         of_episodes = ("environment/", "episode/")  # those of this iteration count
         return {
             **{name: value for name, value in logged.items() if not name.startswith(of_episodes)},
             **{"agent_steps": self.global_step, "epoch": self.epoch, "sps": self.sps, "uptime": self.uptime},
-            **prefixed("losses", losses),
+            **prefixed("losses", self.losses),
             **{
                 name if name.startswith("episode/") else f"environment/{name}": value
-                for name, value in episodes.items()
+                for name, value in self.stats.items()
             },
         }
 
@@ -961,7 +955,7 @@ def _train_to_the_end(trainer: PuffeRL, args: dict[str, Any], stop: StopRequest)
     logs: list[dict[str, float]] = []
     first_epoch = trainer.epoch
 
-    def keep_log(*iteration: object) -> None:
+    def keep_log() -> None:
         if trainer.is_logged:
             log = trainer.mean_and_log()
             if trainer.epoch >= 0.2 * trainer.total_epochs:

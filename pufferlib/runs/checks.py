@@ -296,21 +296,14 @@ def _notes_on_episodes(length: float, gamma: float = 0.99) -> Iterator[str]:
 
 
 class EarlyNotes:
-    """Prints what may keep a policy from learning, each note once."""
+    """Prints what may keep a policy from learning, such as a small number of epochs, each note once."""
 
-    def __init__(self, config: ResolvedTrainConfig, env_name: str):
+    def __init__(self, config: ResolvedTrainConfig, env_name: str, epochs: int):
         self._config = config
         self._is_tuned = env_name in pretrained_names()  # rewards, observations and episodes suit the settings
-        self._is_length_awaited, self._is_rollout_awaited = not self._is_tuned, True
-
-    @property
-    def are_complete(self) -> bool:
-        """Whether no note is to come."""
-        return not (self._is_length_awaited or self._is_rollout_awaited)
-
-    def on_length(self, epochs: int) -> None:
-        """Prints what is wrong with the number of epochs."""
-        steps, updates = epochs * self._config.batch_size, round(epochs * self._config.minibatches_per_epoch)
+        self.is_length_awaited = not self._is_tuned  # of episodes, until some ended
+        self._is_rollout_awaited = True
+        steps, updates = epochs * config.batch_size, round(epochs * config.minibatches_per_epoch)
         if updates < FEW_UPDATES:
             remedy = "train for longer, or set a smaller batch_size or minibatch_size"
             say(f"note: {steps:,} steps are {updates} optimizer steps, where a policy needs hundreds; {remedy}")
@@ -319,8 +312,8 @@ class EarlyNotes:
         self, rollout: Rollout, vecenv: Vector, episodes: Mapping[str, float], seconds: float, share: float
     ) -> Iterator[str]:
         """Returns what is unusual about episodes, and the first rollout, of whose time the environment took a share."""
-        if self._is_length_awaited and "episode/length_mean" in episodes:
-            self._is_length_awaited = False
+        if self.is_length_awaited and "episode/length_mean" in episodes:
+            self.is_length_awaited = False
             yield from _notes_on_episodes(episodes["episode/length_mean"], self._config.gamma)
         if not self._is_rollout_awaited:
             return
