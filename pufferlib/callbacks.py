@@ -209,7 +209,7 @@ class KeepBest(Callback):
             return
         facts = {"env": trainer.env_name, "agent_steps": trainer.global_step, "epoch": trainer.epoch}
         with trainer.run.warn_on_storage_error():
-            trainer.run.open()
+            trainer.run.folder.open()
             keep_best(trainer.run_folder, name, trainer.policy.state_dict(), {**facts, name: float(logs[name])})
 
 

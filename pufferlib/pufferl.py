@@ -487,8 +487,8 @@ class PuffeRL:
 
     def _evaluate_apart(self) -> None:
         with self.run.warn_on_storage_error(), self.phases.phase("evaluation"):
-            self.run.open()
-            self._evaluation.run(self.run.folder, note(self.env_name, self._current_progress()))
+            self.run.folder.open()
+            self._evaluation.run(self.run_folder, note(self.env_name, self._current_progress()))
 
     def _play_finally(self, is_wanted: Callable[[], bool]) -> None:
         with suppress(errors.StorageError):  # the last checkpoint, which comes after this, raises it
@@ -664,8 +664,9 @@ class PuffeRL:
             played = {**self._evaluation.take(), **final_metrics(self.final_scores)}
             played |= {} if self.pool is None else self.pool.metrics()
             metrics = self.report.log(self._counts(), played, episodes)
-            with self.run.warn_on_storage_error():
-                self.run.open()
+            if self.ranks.is_first:
+                with self.run.warn_on_storage_error():
+                    self.run.folder.open()
             self.logger.log(metrics, self.global_step)
         return dict(self.report.metrics)
 
@@ -724,7 +725,7 @@ class PuffeRL:
             **({} if simulator is None else {"stepped by": simulator}),
             "agents": f"{self.vecenv.num_agents:,}",
             "parameters": f"{sum(parameter.numel() for parameter in self.policy.parameters()):,}",
-            "run": str(self.run.folder),
+            "run": str(self.run_folder),
         }
 
     # ---------------------------------------------------------------------------------------------------- checkpoints
@@ -741,7 +742,7 @@ class PuffeRL:
     @property
     def run_folder(self) -> Path:
         """Where checkpoints and metrics go; made with the first of them."""
-        return self.run.folder
+        return self.run.folder.path
 
     def save_checkpoint(self, path: str | Path | None = None, metadata: Mapping[str, Any] | None = None) -> str:
         """Writes the weights, then everything else that a resume needs; a kill leaves the checkpoint before it whole.
@@ -851,7 +852,7 @@ class PuffeRL:
         parts = (self.report, self._learner.gradients, self._collector.actor, self.pool, self._evaluation, self.vecenv)
         for part in filter(None, parts):
             part.close()
-        self.run.close()
+        self.run.folder.close()
 
     def _require_open(self) -> None:
         if self._is_closed:

@@ -36,7 +36,7 @@ class Run:
         self._changed: dict[str, Any] = {}  # `[train]` settings since the trainer was made
         path = Path(call.config.data_dir) / slug(f"{call.env_name}_{run_id}")  # of a user's logger, too
         folder = self._ranks.from_first(lambda: free_folder(path))
-        self._folder = RunFolder(folder, self.describe)
+        self.folder = RunFolder(folder, self.describe)  # made with the first log or checkpoint
         self._metrics_file = JsonLogger(folder / METRICS_FILE, run_id=run_id)
         wants_file = not given.loggers or any(type(logger) is not NoLogger for logger in given.loggers)
         files = [self._metrics_file] if wants_file and self._ranks.is_first else []
@@ -44,17 +44,12 @@ class Run:
         self._logged = {"env_name": call.env_name, "train": train, "computation": describe_computation()}
         self.logger = Loggers([*files, given], self._logged)
 
-    @property
-    def folder(self) -> Path:
-        """Where checkpoints and metrics go; made with the first of them."""
-        return self._folder.path
-
     def change_settings(self, settings: Mapping[str, Any]) -> None:
         """Changes `[train]` settings in `config.json`, and for loggers that have not been opened yet."""
         self._changed.update(settings)
         self._logged["train"].update(settings)
         with self.warn_on_storage_error():
-            self._folder.update_description()
+            self.folder.update_description()
 
     def describe(self) -> dict[str, Any]:
         """Returns the content of `config.json`: see `describe_run`."""
@@ -66,21 +61,16 @@ class Run:
         simulator = getattr(call.vecenv.driver_env, "simulator", None)
         return describe_run(settings, call.policy, self._describe_computation(), simulator)
 
-    def open(self) -> None:
-        """Makes and describes the folder, if it is needed before the first log or checkpoint; see `RunFolder.open`."""
-        if self._ranks.is_first:
-            self._folder.open()
-
     def begin(self, log_settings: Mapping[str, Any] | None, resume_step: int | None) -> None:
         """Opens the folder and describes the run to its loggers, those of the `[log]` settings if they are given.
 
         A folder that cannot be written raises ConfigError.
         """
         if log_settings is not None:
-            run_id = self.folder.absolute().name
-            self.logger = Loggers(make_loggers(log_settings, self.folder, run_id, resume_step))
+            path = self.folder.path
+            self.logger = Loggers(make_loggers(log_settings, path, path.absolute().name, resume_step))
         try:
-            self._folder.open()
+            self.folder.open()
         except OSError as error:
             raise ConfigError(
                 f"[train] data_dir must be a folder that can be written, got {self._call.config.data_dir!r} "
@@ -91,23 +81,19 @@ class Run:
         description.pop("sweep", None)  # the ranges of a sweep do not describe this run
         self.logger.describe(description)
 
-    def close(self) -> None:
-        """Lets other processes write to the folder; may be called twice."""
-        self._folder.close()
-
     def save(
         self, parts: TrainerParts, progress: Progress, statistics: dict[str, float] | None, metadata: Mapping[str, Any]
     ) -> str:
         """Writes a checkpoint into the folder, and returns the path of the weights; all processes call it."""
-        ranks = self._ranks.gather(rank_state(parts, statistics))
+        ranks, folder = self._ranks.gather(rank_state(parts, statistics)), self.folder
 
         def write() -> None:
-            self.open()
-            checkpoint.save_checkpoint_folder(self.folder, self.env_name, parts, progress, ranks, metadata)
+            folder.open()
+            checkpoint.save_checkpoint_folder(folder.path, self.env_name, parts, progress, ranks, metadata)
 
         self._ranks.from_first(write)
         self._storage_reason = None
-        self.model_path = checkpoint.model_path(self.folder, self.env_name, progress.epoch)
+        self.model_path = checkpoint.model_path(folder.path, self.env_name, progress.epoch)
         return str(self.model_path)
 
     def load(self, path: Path, parts: TrainerParts) -> tuple[Progress, dict[str, float] | None, dict[str, Any]]:
@@ -120,16 +106,16 @@ class Run:
             self.model_path = self._divergence = None
             return progress, None, metadata
         weights, state = checkpoint.read_checkpoint_folder(path, self.env_name, parts, self._ranks)
-        is_own = self.folder.resolve() == path.resolve()
-        folder = self._folder if is_own else RunFolder(path, self.describe)
+        is_own = self.folder.path.resolve() == path.resolve()
+        folder = self.folder if is_own else RunFolder(path, self.describe)
         self._ranks.from_first(folder.lock)
         progress, statistics = load_trainer_state(path / TRAINER_STATE, parts, self._ranks, weights, state)
         if self._ranks.is_first:
             for unfinished in path.glob("*.tmp"):  # by a process that was killed
                 unfinished.unlink(missing_ok=True)
         if not is_own:
-            self._folder.close()
-        self._folder, self.model_path, self._divergence = folder, path / state["model"], None
+            self.folder.close()
+        self.folder, self.model_path, self._divergence = folder, path / state["model"], None
         self._metrics_file.continue_in(path / METRICS_FILE, progress.global_step)
         return progress, statistics, dict(state["metadata"])
 
