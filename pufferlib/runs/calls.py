@@ -177,7 +177,6 @@ def _resolve(
     policy: nn.Module,
     logger: AnyLogger,
     eval_env: object,
-    given_env: object,
     loss: Loss | None,
 ) -> ResolvedCall:
     if loss is not None and not callable(loss):
@@ -192,8 +191,6 @@ def _resolve(
     counted = {"the number of agents": f"{vecenv.num_agents:,}", "the device": device.type}
     ranks.require_same({**checks.facts_of_settings(given), **counted, **spaces})
     config = resolve_sizes(given, vecenv.num_agents, device.type, ranks.world_size)
-    if eval_env is None and making.is_to_be_made(given_env):
-        eval_env = given_env
     checks.prepare_policy(policy, vecenv, device)
     ranks.require_same(checks.facts_of_policy(policy))
     if ranks.is_first:
@@ -281,7 +278,7 @@ def _from_config(
             raise APIUsageError(f"PuffeRL(config, vecenv, policy) needs {name}, got none")
     if isinstance(config.get("train"), Mapping):
         raise APIUsageError("config must be the [train] settings, got the whole configuration; pass args['train']")
-    given_env, vecenv = vecenv, vector.as_puffer_env(vecenv)
+    vecenv = vector.as_puffer_env(vecenv)
     if isinstance(vecenv, (Mapping, nn.Module, str)):
         raise APIUsageError(
             f"vecenv must be a vector from load_env or pufferlib.vector.make, got {kind_of(vecenv)}; {_FORMS}"
@@ -289,11 +286,12 @@ def _from_config(
     _check_parts(policy, logger)
     settings = TrainConfig.from_dict(config)
     if making.is_to_be_made(vecenv):
+        eval_env = vecenv if eval_env is None else eval_env
         vecenv = making.make(vecenv)
         undo.callback(vecenv.close)
     if not making.is_vector(vecenv):
         vecenv = _adopt(vecenv, "auto", settings, undo)
-    return _resolve(config, vecenv, policy, logger, eval_env, given_env, loss)
+    return _resolve(config, vecenv, policy, logger, eval_env, loss)
 
 
 def _from_keywords(
@@ -322,6 +320,7 @@ def _from_keywords(
             played = {}  # it is a game of several agents anyway, or the pool refuses it
         if num_envs == "auto" and isinstance(ready, partial):
             num_envs = ready.keywords.get("num_envs", num_envs)
+        eval_env = ready if eval_env is None else eval_env
         ready = _make(ready, num_envs, num_workers, seed, **played)
         undo.callback(ready.close)
     elif played:
@@ -342,7 +341,7 @@ def _from_keywords(
     config["selfplay"] = selfplay
     config["env"] = catalog.find(env).name if isinstance(env, str) else making.environment_name(ready)
     policy = _default_policy(env, ready, seed, facts) if policy is None else policy
-    call = _resolve(config, ready, policy, logger, eval_env, env, loss)
+    call = _resolve(config, ready, policy, logger, eval_env, loss)
     anneals_in_learn = "anneal_lr" not in given and not _has_end(given)
     return replace(call, chosen=_chosen_texts(facts, config, given, policy), anneals_in_learn=anneals_in_learn)
 
