@@ -17,7 +17,7 @@ _KINDS = {"p": "a FIFO", "c": "a device", "b": "a device", "s": "a socket", "d":
 
 
 class UnreadableFile(OSError):
-    """A file is not regular, or too large; `strerror` says which."""
+    """A file is not regular, too large, or not written as it should be; `strerror` or the message says which."""
 
 
 def open_regular(path: Path) -> BinaryIO:

@@ -8,7 +8,7 @@ import pickletools
 import re
 import zipfile
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -33,24 +33,20 @@ MAX_REPEATED = 2**16  # numbers of a tensor that refers to stored numbers severa
 _CALLED = re.compile(r"collections OrderedDict|torch\._utils _rebuild_(tensor_v2|parameter)|torch \w+Storage")
 
 
-class Refused(UnreadableFile):
-    """A file is not as `torch.save` writes it; the message says why."""
-
-
 def read_archive(file: BinaryIO, has_numbers: bool = True) -> Any:
     """Returns what `torch.save` wrote to an open file, on the CPU; without numbers the tensors are on `meta`.
 
     Of the names that torch's `weights_only` calls, which run no code of the file, only those of plain tensors are
-    allowed: others may fill the memory.
+    allowed: others may fill the memory. An UnreadableFile says what is not as `torch.save` writes it.
     """
     with zipfile.ZipFile(file) as archive:
         if sum(part.file_size for part in archive.infolist()) > os.fstat(file.fileno()).st_size:
-            raise Refused("its parts must lie in it side by side, as they are")
+            raise UnreadableFile("its parts must lie in it side by side, as they are")
         for name in archive.namelist():
             if name.endswith("data.pkl"):
                 _check_names(archive.read(name))
         if has_numbers and archive.testzip() is not None:  # torch compares no checksums
-            raise Refused("a part of it fails the checksum")
+            raise UnreadableFile("a part of it fails the checksum")
     file.seek(0)
     found = torch.load(file, map_location="cpu" if has_numbers else "meta", weights_only=True)
     _check_content(found)
@@ -60,13 +56,13 @@ def read_archive(file: BinaryIO, has_numbers: bool = True) -> Any:
 def _check_names(pickled: bytes) -> None:
     for count, (instruction, value, _) in enumerate(pickletools.genops(pickled)):
         if count > 2 * MAX_ENTRIES:
-            raise Refused(f"its data.pkl must have at most {2 * MAX_ENTRIES:,} instructions")
+            raise UnreadableFile(f"its data.pkl must have at most {2 * MAX_ENTRIES:,} instructions")
         if "GLOBAL" in instruction.name and not _CALLED.fullmatch(str(value)):
             raise _unknown(str(value))
 
 
-def _unknown(name: str) -> Refused:
-    return Refused(f"it must hold tensors, numbers, text, lists and dicts, found a {ascii(name[:60])[1:-1]}")
+def _unknown(name: str) -> UnreadableFile:
+    return UnreadableFile(f"it must hold tensors, numbers, text, lists and dicts, found a {ascii(name[:60])[1:-1]}")
 
 
 def _check_content(found: object) -> None:
@@ -75,17 +71,17 @@ def _check_content(found: object) -> None:
         part, depth = waiting.pop()
         count += 1
         if isinstance(part, OrderedDict) and not _has_versions_alone(part):
-            raise Refused("a dict in it must have no attributes but the versions of modules")
+            raise UnreadableFile("a dict in it must have no attributes but the versions of modules")
         if isinstance(part, dict) and not all(type(key) in (str, int) for key in part):
-            raise Refused("the keys of its dicts must be text or integers")
+            raise UnreadableFile("the keys of its dicts must be text or integers")
         if isinstance(part, Tensor) and part.numel() > max(len(part.untyped_storage()) // part.itemsize, MAX_REPEATED):
-            raise Refused("a tensor in it has more numbers than are stored")
+            raise UnreadableFile("a tensor in it has more numbers than are stored")
         children = part.values() if isinstance(part, dict) else part if isinstance(part, (list, tuple)) else ()
         if not isinstance(part, (Tensor, int, float, str, type(None), list, tuple, dict)):
             raise _unknown(type(part).__name__)
         waiting += [(child, depth + 1) for child in children]
         if depth > MAX_DEPTH or count + len(waiting) > MAX_ENTRIES:
-            raise Refused(f"it must have at most {MAX_ENTRIES:,} entries, {MAX_DEPTH} deep")
+            raise UnreadableFile(f"it must have at most {MAX_ENTRIES:,} entries, {MAX_DEPTH} deep")
 
 
 def _has_versions_alone(weights: OrderedDict) -> bool:
@@ -101,8 +97,6 @@ def _has_versions_alone(weights: OrderedDict) -> bool:
     )
 
 
-Check = Callable[[Any, str], None]  # of what was found and its place; raises Mismatch
-
 MAX_COUNT = 2**53  # a float64, as JSON and loggers have it, still tells it from the next one
 
 
@@ -115,7 +109,7 @@ def compare(found: object, expected: object, place: str) -> None:
 
     Expected may be a tensor, whose dtype and shape count; a dtype for a row of any length; a dict or a list of expected
     values; `int` for one of at least 0; `float` for any finite number; another type; a tuple of a value that may stand
-    there and of what is expected otherwise; a `Check`; or a value itself.
+    there and of what is expected otherwise; a function of what was found and its place; or a value itself.
     """
     if isinstance(expected, Tensor):
         is_like = isinstance(found, Tensor) and (found.dtype, found.shape) == (expected.dtype, expected.shape)
