@@ -347,10 +347,9 @@ class PuffeRL:
             votes = self.ranks.start_total(stop.requested)  # counted meanwhile
             self.train()
             is_enough = after_iteration()
-            if votes.result() > 0 or (self.ranks.world_size == 1 and stop.requested):
-                return True
-            if is_enough:
-                return False
+            is_interrupted = votes.result() > 0 or (self.ranks.world_size == 1 and stop.requested)
+            if is_interrupted or is_enough:
+                return is_interrupted
         return False
 
     def _logs_of_iteration(self) -> dict[str, float]:
