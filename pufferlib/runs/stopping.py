@@ -69,15 +69,13 @@ class StopRequest:
     # every signal all the same, by the pipe of `set_wakeup_fd`.
 
     def _start_watching(self) -> None:
-        reading, writing = os.pipe()
-        os.set_blocking(writing, False)
-        earlier = signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
+        earlier = signal.set_wakeup_fd(-1)
         if earlier != -1:  # an event loop, or an outer StopRequest, uses it
             signal.set_wakeup_fd(earlier)
-            os.close(reading)
-            os.close(writing)
             return
-        self._wakeup = writing
+        reading, self._wakeup = os.pipe()
+        os.set_blocking(self._wakeup, False)
+        signal.set_wakeup_fd(self._wakeup, warn_on_full_buffer=False)
         _watched.add(self)
         threading.Thread(target=self._watch, args=(reading,), daemon=True).start()
 
