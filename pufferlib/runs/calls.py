@@ -379,10 +379,9 @@ def _make(
         vecenv = entry.make_vector(arguments, **sizes)
         vecenv.made_from = Origin(entry.name, arguments, {"num_envs": num_envs, "num_workers": num_workers})
         return vecenv
-    is_free = num_workers == "auto" and num_envs > 1
-    env = partial(env, **arguments) if arguments else env
-    vecenv = vector.make(env, backend="Serial" if is_free and is_quick(env, {}, seed) else "auto", **sizes)
-    vecenv.made_from = making.origin_of_call(env, {}, {"num_envs": num_envs, "num_workers": num_workers})
+    is_serial = num_workers == "auto" and num_envs > 1 and is_quick(env, arguments, seed)
+    vecenv = vector.make(env, env_kwargs=arguments, backend="Serial" if is_serial else "auto", **sizes)
+    vecenv.made_from = making.origin_of_call(env, arguments, {"num_envs": num_envs, "num_workers": num_workers})
     return vecenv
 
 
