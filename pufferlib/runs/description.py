@@ -36,8 +36,8 @@ def _policy_settings(policy: nn.Module, env_name: str) -> dict[str, Any] | None:
     policy, rnn_name, rnn = _without_statistics(policy), None, {}
     name = policy_class_name(env_name, type(policy))
     if name is not None and name.endswith(WRAPPER):
-        rnn_name, rnn, policy = name.removesuffix(WRAPPER), _made_with(policy), policy.policy
-    policy_name, settings = policy_class_name(env_name, type(policy)), _made_with(policy)
+        rnn_name, rnn, policy = name.removesuffix(WRAPPER), init_args(policy), policy.policy
+    policy_name, settings = policy_class_name(env_name, type(policy)), init_args(policy)
     if policy_name is None or settings is None or rnn is None:
         return None
     return {"policy_name": policy_name, "rnn_name": rnn_name, "policy": settings, "rnn": rnn}
@@ -45,10 +45,6 @@ def _policy_settings(policy: nn.Module, env_name: str) -> dict[str, Any] | None:
 
 def _without_statistics(policy: nn.Module) -> nn.Module:  # that the trainer puts around it
     return policy.policy if isinstance(policy, NormalizedObservations) else policy
-
-
-def _made_with(module: nn.Module) -> dict[str, Any] | None:
-    return json.loads(json.dumps(init_args(module), default=str))
 
 
 def settings_of(
