@@ -155,8 +155,9 @@ def _check_call(
         output = forward(observations, state)
     except Exception as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        remedy = "; with initial_state, add forward_eval(observations, state), which acts one step"
-        remedy = remedy if name == "forward" and state and "resets" not in state else ""
+        remedy = ""
+        if name == "forward" and state and "resets" not in state:
+            remedy = "; with initial_state, add forward_eval(observations, state), which acts one step"
         raise APIUsageError(
             f"{label} must take observations ({rows}, ...) as the environment gives them, "
             f"fails for {tuple(observations.shape)} of {observations.dtype} ({type(error).__name__}: {reason}){remedy}"
