@@ -23,13 +23,12 @@ from optuna.trial import FrozenTrial, TrialState
 
 from pufferlib.config import SweepConfig
 from pufferlib.errors import ConfigError, PufferError
-from pufferlib.machine import usable_memory_bytes
 from pufferlib.runs.checkpoint import resolve_model
 from pufferlib.runs.stopping import StopRequest
 from pufferlib.seeding import mix_seed
 from pufferlib.sweep import results, study
 from pufferlib.sweep.proposal import make_sampler
-from pufferlib.sweep.results import Confirmation, FoundTrial, SweepState
+from pufferlib.sweep.results import Confirmation, SweepState
 from pufferlib.sweep.space import Dimension, SearchSpace, space_of, trial_args, trial_settings
 from pufferlib.sweep.trial_process import TrialProcess, TrialTask
 
@@ -44,9 +43,6 @@ MIN_PROGRESS, MAX_PROGRESS = 0.3, 0.8  # of a run that may end early
 _MIN_PEERS = 3
 _PEER_LEAD = 0.4  # a peer leads by at most this share of the way from the run's score to a useful one
 _USEFUL_QUANTILE = 0.5  # of the complete runs' scores at the same cost, from which on a score is useful
-
-CurveRows = Sequence[Sequence[float]]
-"""Rows of progress, seconds of training until then, and score."""
 
 
 class Sweep:
@@ -64,8 +60,6 @@ class Sweep:
         if (model := args["load_model_path"]) is not None:  # `latest` will be other weights
             args = {**args, "load_model_path": str(resolve_model(args["train"]["data_dir"], env_name, model))}
         args = {**args, "train": {**args["train"], "data_dir": str(place.folder)}}
-        memory_gb = config.trial_memory_gb
-        self._memory_bytes = usable_memory_bytes() / config.workers if memory_gb is None else 1e9 * memory_gb
         self._running: dict[int, TrialProcess] = {}  # the processes that have not been collected, by slot
         self._trials: dict[int, optuna.Trial] = {}  # those that this driver runs, by number
         self._reported: dict[int, int] = {}  # how many rows of their curves the study knows
@@ -204,7 +198,6 @@ class Sweep:
             env_name=self.state.env_name,
             args=args,
             metric=self._wanted_metric,
-            memory_bytes=self._memory_bytes,
             log_path=self.state.folder / log_name,
             is_metric_known=results.METRIC in self._study.user_attrs,
             slot=min({*range(self.config.workers)} - self._running.keys()),
@@ -311,7 +304,10 @@ class Sweep:
             running = {(process.task.number, process.task.seed) for process in self._running.values()}
             for trial, seed in random.sample(todo, len(todo)) if self._driver else todo:
                 if len(self._running) < self.config.workers and (trial.number, seed) not in running:
-                    self._start_confirmation(trial, seed)
+                    try:
+                        self._start(trial.number, {name: trial.settings[name] for name in self.space.names}, seed)
+                    except PufferError as error:  # such as of a machine with less memory than that of the trial
+                        results.remember(self._study, Confirmation(trial.number, seed, None, error=str(error)))
             self._show()
             for process in self._collected():
                 task, run = process.task, process.run
@@ -320,18 +316,11 @@ class Sweep:
                 results.remember(self._study, found)
         self._show()
 
-    def _start_confirmation(self, trial: FoundTrial, seed: int) -> None:
-        values = self.space.settled(self.state.trials[trial.number].params)
-        if STEPS in values:
-            values[STEPS] = trial.settings[STEPS]  # maybe raised
-        try:
-            self._start(trial.number, values, seed=seed)
-        except PufferError as error:  # such as of a machine with less memory than that of the trial
-            results.remember(self._study, Confirmation(trial.number, seed, None, error=str(error)))
 
-
-def hopeless_reason(curve: CurveRows, finished: Sequence[CurveRows], goal: str) -> str | None:
+def hopeless_reason(curve: list[list[float]], finished: Sequence[list[list[float]]], goal: str) -> str | None:
     """Returns one sentence why the run with this curve can end now, or None, by the curves of complete runs.
+
+    Their rows are of progress, seconds of training until then, and score.
 
     A run is useful if it ends above the median of what the complete runs had reached for the cost that this one will
     have in the end: a short run is not compared with long ones. Its peers are the complete runs, three at least, that

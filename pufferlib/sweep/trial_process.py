@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import math
 import multiprocessing
 import os
@@ -19,7 +18,7 @@ from typing import Any
 import psutil
 
 from pufferlib.config import SweepConfig
-from pufferlib.machine import usable_cores
+from pufferlib.machine import usable_cores, usable_memory_bytes
 from pufferlib.sweep.results import TrialRun
 
 STOP_SECONDS = 10.0  # for a trial that is asked to stop to end its iteration and save
@@ -43,7 +42,6 @@ class TrialTask:
     env_name: str
     args: dict[str, Any]  # its settings, with those of the trial
     metric: str  # what is searched by, as the user calls it
-    memory_bytes: float  # that it may use, resident, with all processes that it starts
     log_path: Path  # where its output goes
     is_metric_known: bool = False  # whether another trial has had the metric, so that logs without it prove nothing
     slot: int = 0  # number of its place among those side by side
@@ -58,7 +56,8 @@ class TrialProcess:
         import cloudpickle  # a task may hold classes of the user's main program
 
         self.task, self._config = task, config
-        self.run = TrialRun()
+        self.run, gigabytes = TrialRun(), config.trial_memory_gb
+        self._allowed_bytes = usable_memory_bytes() / config.workers if gigabytes is None else 1e9 * gigabytes
         self._limit_text: str | None = None  # the limit that it was ended for
         self._stop_text: str | None = None  # why it was asked to stop
         self._kill_time: float | None = None
@@ -84,7 +83,7 @@ class TrialProcess:
         exit_code = self._process.poll()  # before the messages, so that none of them is missed
         try:
             while self.waitables and self._connection.poll():
-                message = json.loads(self._connection.recv_bytes())
+                message = self._connection.recv()
                 self._heard = time.monotonic()
                 self.run.curve += message.pop("rows", [])
                 for name, value in message.items():
@@ -127,7 +126,7 @@ class TrialProcess:
             self._kill_time = now + TRACE_SECONDS
         elif now - self._looked >= LOOK_SECONDS:
             self._looked = now
-            used, allowed = self._memory_bytes(), self.task.memory_bytes
+            used, allowed = self._memory_bytes(), self._allowed_bytes
             if used > allowed:
                 found = f"{used / 1e9:.1f} GB of its {allowed / 1e9:.1f} GB"
                 self._limit_text = f"it used {found} ([sweep] trial_memory_gb)"

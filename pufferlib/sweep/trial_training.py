@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import faulthandler
-import json
 import math
 import os
 import signal
@@ -15,7 +14,6 @@ from dataclasses import replace
 from multiprocessing.connection import Connection
 from typing import Any
 
-import cloudpickle
 import numpy as np
 import torch
 from torch import nn
@@ -39,7 +37,7 @@ LOGS = 50  # of a run at least
 MESSAGE_SECONDS = 1.0  # between two messages that are no logs
 
 SendMessage = Callable[[dict[str, Any]], None]
-"""Sends the driver a message: a JSON object of fields of TrialRun, and `rows` for its curve. The last has `end`."""
+"""Sends the driver a message: fields of TrialRun, and `rows` for its curve. The last has `end`."""
 
 
 def main(connection_fd: int) -> None:
@@ -48,14 +46,10 @@ def main(connection_fd: int) -> None:
     faulthandler.enable()
     faulthandler.register(signal.SIGUSR1)  # says where it hangs
     connection = Connection(connection_fd)
-    task = cloudpickle.loads(connection.recv_bytes())
+    task = connection.recv()
     end_with_parent(ORPHAN_SECONDS)
-
-    def send(message: dict[str, Any]) -> None:
-        connection.send_bytes(json.dumps(message).encode())
-
     try:
-        train_watched(task, send)
+        train_watched(task, connection.send)
         end = {"end": "done"}
     except KeyboardInterrupt:
         end = {"end": "stopped"}
@@ -69,19 +63,15 @@ def main(connection_fd: int) -> None:
             sentence = " ".join([first, *rest[-1:]])
         end = {"end": kind, "error": sentence}
     with contextlib.suppress(BrokenPipeError):
-        send(end)
-
-
-class MissingMetricError(ConfigError):
-    """The metric of a sweep does not exist."""
-
-    ending = "metric"
+        connection.send(end)
 
 
 class UnscoredError(ConfigError):
-    """A trial was too short: it ended before anything was scored."""
+    """A trial has no score: `ending` is `metric` where the metric does not exist, `unscored` where it may come."""
 
-    ending = "unscored"
+    def __init__(self, search: MetricSearch):
+        super().__init__(search.missing_text())
+        self.ending = "metric" if search.is_hopeless else "unscored"
 
 
 class MetricSearch:
@@ -136,8 +126,7 @@ class WatchedTrainer(PuffeRL):
     def watch(self, search: MetricSearch, send: SendMessage) -> None:
         """Begins to report: `search` finds the metric, `send` takes the messages."""
         self._search, self._send_message = search, send
-        self._sent_seconds = 0.0
-        self._whole_cost = math.inf  # of all iterations, once they are over
+        self._sent_seconds = self._cost = 0.0  # of the last message, and of training so far: playing costs nothing
         self._episode_steps = math.inf  # agent steps in which every agent plays one episode, the fewest seen
         self._logged: list[tuple[float, float]] = []  # the scores in the logs of this tenth, and their episodes
         self._played: dict[str, Score] = {}
@@ -147,7 +136,8 @@ class WatchedTrainer(PuffeRL):
 
     @override
     def print_dashboard(self) -> None:
-        """Reports after every iteration; MissingMetricError if a tenth of the run had episodes without the metric."""
+        """Reports after every iteration; UnscoredError if a tenth of the run had episodes without the metric."""
+        self._cost = self.uptime
         logged = self._search.score(self.report.metrics) if self.is_logged else None
         if logged is not None:
             self._logged.append((logged, episode_count(self._search.name, self.report.metrics)))
@@ -159,7 +149,7 @@ class WatchedTrainer(PuffeRL):
             self.send_score()
         self._send_sign_of_life()
         if is_tenth and self._search.is_hopeless:
-            raise MissingMetricError(self._search.missing_text())
+            raise UnscoredError(self._search)
         super().print_dashboard()
 
     @override
@@ -167,10 +157,9 @@ class WatchedTrainer(PuffeRL):
         """Plays as PuffeRL does, and sends messages meanwhile."""
 
         def send_and_ask() -> bool:
-            self._send_sign_of_life(cost)
+            self._send_sign_of_life()
             return is_wanted()
 
-        cost = self.uptime
         self._played = super().score(episodes, send_and_ask)
         return self._played
 
@@ -190,26 +179,24 @@ class WatchedTrainer(PuffeRL):
             steps = played["episode/length_mean"] * self.vecenv.num_agents
             self._episode_steps = sent["episode_steps"] = min(self._episode_steps, steps)
         self._played, self._logged = {}, []
-        self._send(sent, score=found)
+        if found is not None:
+            tenth = TENTHS * self.epoch // self.total_epochs / TENTHS  # a score is of this tenth, not the next
+            sent["rows"] = [[tenth, self._cost, found]]
+        self._send(sent)
 
-    def _send_sign_of_life(self, cost: float | None = None) -> None:
+    def _send_sign_of_life(self) -> None:
         if time.monotonic() - self._sent_seconds >= MESSAGE_SECONDS:
-            self._send({}, cost)
+            self._send({})
 
-    def _send(self, more: Mapping[str, Any], cost: float | None = None, score: float | None = None) -> None:
+    def _send(self, more: Mapping[str, Any]) -> None:
         self._sent_seconds = time.monotonic()
-        cost = self.uptime if cost is None else cost
-        if self.epoch >= self.total_epochs:
-            cost = self._whole_cost = min(cost, self._whole_cost)
-        tenth = TENTHS * self.epoch // self.total_epochs / TENTHS  # a score is of this tenth, not the next
-        rows = {} if score is None else {"rows": [[tenth, cost, score]]}
-        self._send_message({"progress": min(self.epoch / self.total_epochs, 1.0), "cost": cost, **more, **rows})
+        self._send_message({"progress": min(self.epoch / self.total_epochs, 1.0), "cost": self._cost, **more})
 
 
 def train_watched(task: TrialTask, send: SendMessage) -> None:
     """Trains from the first step to the last; KeyboardInterrupt if it was asked to stop, after it saved.
 
-    Raises MissingMetricError if the metric does not exist, UnscoredError if no log had it, though it may exist.
+    Raises UnscoredError if no log had the metric.
     """
     args = {**task.args, "train": dict(task.args["train"])}
     count = torch.cuda.device_count() if args["train"]["device"] in ("auto", "cuda") else 0
@@ -232,7 +219,7 @@ def train_watched(task: TrialTask, send: SendMessage) -> None:
     train(task.env_name, args, make_trainer=make_trainer)
     trainers[0].send_score()
     if search.name is None:
-        raise (MissingMetricError if search.is_hopeless else UnscoredError)(search.missing_text())
+        raise UnscoredError(search)
 
 
 def fit_sizes(

@@ -8,7 +8,7 @@ import pytest
 from pufferlib.config import load_config
 from pufferlib.sweep.space import trial_args
 from pufferlib.sweep.trial_process import TrialTask
-from pufferlib.sweep.trial_training import MissingMetricError, UnscoredError, train_watched
+from pufferlib.sweep.trial_training import UnscoredError, train_watched
 
 pytestmark = pytest.mark.usefixtures("in_tmp_path")
 
@@ -19,7 +19,7 @@ def told(metric, env="puffer_squared", **train):
     args["train"].update({"batch_size": 256, "minibatch_size": 256, "bptt_horizon": 8, "total_timesteps": 20 * 256})
     args["train"].update(train)
     messages = []
-    train_watched(TrialTask(0, env, trial_args(args, {}), metric, 1e9, Path("log")), messages.append)
+    train_watched(TrialTask(0, env, trial_args(args, {}), metric, Path("log")), messages.append)
     return [message for message in messages if "progress" in message]
 
 
@@ -45,8 +45,9 @@ def test_a_run_that_is_shorter_than_an_episode_has_a_score():
 def test_without_play_the_episodes_that_ended_count():
     scored = [log for log in told("score", final_episodes=0) if "rows" in log]
     assert len(scored) > 1 and not any("episode_steps" in log for log in scored)
-    with pytest.raises(UnscoredError, match="was not logged before the training ended"):
+    with pytest.raises(UnscoredError, match="was not logged before the training ended") as raised:
         told("return", "puffer_freeway", total_timesteps=256, final_episodes=0)
+    assert raised.value.ending == "unscored"
 
 
 def test_without_play_a_tenth_is_the_mean_over_its_logs_by_their_episodes():
@@ -68,5 +69,6 @@ def test_a_metric_that_is_no_mean_over_episodes_is_taken_from_the_logs():
 
 
 def test_a_metric_that_nothing_reports_is_found_out():
-    with pytest.raises(MissingMetricError, match="did you mean 'score'"):
+    with pytest.raises(UnscoredError, match="did you mean 'score'") as raised:
         told("scor", final_episodes=10)
+    assert raised.value.ending == "metric"
