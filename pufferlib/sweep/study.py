@@ -33,7 +33,6 @@ HEARTBEAT_SECONDS = 10  # between two heartbeats of a trial that runs
 GRACE_SECONDS = 60  # without a heartbeat, after which the driver of a trial is gone and the trial is retried
 MAX_RETRIES = 2  # of a trial whose drivers are killed
 _ATTEMPTS = 5  # to open a database
-_OWN = "the environment's own"
 
 # Where and how trials run, which may differ between the drivers of a study.
 _FREE = {"device", "backend", "num_workers", "step_timeout_seconds", "checkpoint_interval", "log_interval"}
@@ -100,18 +99,18 @@ def claim_study(study: optuna.Study, env_name: str, space: SearchSpace, args: Ma
     Raises ConfigError if the study is of another environment or space, or other settings that it does not vary.
     """
     claim(study, ENV_NAME, "environment", env_name)
-    found, now = study.user_attrs.get(SPACE), _space_facts(space)
-    if found is None:
-        study.set_user_attr(SPACE, now)
-    elif found != now:
-        name = next(name for name in [*found, *now] if found.get(name) != now.get(name))
-        raise _difference(study.study_name, f"[sweep.{name}]", found.get(name), now.get(name))
-    found, now = study.user_attrs.get(FIXED), _fixed_settings(env_name, space, args)
-    if found is None:
-        study.set_user_attr(FIXED, now)
-    for name in {**found, **now} if found is not None else ():
-        if found.get(name, _OWN) != now.get(name, _OWN):
-            raise _difference(study.study_name, name, str(found.get(name, _OWN)), str(now.get(name, _OWN)))
+    for key, label, absent, now in (
+        (SPACE, "[sweep.{}]", ("not varied", "does not vary it"), _space_facts(space)),
+        (FIXED, "{}", ("the environment's own",) * 2, _fixed_settings(env_name, space, args)),
+    ):
+        found = study.user_attrs.get(key)
+        if found is None:
+            study.set_user_attr(key, now)
+            continue
+        for name in {**found, **now}:
+            before, after = found.get(name, absent[0]), now.get(name, absent[1])
+            if before != after:
+                raise _difference(study.study_name, label.format(name), before, after)
     driver = uuid.uuid4()
     study.set_user_attr(f"{DRIVERS}{driver.hex}", socket.gethostname())
     is_first = sum(name.startswith(DRIVERS) for name in study.user_attrs) == 1
@@ -194,7 +193,4 @@ def _fixed_settings(env_name: str, space: SearchSpace, args: Mapping[str, Any]) 
 
 
 def _difference(name: str, what: str, before: object, now: object) -> ConfigError:
-    return ConfigError(
-        f"the study {name!r} has {what} {before if before is not None else 'not varied'}, this sweep "
-        f"{now if now is not None else 'does not vary it'}; --study NAME begins another study"
-    )
+    return ConfigError(f"the study {name!r} has {what} {before}, this sweep {now}; --study NAME begins another study")
