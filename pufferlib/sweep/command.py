@@ -213,9 +213,10 @@ def _trial_line(state: SweepState, found: Results, trial: FoundTrial) -> str:
     else:
         outcome = f"{'not counted' if trial.state == 'uncounted' else trial.state}: {trial.reason}"
     done = f"trial {trial.number}  {found.num_ended}/{state.args['sweep']['num_trials']} done"
-    best = f"  best {number_text(found.best.score)} of trial {found.best.number}" if found.best else ""
+    best = next(iter(found.complete), None)
+    reached = f"  best {number_text(best.score)} of trial {best.number}" if best else ""
     left = duration_text(remaining_seconds(state, found))
-    return f"{state.env_name}  {done}  {outcome}{best}  remaining {left}"
+    return f"{state.env_name}  {done}  {outcome}{reached}  remaining {left}"
 
 
 TEAL, RED, GREY = "#008B8B", "#BB0000", "#9AA8A8"

@@ -66,7 +66,7 @@ class FoundTrial:
     state: str  # one of COUNTED, or `uncounted`
     score: float  # what it reached; NaN where it scored nothing
     cost: float  # seconds of training; NaN where it is not known
-    settings: Mapping[str, Any]  # what it ran with of what the sweep varies, by name, such as `train.learning_rate`
+    settings: Mapping[str, Any]  # what it ran with, else what was proposed, by name, such as `train.learning_rate`
     run_folder: str = ""  # of the run, with its weights; empty where it is not known
     episodes: int | None = None  # how many the score is of; None where that is not known, or it is of none
     reason: str = ""  # why it failed or was stopped, one sentence
@@ -123,11 +123,6 @@ class Results:
         return sum(trial.state in COUNTED for trial in self.ended)
 
     @property
-    def best(self) -> FoundTrial | None:
-        """The trial with the best score; None where there is none."""
-        return self.complete[0] if self.complete else None
-
-    @property
     def winner(self) -> FoundTrial | None:
         """The trial that was confirmed best, else that with the best score; None where no trial is complete.
 
@@ -140,7 +135,7 @@ class Results:
             return len(trial.runs) - len(trial.scores), -self.sign * mean(scores), _cost_rank(trial)
 
         compared = [trial for trial in self.complete if trial.scores or trial.number in self.awaited]
-        return min(compared, key=rank, default=self.best)
+        return next(iter(sorted(compared, key=rank) or self.complete), None)
 
     def cheapest_past(self, threshold: float | None) -> FoundTrial | None:
         """Returns the cheapest trial that reached a score; None where none did, or `threshold` is None."""
@@ -256,7 +251,7 @@ def _found(trial: FrozenTrial, is_uncounted: bool, runs: Sequence[Confirmation])
         state=state,
         score=trial.value if trial.value is not None and math.isfinite(trial.value) else math.nan,
         cost=float(known.get(COST, math.nan)),
-        settings=settings_of(trial),
+        settings={**trial.params, **by_name(known.get(CONFIG, {}))},
         run_folder=known.get(RUN_FOLDER) or "",
         episodes=known.get(EPISODES),
         reason=str(reason),
@@ -274,11 +269,6 @@ def uncounted_numbers(trials: Sequence[FrozenTrial]) -> set[int]:
     """Returns the numbers of failed trials that do not count: they never ran, or run again under another number."""
     retried = {number for trial in trials for number in trial.system_attrs.get("retry_history", ())}  # by Optuna
     return retried | {trial.number for trial in trials if trial.user_attrs.get(UNCOUNTED)}
-
-
-def settings_of(trial: FrozenTrial) -> dict[str, Any]:
-    """Returns the settings of a trial by name: those that it ran with where they are known, else the proposed ones."""
-    return {**trial.params, **by_name(trial.user_attrs.get(CONFIG, {}))}
 
 
 def by_name(sections: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:

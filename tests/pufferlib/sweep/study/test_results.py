@@ -3,7 +3,7 @@ import math
 import pytest
 from sweep_studies import failed, make_state, make_study, running, scored, stopped
 
-from pufferlib.sweep.results import CONFIG, RETRY_OF, results_of, settings_of
+from pufferlib.sweep.results import CONFIG, RETRY_OF, results_of
 
 
 def numbers(found):
@@ -15,7 +15,7 @@ def test_the_best_comes_first_and_the_front_rises_with_the_cost():
     found = results_of(study.trials, "maximize")
     assert numbers(found.complete) == [3, 1, 0, 2, 4]
     assert numbers(found.front) == [4, 0, 3]
-    assert found.best.number == 3
+    assert found.winner.number == 3
     assert found.total_cost == 101
 
 
@@ -45,7 +45,7 @@ def test_every_trial_counts_once():
 
 def test_a_study_without_trials_has_no_best():
     found = results_of([], "maximize")
-    assert found.best is None
+    assert found.winner is None
     assert not found.front
     assert found.cheapest_past(0.0) is None
     assert found.num_ended == 0
@@ -74,7 +74,7 @@ def test_the_cheapest_that_solves_is_found_on_the_front():
 def test_the_settings_are_those_that_it_ran_with():
     config = {"train": {"learning_rate": 0.01, "minibatch_size": 4096}, "rnn": {"input_size": 64}}
     study = make_study(scored(0.5, 10, **{CONFIG: config}), scored(0.5, 10))
-    ran, proposed = map(settings_of, study.trials)
+    ran, proposed = (trial.settings for trial in results_of(study.trials, "maximize").ended)
     assert ran["train.minibatch_size"] == 4096
     assert ran["rnn.input_size"] == 64
     assert list(ran)[: len(proposed)] == list(proposed)
