@@ -5,13 +5,12 @@ from __future__ import annotations
 import contextlib
 import copy
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from optuna.distributions import BaseDistribution
-from optuna.exceptions import ExperimentalWarning
 from optuna.samplers import BaseSampler, GPSampler, RandomSampler, TPESampler
 from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial, TrialState
@@ -25,6 +24,7 @@ from typing_extensions import override
 
 from pufferlib.sweep.results import COST, CURVE, UNSCORED, best_within, pareto_front, uncounted_numbers
 from pufferlib.sweep.space import SearchSpace
+from pufferlib.sweep.study import quiet_optuna
 
 _LEAST_COST = 1e-3  # seconds; what was refused before it ran cost nothing
 _MOST_POINTS = 1_500  # that models are made of: they take the square of that
@@ -38,9 +38,7 @@ class History:
     progress: np.ndarray  # how much of its run the trial had done, in (0, 1], float64 of shape `[n]`
     costs: np.ndarray  # what it had cost until then, above 0, float64 of shape `[n]`
     scores: np.ndarray  # what it had reached, float64 of shape `[n]`; NaN where it failed
-    # coordinates of trials that were stopped early or were too short to be scored, then of those that run, float64 of
-    # shape `[m, dimensions]`
-    open_ends: np.ndarray
+    open_ends: np.ndarray  # coordinates of trials without a score at their end, float64 of shape `[m, dimensions]`
     begun: int  # how many trials there are in all
 
     @property
@@ -55,22 +53,19 @@ def read_history(trials: Sequence[FrozenTrial], direction: StudyDirection, space
     A trial without a curve and a cost in its attributes has its value and the time that it took.
     """
     sign = -1.0 if direction == StudyDirection.MINIMIZE else 1.0
-    rows, pending, stopped = [], [], []
+    rows, open_ends = [], []
     uncounted = uncounted_numbers(trials)
     known = [trial for trial in trials if trial.number not in uncounted and set(space.names) <= set(trial.params)]
     for trial in known:
         point = space.point(trial.params)
-        if trial.state in (TrialState.RUNNING, TrialState.WAITING):
-            pending.append(point)
-            continue
         curve = _curve(trial)
         rows += [(*point, progress, max(cost, _LEAST_COST), sign * score) for progress, cost, score in curve]
         if not any(progress >= 1.0 for progress, _, _ in curve):
-            stopped.append(point)
+            open_ends.append(point)
     table = np.array(rows, dtype=float).reshape(-1, len(space.dimensions) + 3)
     table = table[_worth_keeping(progress=table[:, -3], scores=table[:, -1])]
     points, (progress, costs, scores) = table[:, :-3], table[:, -3:].T
-    open_ends = np.array([*stopped, *pending]).reshape(-1, len(space.dimensions))
+    open_ends = np.array(open_ends).reshape(-1, len(space.dimensions))
     return History(points, progress, costs, scores, open_ends, begun=len(known))
 
 
@@ -83,8 +78,8 @@ def _worth_keeping(progress: np.ndarray, scores: np.ndarray) -> np.ndarray:
 
 
 def _curve(trial: FrozenTrial) -> list[tuple[float, float, float]]:
-    # A failed trial has one point without a score, which is bad; one that was too short to be scored has none.
-    if trial.user_attrs.get(UNSCORED):
+    # A failed trial has one point without a score, which is bad; one that runs or was too short to be scored has none.
+    if trial.user_attrs.get(UNSCORED) or not trial.state.is_finished():
         return []
     cost = trial.user_attrs.get(COST, trial.duration.total_seconds() if trial.duration else 0.0)
     is_complete = trial.state == TrialState.COMPLETE
@@ -184,7 +179,7 @@ class Surrogate:
 
         With `seed` it draws the observations for the kernel's parameters, where there are many.
         """
-        self.warp = _Warp(values)  # gives values as predictions have them
+        self.warp = _fit_warp(values)  # gives values as predictions have them
         warped = self.warp(values)
         fitted = _fit_kernel(features, warped, seed)
         self.noise = float(fitted.k2.noise_level)  # variance of what is seen, of warped values
@@ -218,28 +213,23 @@ class Surrogate:
         return generator.multivariate_normal(mean, covariance, check_valid="ignore", method="eigh")
 
 
-class _Warp:
+def _fit_warp(values: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
     # Makes values normal; equal ones become 0. They are measured from their median in units of what half of them keep
     # to, before the exponent is found. A few very bad ones (runs that diverged) do not make all others look the same.
+    median = np.median(values)
+    away = np.abs(values - median)
+    different = away[away > _SAME * abs(median)]
+    if not len(different):
+        return np.zeros_like
+    unit = max(np.median(different), (values.max() - median) / _MOST_UNITS)
 
-    def __init__(self, values: np.ndarray):
-        self._median = np.median(values)
-        away = np.abs(values - self._median)
-        different = away[away > _SAME * abs(self._median)]
-        self._is_flat = not len(different)
-        if not self._is_flat:
-            self._unit = max(np.median(different), (values.max() - self._median) / _MOST_UNITS)
-            self._exponent = float(np.clip(yeojohnson(self._in_units(values))[1], *_EXPONENTS))
-            curved = yeojohnson(self._in_units(values), self._exponent)
-            self._mean, self._deviation = curved.mean(), curved.std()
+    def in_units(values: np.ndarray) -> np.ndarray:
+        return np.clip((values - median) / unit, -_FARTHEST, _FARTHEST)
 
-    def __call__(self, values: np.ndarray) -> np.ndarray:
-        if self._is_flat:
-            return np.zeros(len(values))
-        return (yeojohnson(self._in_units(values), self._exponent) - self._mean) / self._deviation
-
-    def _in_units(self, values: np.ndarray) -> np.ndarray:
-        return np.clip((values - self._median) / self._unit, -_FARTHEST, _FARTHEST)
+    exponent = float(np.clip(yeojohnson(in_units(values))[1], *_EXPONENTS))
+    curved = yeojohnson(in_units(values), exponent)
+    mean, deviation = curved.mean(), curved.std()
+    return lambda values: (yeojohnson(in_units(values), exponent) - mean) / deviation
 
 
 class _Process(GaussianProcessRegressor):
@@ -420,6 +410,5 @@ def make_sampler(method: str, space: SearchSpace, seed: int | None, max_cost: fl
         return ProteinSampler(space, seed, max_cost)
     if method == "Random":
         return RandomSampler(seed)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ExperimentalWarning)  # of its own; which ones changes with the version
+    with quiet_optuna():  # which samplers it calls experimental changes with the version
         return TPESampler(seed=seed) if method == "TPE" else GPSampler(seed=seed)
