@@ -262,28 +262,20 @@ def _labelled(label: AbstractContextManager[Any], phase: Phase) -> Iterator[None
 class Phases:
     """The phases that the time of a process goes to, each with its seconds.
 
-    Phases do not nest, and none begins or ends inside the capture of a CUDA graph.
+    Phases do not nest, and none begins or ends inside the capture of a CUDA graph. Every phase also enters what `label`
+    gives for its name, as for a profiler, unless it is None.
     """
 
     def __init__(self, device: torch.device | None = None):
         self._device = device if device is not None and device.type == "cuda" else None
         self._phases: defaultdict[str, Phase] = defaultdict(Phase)
-        self._mark: Callable[[str], AbstractContextManager[Any]] | None = None
+        self.label: Callable[[str], AbstractContextManager[Any]] | None = None
         self._since = time.perf_counter()
-
-    @contextlib.contextmanager
-    def marked(self, mark: Callable[[str], AbstractContextManager[Any]]) -> Iterator[None]:
-        """While it is entered, every phase also enters what `mark` gives for its name, as a profiler's label."""
-        self._mark = mark
-        try:
-            yield
-        finally:
-            self._mark = None
 
     def phase(self, name: str) -> AbstractContextManager[None]:
         """Times the body of a `with` statement by the clock on the wall."""
         phase = self._phases[name]
-        return phase if self._mark is None else _labelled(self._mark(name), phase)
+        return phase if self.label is None else _labelled(self.label(name), phase)
 
     def queued_phase(self, name: str) -> AbstractContextManager[None]:
         """Times the body as `phase` does, and on a GPU also what it queues; a name is always used in one way."""

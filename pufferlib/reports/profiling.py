@@ -123,7 +123,8 @@ def trace(trainer: PuffeRL, path: Path) -> str:
     os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # read when a profiler is made for the first time
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        with trainer.phases.marked(record_function), profiling as profiler:
+        trainer.phases.label = record_function
+        with profiling as profiler:
             for _ in range(TRACED):
                 _iterate(trainer)
     with storing(path), tempfile.TemporaryDirectory() as folder:

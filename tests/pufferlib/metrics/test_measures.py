@@ -160,8 +160,10 @@ def test_a_profiler_is_told_of_phases_while_it_asks():
         yield
         told.append(f"end {name}")
 
-    with phases.marked(mark), phases.phase("learn"):
+    phases.label = mark
+    with phases.phase("learn"):
         told.append("inside")
+    phases.label = None
     with phases.phase("learn"):
         pass
     assert told == ["begin learn", "inside", "end learn"]
@@ -174,8 +176,8 @@ def test_queued_phases_are_told_too(wall, gpu):
     def mark(name):
         return contextlib.nullcontext(told.append(name))
 
-    for context in (phases.marked(mark), contextlib.nullcontext()):
-        with context, phases.queued_phase("learn"):
+    for phases.label in (mark, None):
+        with phases.queued_phase("learn"):
             gpu.queue(1.0)
     gpu.catch_up()
     wall[0] += 4.0
