@@ -134,7 +134,7 @@ class Sweep:
         # Waits a moment for messages; returns the processes that have ended, whose slots are free.
         waitables = [each for process in self._running.values() for each in process.waitables]
         seconds = TICK_SECONDS if self._running else READ_SECONDS
-        wait(waitables, seconds) if waitables else time.sleep(seconds)
+        wait(waitables, seconds)
         ended = []
         for slot, process in list(self._running.items()):
             process.look()

@@ -123,8 +123,8 @@ class WatchedTrainer(PuffeRL):
     metric that is no mean over episodes, where `[train] final_episodes` is 0, and where no played episode reports it.
     """
 
-    def watch(self, search: MetricSearch, send: SendMessage) -> None:
-        """Begins to report: `search` finds the metric, `send` takes the messages."""
+    def __init__(self, *arguments: Any, search: MetricSearch, send: SendMessage):
+        super().__init__(*arguments)
         self._search, self._send_message = search, send
         self._sent_seconds = self._cost = 0.0  # of the last message, and of training so far: playing costs nothing
         self._episode_steps = math.inf  # agent steps in which every agent plays one episode, the fewest seen
@@ -210,9 +210,8 @@ def train_watched(task: TrialTask, send: SendMessage) -> None:
         is_horizon_chosen = "train.bptt_horizon" in task.values
         args["train"] = fit_sizes(args["train"], vecenv.num_agents, device_type, is_horizon_chosen)
         changed = {name: value for name, value in args["train"].items() if config[name] != value}
-        trainer = WatchedTrainer({**config, **changed}, vecenv, policy, logger)
+        trainer = WatchedTrainer({**config, **changed}, vecenv, policy, logger, search=search, send=send)
         send({"run_folder": str(trainer.run_folder), "fitted": changed})
-        trainer.watch(search, send)
         trainers.append(trainer)
         return trainer
 
