@@ -68,7 +68,7 @@ def find_first(
 
 @contextmanager
 def explaining(
-    find: Callable[[], str | None], policy: nn.Module, find_layer: Callable[[], str | None] = lambda: None
+    find: Callable[[], str | None], policy: nn.Module, find_layer: Callable[[], str | None]
 ) -> Iterator[None]:
     """Replaces an error of a policy by a DivergedError of what led to it, where that is a number which is not finite.
 

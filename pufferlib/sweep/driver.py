@@ -195,7 +195,6 @@ class Sweep:
         log_name = f"trial_{number:04}.log" if seed is None else f"trial_{number:04}_seed_{seed}.log"
         task = TrialTask(
             number=number,
-            env_name=self.state.env_name,
             args=args,
             metric=self._wanted_metric,
             log_path=self.state.folder / log_name,

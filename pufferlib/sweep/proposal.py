@@ -408,7 +408,5 @@ def make_sampler(method: str, space: SearchSpace, seed: int | None, max_cost: fl
     """Returns the sampler of `[sweep] method`: Protein's, or one of Optuna's, which know neither costs nor a start."""
     if method == "Protein":
         return ProteinSampler(space, seed, max_cost)
-    if method == "Random":
-        return RandomSampler(seed)
     with quiet_optuna():  # which samplers it calls experimental changes with the version
-        return TPESampler(seed=seed) if method == "TPE" else GPSampler(seed=seed)
+        return {"Random": RandomSampler, "TPE": TPESampler, "GP": GPSampler}[method](seed=seed)

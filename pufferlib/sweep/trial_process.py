@@ -39,7 +39,6 @@ class TrialTask:
     """A training to run in a process."""
 
     number: int  # of the trial; of a confirmation, that of the trial which it confirms
-    env_name: str
     args: dict[str, Any]  # its settings, with those of the trial
     metric: str  # what is searched by, as the user calls it
     log_path: Path  # where its output goes

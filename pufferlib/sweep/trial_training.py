@@ -203,7 +203,7 @@ def train_watched(task: TrialTask, send: SendMessage) -> None:
     if count > 1:
         args["train"]["device"] = f"cuda:{task.slot % count}"
     device_type = resolve_device(args["train"]["device"]).type
-    search = MetricSearch(task.metric, task.env_name, task.is_metric_known)
+    search = MetricSearch(task.metric, args["env_name"], task.is_metric_known)
     trainers: list[WatchedTrainer] = []
 
     def make_trainer(config: dict[str, Any], vecenv: Vector, policy: nn.Module, logger: AnyLogger) -> WatchedTrainer:
@@ -215,7 +215,7 @@ def train_watched(task: TrialTask, send: SendMessage) -> None:
         trainers.append(trainer)
         return trainer
 
-    train(task.env_name, args, make_trainer=make_trainer)
+    train(args["env_name"], args, make_trainer=make_trainer)
     trainers[0].send_score()
     if search.name is None:
         raise UnscoredError(search)

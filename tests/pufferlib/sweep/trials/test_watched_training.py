@@ -19,7 +19,7 @@ def told(metric, env="puffer_squared", **train):
     args["train"].update({"batch_size": 256, "minibatch_size": 256, "bptt_horizon": 8, "total_timesteps": 20 * 256})
     args["train"].update(train)
     messages = []
-    train_watched(TrialTask(0, env, trial_args(args, {}), metric, Path("log")), messages.append)
+    train_watched(TrialTask(0, trial_args(args, {}), metric, Path("log")), messages.append)
     return [message for message in messages if "progress" in message]
 
 
