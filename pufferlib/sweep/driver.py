@@ -82,8 +82,7 @@ class Sweep:
         that run are stopped, and run again when the sweep continues. Raises ConfigError if the metric does not exist,
         or the first trials all fail for the same reason, and StorageError if the database fails.
         """
-        minutes = math.inf if self.config.max_minutes is None else self.config.max_minutes
-        self.state.deadline = time.monotonic() + 60 * minutes
+        self.state.deadline = time.monotonic() + 60 * (self.config.max_minutes or math.inf)
         self._on_change = on_change
         with study.quiet_optuna(), StopRequest() as self._stop, study.naming_database(self.place):
             try:

@@ -355,8 +355,8 @@ class Proposal:
 _FIRST_TRIALS = 4  # and one for each dimension, before models say anything
 
 
-class ProteinSampler(BaseSampler):
-    """Searches for high scores at low cost.
+class ProteinSampler(RandomSampler):
+    """Searches for high scores at low cost; what is not of its space is drawn at random.
 
     It starts at the centre of the space and near it, and goes on by a `Proposal` from every point of the curves.
 
@@ -368,10 +368,10 @@ class ProteinSampler(BaseSampler):
     def __init__(self, space: SearchSpace, seed: int | None = None, max_cost: float = np.inf):
         # Draws are seeded by `seed` and the number of the trial: a sampler that continues a study repeats none. No
         # trial is proposed that is expected to cost more than `max_cost`.
+        super().__init__(seed)
         self._space = space
         self._max_cost = max_cost
         self._seed = int(np.random.default_rng().integers(2**63)) if seed is None else seed
-        self._random = RandomSampler(seed)
 
     @override
     def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
@@ -386,12 +386,6 @@ class ProteinSampler(BaseSampler):
         with threadpool_limits(1):  # threads that wait for the cores of trials are slower than none
             point = self._propose(history, np.random.default_rng((self._seed, trial.number)))
         return self._space.values(point)
-
-    @override
-    def sample_independent(
-        self, study: Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
-    ) -> Any:
-        return self._random.sample_independent(study, trial, param_name, param_distribution)
 
     def _propose(self, history: History, generator: np.random.Generator) -> np.ndarray:
         space = self._space
