@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
-from functools import partial
+from contextlib import contextmanager, suppress
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.module import register_module_forward_hook
+from torch.utils._pytree import tree_leaves
 
 from pufferlib.errors import DivergedError, PufferError
 
@@ -96,26 +97,17 @@ def explaining(
 
 def find_layer(policy: nn.Module, run: Callable[[], object]) -> str | None:
     """Names the first layer whose output is not finite while a policy runs: `'head' (Linear)`; None if none is."""
+    names = {module: name for name, module in policy.named_modules() if name}
     found: list[str] = []
 
-    def look(name: str, module: nn.Module, inputs: object, output: object) -> None:
-        if not found and not all(map(is_finite, _tensors(output))):
-            found.append(f"{name!r} ({type(module).__name__})")
+    def look(module: nn.Module, inputs: object, output: object) -> None:
+        tensors = (part for part in tree_leaves(output) if isinstance(part, Tensor))
+        if not found and module in names and not all(map(is_finite, tensors)):
+            found.append(f"{names[module]!r} ({type(module).__name__})")
 
-    with ExitStack() as hooks, torch.no_grad(), suppress(Exception):  # why it was called is an error of its own already
-        for name, module in policy.named_modules():
-            if name:
-                hooks.enter_context(module.register_forward_hook(partial(look, name)))
+    with register_module_forward_hook(look), torch.no_grad(), suppress(Exception):  # it was called for an error already
         run()
     return found[0] if found else None
-
-
-def _tensors(output: object) -> Iterator[Tensor]:
-    if isinstance(output, Tensor):
-        yield output
-    elif isinstance(output, (tuple, list)):
-        for part in output:
-            yield from _tensors(part)
 
 
 def find_weight(policy: nn.Module) -> str | None:
