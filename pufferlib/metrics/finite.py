@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.module import register_module_forward_hook
-from torch.utils._pytree import tree_leaves
+from torch.utils._pytree import keystr, tree_leaves, tree_leaves_with_path
 
 from pufferlib.errors import DivergedError, PufferError
 
@@ -131,13 +131,11 @@ def require_finite_weights(policy: nn.Module) -> None:
 
 def find_in_state(state: Mapping | Tensor | float, place: str) -> str | None:
     """Names the first number of nested dicts of numbers and tensors that is not finite: `adam['weight'] is nan`."""
-    if isinstance(state, Mapping):
-        parts = (find_in_state(part, f"{place}[{name!r}]") for name, part in state.items())
-        return next((found for found in parts if found is not None), None)
-    numbers = torch.as_tensor(state)
-    if is_finite(numbers):
-        return None
-    return f"{place} is {numbers[~numbers.isfinite()][0].item()}"
+    for path, leaf in tree_leaves_with_path(state):
+        numbers = torch.as_tensor(leaf)
+        if not is_finite(numbers):
+            return f"{place}{keystr(path)} is {numbers[~numbers.isfinite()][0].item()}"
+    return None
 
 
 def describe_update(
