@@ -76,9 +76,7 @@ class TrialProcess:
             self._kill_time = time.monotonic() + STOP_SECONDS
 
     def look(self) -> None:
-        """Reads its messages, holds it to its limits, and says how it ended when it has."""
-        if self.run.has_ended:
-            return
+        """Reads its messages, holds it to its limits, and says how it ended when it has; not called after that."""
         exit_code = self._process.poll()  # before the messages, so that none of them is missed
         try:
             while self.waitables and self._connection.poll():
