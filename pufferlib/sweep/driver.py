@@ -56,7 +56,7 @@ class Sweep:
         self.config = config = SweepConfig.from_dict(args["sweep"])
         self.space = space_of(args) if space is None else space
         self._wanted_metric = config.metric or args.get("solve", {}).get("metric") or "episode/return_mean"
-        self.place = place = study.study_place(env_name, args)
+        self.place = place = study.StudyPlace(env_name, args)
         if (model := args["load_model_path"]) is not None:  # `latest` will be other weights
             args = {**args, "load_model_path": str(resolve_model(args["train"]["data_dir"], env_name, model))}
         args = {**args, "train": {**args["train"], "data_dir": str(place.folder)}}

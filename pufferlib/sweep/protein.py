@@ -77,7 +77,7 @@ class Protein:
             self._args = {**args, "env_name": env_name, "sweep": {**args.get("sweep", {}), **given}}
         self._config = SweepConfig.from_dict(self._args["sweep"] if env_name else given)
         if env_name is None:
-            self.space = SearchSpace(tuple(_free_dimension(name, one) for name, one in search_space.items()))
+            self.space = SearchSpace([_free_dimension(name, one) for name, one in search_space.items()])
             self._names = {name: name for name in search_space}  # of the settings, by those in the search space
         else:
             self.space = space_of(self._args, search_space)

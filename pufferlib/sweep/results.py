@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
-from datetime import datetime
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from statistics import mean, pstdev
 from typing import Any
@@ -58,26 +57,29 @@ class Confirmation:
     error: str = ""  # why it failed, one sentence; empty where it did not
 
 
-@dataclass(frozen=True)
 class FoundTrial:
     """A trial that has ended."""
 
-    number: int
-    state: str  # one of COUNTED, or `uncounted`
-    score: float  # what it reached; NaN where it scored nothing
-    cost: float  # seconds of training; NaN where it is not known
-    settings: Mapping[str, Any]  # what it ran with, else what was proposed, by name, such as `train.learning_rate`
-    run_folder: str = ""  # of the run, with its weights; empty where it is not known
-    episodes: int | None = None  # how many the score is of; None where that is not known, or it is of none
-    reason: str = ""  # why it failed or was stopped, one sentence
-    begun: datetime | None = None
-    ended: datetime | None = None
-    runs: Sequence[Confirmation] = ()  # with its settings, by seed; none where it was not confirmed
-
-    @property
-    def scores(self) -> list[float]:
-        """The scores of the confirmations that did not fail."""
-        return [run.score for run in self.runs if run.score is not None]
+    def __init__(self, trial: FrozenTrial, is_uncounted: bool, runs: Sequence[Confirmation]):
+        known = trial.user_attrs
+        self.number = trial.number
+        self.state = "complete"  # one of COUNTED, or `uncounted`
+        self.reason = ""  # why it failed or was stopped, one sentence
+        if trial.state is TrialState.PRUNED:
+            self.state, self.reason = "stopped", known.get(STOPPED) or "stopped early"
+        elif trial.state is TrialState.FAIL or not math.isfinite(trial.value):
+            self.state = "uncounted" if is_uncounted else "failed"
+            self.reason = str(known.get(ERROR) or "its driver was killed")
+        is_scored = trial.value is not None and math.isfinite(trial.value)
+        self.score = trial.value if is_scored else math.nan  # what it reached; NaN where it scored nothing
+        self.cost = float(known.get(COST, math.nan))  # seconds of training; NaN where it is not known
+        # What it ran with, else what was proposed, by name, such as `train.learning_rate`.
+        self.settings: dict[str, Any] = {**trial.params, **by_name(known.get(CONFIG, {}))}
+        self.run_folder: str = known.get(RUN_FOLDER) or ""  # with its weights; empty where it is not known
+        self.episodes: int | None = known.get(EPISODES)  # of the score; None where not known, or it is of none
+        self.begun, self.ended = trial.datetime_start, trial.datetime_complete
+        self.runs = runs  # with its settings, by seed; none where it was not confirmed
+        self.scores = [run.score for run in runs if run.score is not None]  # of those that did not fail
 
     @property
     def confirmed_text(self) -> str:
@@ -97,30 +99,32 @@ class FoundTrial:
         return f"trial {self.number}: {number_text(self.score)}{of} in {cost_text(self.cost)} of training{again}"
 
 
-@dataclass(frozen=True)
 class Results:
-    """The results of the trials of a study."""
+    """The results of the trials of a study; the goal is `maximize` or `minimize`."""
 
-    sign: int  # by which the score of a better trial is the higher one: 1 to maximize, -1 to minimize
-    ended: Sequence[FoundTrial]  # all that have ended, by their numbers
-    complete: Sequence[FoundTrial]  # those with a finite score, the best first; of equal scores the cheaper
-    front: Sequence[FoundTrial]  # those of them that no other beats at their cost, the cheapest first
-    running: int  # how many are running
-    awaited: frozenset[int] = frozenset()  # the numbers of trials whose confirmations have not all ended
+    def __init__(self, trials: Sequence[FrozenTrial], goal: str, confirmations: Sequence[Confirmation] = ()):
+        uncounted, runs = uncounted_numbers(trials), sorted(confirmations, key=lambda run: run.seed)
+        self.sign = sign = -1 if goal == "minimize" else 1  # by which the score of a better trial is the higher one
+        self.ended = [  # all that have ended, by their numbers
+            FoundTrial(trial, trial.number in uncounted, [run for run in runs if run.trial == trial.number])
+            for trial in trials
+            if trial.state.is_finished()
+        ]
+        self.num_ended = sum(trial.state in COUNTED for trial in self.ended)  # those that count
+        self.total_cost = sum(trial.cost for trial in self.ended if math.isfinite(trial.cost))  # seconds of training
+        # Those with a finite score, the best first; of equal scores the cheaper.
+        self.complete = [trial for trial in self.ended if trial.state == "complete"]
+        self.complete.sort(key=lambda trial: (-sign * trial.score, _cost_rank(trial), trial.number))
+        priced = [trial for trial in self.complete if math.isfinite(trial.cost)]
+        costs, scores = np.array([(trial.cost, trial.score) for trial in priced]).reshape(-1, 2).T
+        # Those of them that no other beats at their cost, the cheapest first.
+        self.front = [priced[place] for place in pareto_front(costs, sign * scores)]
+        self.running = sum(trial.state is TrialState.RUNNING for trial in trials)
+        self.awaited: set[int] = set()  # the numbers of trials whose confirmations have not all ended
 
     def in_state(self, state: str) -> list[FoundTrial]:
         """Returns the trials that ended in a state, by their numbers."""
         return [trial for trial in self.ended if trial.state == state]
-
-    @property
-    def total_cost(self) -> float:
-        """Seconds of training of all trials."""
-        return sum(trial.cost for trial in self.ended if math.isfinite(trial.cost))
-
-    @property
-    def num_ended(self) -> int:
-        """The number of trials that have ended and count."""
-        return sum(trial.state in COUNTED for trial in self.ended)
 
     @property
     def winner(self) -> FoundTrial | None:
@@ -197,9 +201,9 @@ class SweepState:
 
     def results(self) -> Results:
         """Returns the results of all trials as the driver last read them."""
-        found = results_of(self.trials, self.args["sweep"]["goal"], self.confirmations)
-        left = outstanding(found, self.args, self.threshold)
-        return replace(found, awaited=frozenset(trial.number for trial, _ in left))
+        found = Results(self.trials, self.args["sweep"]["goal"], self.confirmations)
+        found.awaited = {trial.number for trial, _ in outstanding(found, self.args, self.threshold)}
+        return found
 
 
 def trial_table(
@@ -220,45 +224,6 @@ def trial_table(
     settings = [(short, [text(trial.settings.get(name, "-")) for trial in trials]) for name, short in names]
     headings, cells = zip(*known.items(), *settings, strict=True)
     return [*headings], [*zip(*cells, strict=True)]
-
-
-def results_of(trials: Sequence[FrozenTrial], goal: str, confirmations: Sequence[Confirmation] = ()) -> Results:
-    """Returns the results of all trials of a study; the goal is `maximize` or `minimize`."""
-    sign, uncounted = -1 if goal == "minimize" else 1, uncounted_numbers(trials)
-    runs = sorted(confirmations, key=lambda run: run.seed)
-    ended = [
-        _found(trial, trial.number in uncounted, [run for run in runs if run.trial == trial.number])
-        for trial in trials
-        if trial.state.is_finished()
-    ]
-    complete = [trial for trial in ended if trial.state == "complete"]
-    complete.sort(key=lambda trial: (-sign * trial.score, _cost_rank(trial), trial.number))
-    priced = [trial for trial in complete if math.isfinite(trial.cost)]
-    costs, scores = np.array([(trial.cost, trial.score) for trial in priced]).reshape(-1, 2).T
-    front = [priced[place] for place in pareto_front(costs, sign * scores)]
-    return Results(sign, ended, complete, front, sum(trial.state is TrialState.RUNNING for trial in trials))
-
-
-def _found(trial: FrozenTrial, is_uncounted: bool, runs: Sequence[Confirmation]) -> FoundTrial:
-    known, state, reason = trial.user_attrs, "complete", ""
-    if trial.state is TrialState.PRUNED:
-        state, reason = "stopped", known.get(STOPPED) or "stopped early"
-    elif trial.state is TrialState.FAIL or not math.isfinite(trial.value):
-        state = "uncounted" if is_uncounted else "failed"
-        reason = known.get(ERROR) or "its driver was killed"
-    return FoundTrial(
-        number=trial.number,
-        state=state,
-        score=trial.value if trial.value is not None and math.isfinite(trial.value) else math.nan,
-        cost=float(known.get(COST, math.nan)),
-        settings={**trial.params, **by_name(known.get(CONFIG, {}))},
-        run_folder=known.get(RUN_FOLDER) or "",
-        episodes=known.get(EPISODES),
-        reason=str(reason),
-        begun=trial.datetime_start,
-        ended=trial.datetime_complete,
-        runs=runs,
-    )
 
 
 def _cost_rank(trial: FoundTrial) -> float:

@@ -6,7 +6,6 @@ import copy
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -132,7 +131,6 @@ class Categorical:
         return self.choices[int(coordinate)]
 
 
-@dataclass(frozen=True)
 class SearchSpace:
     """All that a sweep may vary.
 
@@ -140,22 +138,12 @@ class SearchSpace:
     column for each value of a categorical dimension.
     """
 
-    dimensions: tuple[Dimension | Categorical, ...]
-
-    @cached_property
-    def centre(self) -> np.ndarray:
-        """The point where the search starts, float64 of shape `[dimensions]`."""
-        return np.array([dimension.centre for dimension in self.dimensions])
-
-    @cached_property
-    def choices(self) -> np.ndarray:
-        """The number of values of each categorical dimension, int64 of shape `[dimensions]`; 0 for a number."""
-        return np.array([len(getattr(dimension, "choices", ())) for dimension in self.dimensions], dtype=np.int64)
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The names of the settings."""
-        return tuple(dimension.name for dimension in self.dimensions)
+    def __init__(self, dimensions: Sequence[Dimension | Categorical]):
+        self.dimensions = tuple(dimensions)
+        self.names = tuple(dimension.name for dimension in dimensions)  # of the settings
+        self.centre = np.array([dimension.centre for dimension in dimensions])  # the point where the search starts
+        # The number of values of each categorical dimension, int64; 0 for a number.
+        self.choices = np.array([len(getattr(dimension, "choices", ())) for dimension in dimensions], dtype=np.int64)
 
     def point(self, values: Mapping[str, Any]) -> np.ndarray:
         """Returns the coordinates of a value of every dimension, float64 of shape `[dimensions]`."""
@@ -237,7 +225,7 @@ def space_of(args: Mapping[str, Any], search_space: Mapping[str, Any] | None = N
             f"[train] num_iterations {count} would count in place of the total_timesteps that the sweep varies; leave "
             "it out, or take these out by --sweep.train.total-timesteps.distribution none"
         )
-    return SearchSpace(tuple(found.values()))
+    return SearchSpace([*found.values()])
 
 
 def resolved_name(args: Mapping[str, Any], name: str) -> str:

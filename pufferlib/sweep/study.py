@@ -11,7 +11,6 @@ import time
 import uuid
 import warnings
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -38,24 +37,18 @@ _ATTEMPTS = 5  # to open a database
 _FREE = {"device", "backend", "num_workers", "step_timeout_seconds", "checkpoint_interval", "log_interval"}
 
 
-@dataclass(frozen=True)
 class StudyPlace:
-    """Where a study and the files of its sweep are."""
+    """Where a study and the files of its sweep are, by the settings of the sweep."""
 
-    name: str  # of the study
-    storage: str  # a file, or the URL of a database
-    folder: Path  # for the trials' runs and their output, and what a sweep leaves
-    flags: str  # those that lead there, without the password of a database; empty where none are needed
-
-
-def study_place(env_name: str, args: Mapping[str, Any]) -> StudyPlace:
-    """Returns where a sweep keeps its study, by its settings."""
-    config = SweepConfig.from_dict(args["sweep"])
-    name = config.study or env_name
-    folder = Path(args["train"]["data_dir"], "sweeps")
-    given = {"--storage": config.storage and without_password(config.storage), "--study": config.study}
-    flags = " ".join(f"{flag} {shlex.quote(value)}" for flag, value in given.items() if value is not None)
-    return StudyPlace(name, config.storage or str(folder / f"{slug(name)}.db"), folder / slug(name), flags)
+    def __init__(self, env_name: str, args: Mapping[str, Any]):
+        config = SweepConfig.from_dict(args["sweep"])
+        sweeps = Path(args["train"]["data_dir"], "sweeps")
+        self.name = config.study or env_name  # of the study
+        self.storage = config.storage or str(sweeps / f"{slug(self.name)}.db")  # a file, or the URL of a database
+        self.folder = sweeps / slug(self.name)  # for the trials' runs and their output, and what a sweep leaves
+        given = {"--storage": config.storage and without_password(config.storage), "--study": config.study}
+        flags = [f"{flag} {shlex.quote(value)}" for flag, value in given.items() if value is not None]
+        self.flags = " ".join(flags)  # those that lead there, without the password of a database
 
 
 def without_password(storage: str) -> str:

@@ -199,7 +199,8 @@ def report(folder: Path) -> None:
 def database(folder: Path) -> None:
     from pufferlib.sweep.study import StudyPlace, open_study
 
-    open_study(StudyPlace("strange", str(folder / "data.db"), folder, ""), "maximize")
+    args = {"sweep": {"study": "strange", "storage": str(folder / "data.db")}, "train": {"data_dir": str(folder)}}
+    open_study(StudyPlace("puffer_squared", args), "maximize")
 
 
 def model(folder: Path) -> Path:

@@ -31,7 +31,7 @@ from pufferlib.sweep.results import (
     RETRY_OF,
     RUN_FOLDER,
     STOPPED,
-    results_of,
+    Results,
     uncounted_numbers,
 )
 from pufferlib.sweep.space import Categorical, Dimension, SearchSpace
@@ -440,7 +440,7 @@ def test_short_trials_do_not_win_by_the_episodes_that_end_early(tmp_path):
     args = load_config("puffer_maze", ["--train.data-dir", str(tmp_path), "--train.device", "cpu"])
     args["sweep"].update(num_trials=3, metric="score", confirm_best=0, early_stopping=False)
     state = run_sweep("puffer_maze", args, SearchSpace((Categorical(steps, tuple(lengths)),)), Proposed(steps, lengths))
-    trials = sorted(results_of(state.trials, "maximize").complete, key=lambda trial: trial.number)
+    trials = sorted(Results(state.trials, "maximize").complete, key=lambda trial: trial.number)
     scores = [trial.score for trial in trials]
     assert scores == sorted(scores) and scores[0] < 0.2 and scores[-1] > 0.8
     for trial in trials:

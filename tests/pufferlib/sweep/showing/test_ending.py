@@ -8,7 +8,7 @@ from sweep_studies import failed, make_state, make_study, running, scored, stopp
 from pufferlib.config import load_config
 from pufferlib.errors import StorageError
 from pufferlib.sweep.command import ProgressLines, finish, trials_csv
-from pufferlib.sweep.results import CONFIG, RUN_FOLDER, Confirmation, results_of
+from pufferlib.sweep.results import CONFIG, RUN_FOLDER, Confirmation, Results
 
 RAN = {"train": {"learning_rate": 0.02, "gamma": 0.97, "optimizer": "adam", "minibatch_size": 512}}
 
@@ -121,7 +121,7 @@ def test_the_table_has_every_trial_that_ended():
     study = make_study(
         scored(0.5, 10), other, stopped("it was low", 4), failed('"no"'), failed("gone", is_counted=False), running()
     )
-    rows = list(csv.DictReader(io.StringIO(trials_csv(results_of(study.trials, "maximize")))))
+    rows = list(csv.DictReader(io.StringIO(trials_csv(Results(study.trials, "maximize")))))
     assert [row["state"] for row in rows] == ["complete", "complete", "stopped", "failed", "uncounted"]
     assert [row["score"] for row in rows] == ["0.5", "0.9", "", "", ""]
     assert [row["cost"] for row in rows] == ["10.0", "", "4.0", "0.0", "0.0"]

@@ -8,7 +8,7 @@ from optuna.trial import TrialState, create_trial
 from sweep_studies import failed, make_state, make_study, running, scored, stopped
 
 from pufferlib.sweep.command import front_figure, report_html
-from pufferlib.sweep.results import CONFIG, COST, CURVE, Confirmation, results_of
+from pufferlib.sweep.results import CONFIG, COST, CURVE, Confirmation, Results
 
 PLOTS = {"front", "history", "slices", "parallel", "curves"}
 
@@ -126,7 +126,7 @@ def test_names_of_a_user_are_text():
 
 def test_the_front_has_the_settings_where_one_points():
     study = make_study(scored(0.5, 10), scored(0.9, 40, gamma=0.9876), scored(0.4, 20), scored(0.1, 0))
-    results = results_of(study.trials, "maximize")
+    results = Results(study.trials, "maximize")
     figure = front_figure(results, "perf")
     line = next(trace for trace in figure.data if trace.name == "on the front")
     assert list(zip(line.x, line.y, strict=True)) == [(0.001, 0.1), (10, 0.5), (40, 0.9)]

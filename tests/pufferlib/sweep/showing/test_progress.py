@@ -6,7 +6,7 @@ from sweep_studies import failed, make_state, make_study, running, scored, stopp
 
 from pufferlib.dashboard.panel import cost_text, short_names, value_text
 from pufferlib.sweep.command import ProgressLines, remaining_seconds
-from pufferlib.sweep.results import RETRY_OF, Confirmation, TrialRun, results_of
+from pufferlib.sweep.results import RETRY_OF, Confirmation, Results, TrialRun
 
 CURVE_ROWS = [[0.1, 1.0, 0.0], [0.2, 2.0, 0.4], [0.3, 3.0, 0.8]]
 
@@ -51,7 +51,7 @@ def test_the_time_left_is_never_negative(progress, num_trials, deadline):
 
 def test_the_time_left_is_not_known_before_a_trial_has_ended():
     for study in (make_study(), make_study(running(), running())):
-        assert remaining_seconds(make_state(study), results_of(study.trials, "maximize")) == math.inf
+        assert remaining_seconds(make_state(study), Results(study.trials, "maximize")) == math.inf
 
 
 # --- lines

@@ -5,15 +5,15 @@ from sweep_studies import make_state, make_study, scored
 from pufferlib.sweep.results import (
     FIRST_SEED,
     Confirmation,
+    Results,
     known_confirmations,
     outstanding,
     remember,
-    results_of,
 )
 
 
 def found(*trials, goal="maximize", known=()):
-    return results_of(make_study(*trials, goal=goal).trials, goal, known)
+    return Results(make_study(*trials, goal=goal).trials, goal, known)
 
 
 def runs(trial, *scores):

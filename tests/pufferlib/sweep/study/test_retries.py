@@ -11,8 +11,8 @@ from sqlalchemy import text
 
 from pufferlib.sweep.driver import Sweep
 from pufferlib.sweep.proposal import read_history
-from pufferlib.sweep.results import COST, ERROR, HOST, UNCOUNTED, results_of, uncounted_numbers
-from pufferlib.sweep.study import open_study, quiet_optuna, study_place
+from pufferlib.sweep.results import COST, ERROR, HOST, UNCOUNTED, Results, uncounted_numbers
+from pufferlib.sweep.study import StudyPlace, open_study, quiet_optuna
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:Heartbeat of storage is supposed"),  # a driver's own calls are silent
@@ -24,7 +24,7 @@ NAME = "train.learning_rate"
 
 def begin(args, rate=0.02):
     """A trial of a driver that is killed; the study with it."""
-    study = open_study(study_place(ENV, args), "maximize")
+    study = open_study(StudyPlace(ENV, args), "maximize")
     trial = study.ask()
     trial.suggest_float(NAME, 1e-4, 0.1, log=True) if rate else None
     study._storage.record_heartbeat(trial._trial_id)
@@ -52,7 +52,7 @@ def test_a_trial_without_heartbeats_runs_again_with_its_values(tmp_path, monkeyp
     state = run_sweep(ENV, args, SPACE)
     assert [each.state for each in state.trials] == [TrialState.FAIL, TrialState.COMPLETE, TrialState.COMPLETE]
     assert state.trials[1].params == trial.params
-    results = results_of(state.trials, "maximize")
+    results = Results(state.trials, "maximize")
     uncounted = [(each.number, each.reason) for each in results.ended if each.state == "uncounted"]
     assert uncounted == [(0, "its driver was killed")]
     assert results.num_ended == 2 and not results.in_state("failed")
@@ -80,7 +80,7 @@ def test_of_two_drivers_that_see_it_one_retries_it(tmp_path):
     study, _ = begin(args)
     grow_old(study)
     for _ in range(2):
-        retry_stale(open_study(study_place(ENV, args), "maximize"))
+        retry_stale(open_study(StudyPlace(ENV, args), "maximize"))
     assert [each.state for each in study.trials] == [TrialState.FAIL, TrialState.WAITING]
 
 
@@ -92,13 +92,13 @@ def test_a_trial_whose_drivers_keep_dying_is_not_retried_for_ever(tmp_path):
         retry_stale(study)
     assert [each.state for each in study.trials] == [TrialState.FAIL] * 3
     assert uncounted_numbers(study.trials) == {0, 1}
-    assert [each.number for each in results_of(study.trials, "maximize").in_state("failed")] == [2]
+    assert [each.number for each in Results(study.trials, "maximize").in_state("failed")] == [2]
 
 
 def test_a_trial_whose_driver_was_killed_before_its_first_heartbeat_is_discarded(tmp_path, monkeypatch):
     use_scripted_trials(monkeypatch)
     args = sweep_args(tmp_path, num_trials=1)
-    study = open_study(study_place(ENV, args), "maximize")
+    study = open_study(StudyPlace(ENV, args), "maximize")
     study.ask()
     with study._storage._backend.engine.begin() as connection:
         connection.execute(text("UPDATE trials SET datetime_start = datetime(datetime_start, '-100 seconds')"))
@@ -140,6 +140,6 @@ def test_optuna_may_continue_the_study(tmp_path, begun):
     args = sweep_args(tmp_path)
     for _ in range(begun):
         begin(args)
-    place = study_place(ENV, args)
+    place = StudyPlace(ENV, args)
     open_study(place, "maximize")
     assert len(optuna.load_study(study_name=ENV, storage=f"sqlite:///{place.storage}").trials) == begun

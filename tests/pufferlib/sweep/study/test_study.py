@@ -10,15 +10,15 @@ import pytest
 from scripted_trials import ENV, SPACE, sweep_args
 
 from pufferlib.errors import ConfigError
-from pufferlib.sweep.study import claim_study, open_study, quiet_optuna, study_place, without_password
+from pufferlib.sweep.study import StudyPlace, claim_study, open_study, quiet_optuna, without_password
 
 
 def test_a_study_is_in_a_database_beside_its_runs_unless_told_otherwise(tmp_path):
-    place = study_place(ENV, sweep_args(tmp_path))
+    place = StudyPlace(ENV, sweep_args(tmp_path))
     assert (place.name, place.flags) == (ENV, "")
     assert place.storage == str(tmp_path / "sweeps" / "puffer_squared.db")
     assert place.folder == tmp_path / "sweeps" / "puffer_squared"
-    place = study_place("ALE/Pong-v5", sweep_args(tmp_path, study="first try", storage="all.db"))
+    place = StudyPlace("ALE/Pong-v5", sweep_args(tmp_path, study="first try", storage="all.db"))
     assert (place.name, place.storage) == ("first try", "all.db")
     assert place.folder == tmp_path / "sweeps" / "first_try"
     assert place.flags == "--storage all.db --study 'first try'"
@@ -28,7 +28,7 @@ def test_a_study_is_in_a_database_beside_its_runs_unless_told_otherwise(tmp_path
 def test_several_studies_share_a_storage_and_each_goes_on(tmp_path, kind):
     storage = f"sqlite:///{tmp_path}/all.db" if kind == "sqlite" else str(tmp_path / "deep" / "all.db")
     for name in ("a", "b", "a"):
-        study = open_study(study_place(ENV, sweep_args(tmp_path, storage=storage, study=name)), "maximize")
+        study = open_study(StudyPlace(ENV, sweep_args(tmp_path, storage=storage, study=name)), "maximize")
         with quiet_optuna():
             study.tell(study.ask(), 1.0)
     assert len(study.trials) == 2
@@ -39,7 +39,7 @@ def test_several_studies_share_a_storage_and_each_goes_on(tmp_path, kind):
 @pytest.mark.parametrize("kind", ["file", "sqlite"])
 def test_drivers_that_begin_in_the_same_moment_are_told_apart(tmp_path, kind):
     storage = f"sqlite:///{tmp_path}/all.db" if kind == "sqlite" else str(tmp_path / "all.db")
-    place, found = study_place(ENV, sweep_args(tmp_path, storage=storage)), []
+    place, found = StudyPlace(ENV, sweep_args(tmp_path, storage=storage)), []
 
     def take_part():
         found.append(claim_study(open_study(place, "maximize"), ENV, SPACE, sweep_args(tmp_path)))
@@ -55,7 +55,7 @@ def test_drivers_that_begin_in_the_same_moment_are_told_apart(tmp_path, kind):
 
 def test_the_first_driver_of_a_study_proposes_the_same_every_time(tmp_path):
     for folder in ("a", "b"):
-        place = study_place(ENV, sweep_args(tmp_path / folder))
+        place = StudyPlace(ENV, sweep_args(tmp_path / folder))
         assert claim_study(open_study(place, "maximize"), ENV, SPACE, sweep_args(tmp_path)) == 0
 
 
@@ -69,7 +69,7 @@ def test_a_storage_that_cannot_be_opened_is_named(tmp_path):
         (str(tmp_path), r"storage '.*' cannot be opened: .*found a folder"),
     ):
         with pytest.raises(ConfigError, match=message):
-            open_study(study_place(ENV, sweep_args(tmp_path, storage=storage)), "maximize")
+            open_study(StudyPlace(ENV, sweep_args(tmp_path, storage=storage)), "maximize")
 
 
 @pytest.mark.parametrize(
@@ -87,12 +87,12 @@ def test_a_storage_that_cannot_be_opened_is_named(tmp_path):
 )
 def test_the_password_of_a_database_is_hidden(tmp_path, storage, shown):
     assert without_password(storage) == shown
-    place = study_place(ENV, sweep_args(tmp_path, storage=storage))
+    place = StudyPlace(ENV, sweep_args(tmp_path, storage=storage))
     assert place.storage == storage and "secret" not in place.flags
 
 
 def test_a_database_without_its_driver_is_named_without_its_password(tmp_path):
-    place = study_place(ENV, sweep_args(tmp_path, storage="nosuchdatabase://me:secret@host/name"))
+    place = StudyPlace(ENV, sweep_args(tmp_path, storage="nosuchdatabase://me:secret@host/name"))
     with pytest.raises(ConfigError, match=r"nosuchdatabase://me:\*\*\*@host/name' cannot be opened") as raised:
         open_study(place, "maximize")
     assert "secret" not in str(raised.value)
@@ -101,7 +101,7 @@ def test_a_database_without_its_driver_is_named_without_its_password(tmp_path):
 def test_optuna_says_nothing_of_its_own(tmp_path, capfd):
     before = optuna.logging.get_verbosity()
     for _ in range(2):
-        open_study(study_place(ENV, sweep_args(tmp_path)), "maximize")
+        open_study(StudyPlace(ENV, sweep_args(tmp_path)), "maximize")
     assert capfd.readouterr() == ("", "")
     assert optuna.logging.get_verbosity() == before
 
@@ -113,6 +113,6 @@ def test_optuna_says_nothing_of_its_own(tmp_path, capfd):
 )
 def test_a_storage_that_is_no_file_is_told(tmp_path, make, words):
     make(tmp_path / "all.db")
-    place = study_place(ENV, sweep_args(tmp_path, storage=str(tmp_path / "all.db")))
+    place = StudyPlace(ENV, sweep_args(tmp_path, storage=str(tmp_path / "all.db")))
     with pytest.raises(ConfigError, match=f"cannot be opened: it must be a regular file, {words}"):
         open_study(place, "maximize")
