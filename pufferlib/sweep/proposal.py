@@ -6,7 +6,6 @@ import contextlib
 import copy
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -30,43 +29,34 @@ _LEAST_COST = 1e-3  # seconds; what was refused before it ran cost nothing
 _MOST_POINTS = 1_500  # that models are made of: they take the square of that
 
 
-@dataclass(frozen=True)
 class History:
-    """Every point of the learning curves; higher scores are better whatever the goal is."""
+    """Every point of the learning curves of the trials that chose from all dimensions of a space and count.
 
-    points: np.ndarray  # coordinates of the trial, float64 of shape `[n, dimensions]`
-    progress: np.ndarray  # how much of its run the trial had done, in (0, 1], float64 of shape `[n]`
-    costs: np.ndarray  # what it had cost until then, above 0, float64 of shape `[n]`
-    scores: np.ndarray  # what it had reached, float64 of shape `[n]`; NaN where it failed
-    open_ends: np.ndarray  # coordinates of trials without a score at their end, float64 of shape `[m, dimensions]`
-    begun: int  # how many trials there are in all
-
-    @property
-    def is_final(self) -> np.ndarray:
-        """Which points are the end of a whole run, bool of shape `[n]`."""
-        return (self.progress >= 1.0) & ~np.isnan(self.scores)
-
-
-def read_history(trials: Sequence[FrozenTrial], direction: StudyDirection, space: SearchSpace) -> History:
-    """Reads the trials that chose from all dimensions of a space and count.
-
-    A trial without a curve and a cost in its attributes has its value and the time that it took.
+    Higher scores are better whatever the goal is. A trial without a curve and a cost in its attributes has its value
+    and the time that it took.
     """
-    sign = -1.0 if direction == StudyDirection.MINIMIZE else 1.0
-    rows, open_ends = [], []
-    uncounted = uncounted_numbers(trials)
-    known = [trial for trial in trials if trial.number not in uncounted and set(space.names) <= set(trial.params)]
-    for trial in known:
-        point = space.point(trial.params)
-        curve = _curve(trial)
-        rows += [(*point, progress, max(cost, _LEAST_COST), sign * score) for progress, cost, score in curve]
-        if not any(progress >= 1.0 for progress, _, _ in curve):
-            open_ends.append(point)
-    table = np.array(rows, dtype=float).reshape(-1, len(space.dimensions) + 3)
-    table = table[_worth_keeping(progress=table[:, -3], scores=table[:, -1])]
-    points, (progress, costs, scores) = table[:, :-3], table[:, -3:].T
-    open_ends = np.array(open_ends).reshape(-1, len(space.dimensions))
-    return History(points, progress, costs, scores, open_ends, begun=len(known))
+
+    def __init__(self, trials: Sequence[FrozenTrial], direction: StudyDirection, space: SearchSpace):
+        sign = -1.0 if direction == StudyDirection.MINIMIZE else 1.0
+        rows, open_ends = [], []
+        uncounted = uncounted_numbers(trials)
+        known = [trial for trial in trials if trial.number not in uncounted and set(space.names) <= set(trial.params)]
+        for trial in known:
+            point = space.point(trial.params)
+            curve = _curve(trial)
+            rows += [(*point, progress, max(cost, _LEAST_COST), sign * score) for progress, cost, score in curve]
+            if not any(progress >= 1.0 for progress, _, _ in curve):
+                open_ends.append(point)
+        table = np.array(rows, dtype=float).reshape(-1, len(space.dimensions) + 3)
+        table = table[_worth_keeping(progress=table[:, -3], scores=table[:, -1])]
+        self.points = table[:, :-3]  # coordinates of the trial, float64 of shape `[n, dimensions]`
+        # How much of its run the trial had done, in (0, 1]; what it had cost until then, above 0; what it had reached,
+        # NaN where it failed: float64 of shape `[n]` each.
+        self.progress, self.costs, self.scores = table[:, -3:].T
+        self.is_final = (self.progress >= 1.0) & ~np.isnan(self.scores)  # which points are the end of a whole run
+        # Coordinates of trials without a score at their end, float64 of shape `[m, dimensions]`.
+        self.open_ends = np.array(open_ends).reshape(-1, len(space.dimensions))
+        self.begun = len(known)  # how many trials there are in all
 
 
 def _worth_keeping(progress: np.ndarray, scores: np.ndarray) -> np.ndarray:
@@ -382,7 +372,7 @@ class ProteinSampler(RandomSampler):
         self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
     ) -> dict[str, Any]:
         others = [each for each in study.get_trials(deepcopy=False) if each.number != trial.number]
-        history = read_history(others, study.direction, self._space)
+        history = History(others, study.direction, self._space)
         with threadpool_limits(1):  # threads that wait for the cores of trials are slower than none
             point = self._propose(history, np.random.default_rng((self._seed, trial.number)))
         return self._space.values(point)

@@ -173,7 +173,7 @@ class Protein:
 
 def _free_dimension(name: str, given: object) -> Dimension | Categorical:
     if isinstance(given, (list, tuple)):
-        return Categorical(name, tuple(given))
+        return Categorical(name, given)
     try:
         return Dimension(name, **given)
     except TypeError as error:

@@ -101,26 +101,16 @@ class Dimension:
         return min(max(round(found), math.ceil(self.min)), math.floor(self.max)) if self.is_integer else found
 
 
-@dataclass(frozen=True)
 class Categorical:
     """One of several values, in no order: its coordinate is the value's place among them."""
 
-    name: str  # of the setting, such as `train.optimizer`
-    choices: tuple[Any, ...]  # the values, texts and numbers; the search starts at the middle one
-
-    def __post_init__(self):
-        plain = tuple(choice.item() if isinstance(choice, np.generic) else choice for choice in self.choices)
-        object.__setattr__(self, "choices", plain)
+    def __init__(self, name: str, choices: Sequence[Any]):
+        plain = tuple(choice.item() if isinstance(choice, np.generic) else choice for choice in choices)
         are_kept = all(choice is None or isinstance(choice, (bool, int, float, str)) for choice in plain)  # by a study
         if not plain or not are_kept or len({*plain}) < len(plain):  # True is 1
-            raise ConfigError(
-                f"{self.name} needs a list of different numbers, texts, booleans or None, got {list(plain)}"
-            )
-
-    @property
-    def centre(self) -> float:
-        """The coordinate where the search starts."""
-        return float(len(self.choices) // 2)
+            raise ConfigError(f"{name} needs a list of different numbers, texts, booleans or None, got {list(plain)}")
+        self.name, self.choices = name, plain  # of the setting, such as `train.optimizer`, and its values
+        self.centre = float(len(plain) // 2)  # the coordinate where the search starts
 
     def coordinate(self, value: object) -> float:
         """Returns the place of a value among the choices; ValueError if it is none of them."""
@@ -213,7 +203,7 @@ def space_of(args: Mapping[str, Any], search_space: Mapping[str, Any] | None = N
             raise ConfigError(f"{given_name!r} is {name}, which the search space names twice; name it once")
         if isinstance(given, (list, tuple)):
             setting = _setting(args, name)
-            found[name] = Categorical(name, tuple(setting.check(value) for value in given))
+            found[name] = Categorical(name, [setting.check(value) for value in given])
         elif not isinstance(given, Mapping):
             raise ConfigError(f"{given_name!r} must be a list of values or a dict of a range, got {given!r}")
         elif given.get("distribution", "") is not None:

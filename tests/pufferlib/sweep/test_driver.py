@@ -19,7 +19,7 @@ from pufferlib import evaluate, load_agent
 from pufferlib.config import load_config
 from pufferlib.errors import ConfigError, StorageError
 from pufferlib.sweep.driver import Sweep
-from pufferlib.sweep.proposal import read_history
+from pufferlib.sweep.proposal import History
 from pufferlib.sweep.results import (
     CONFIG,
     COST,
@@ -170,7 +170,7 @@ def test_a_trial_that_is_too_short_to_be_scored_is_not_a_bad_one(tmp_path, scrip
     scripted.script = staticmethod(lambda task, tenth: unscored if task.number == 0 else {"error": "it burns"})
     state = run_sweep(ENV, sweep_args(tmp_path, num_trials=2), SPACE)
     assert states(state.study) == [TrialState.FAIL] * 2
-    history = read_history(state.trials, state.study.direction, SPACE)
+    history = History(state.trials, state.study.direction, SPACE)
     assert len(history.scores) == 1 and len(history.open_ends) == 1  # the first is not tried again, but no worse for it
     assert history.points[0] == SPACE.point(state.trials[1].params)
     assert history.open_ends[0] == SPACE.point(state.trials[0].params)

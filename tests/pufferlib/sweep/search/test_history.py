@@ -10,7 +10,7 @@ from optuna.distributions import CategoricalDistribution, FloatDistribution
 from optuna.study import StudyDirection
 from optuna.trial import TrialState
 
-from pufferlib.sweep.proposal import read_history
+from pufferlib.sweep.proposal import History
 from pufferlib.sweep.results import COST, CURVE, UNCOUNTED
 from pufferlib.sweep.space import Categorical, Dimension, SearchSpace
 
@@ -33,7 +33,7 @@ def trial(state=TrialState.COMPLETE, score=None, x=1.0, kind="b", seconds=None, 
 
 
 def read(*trials, direction=StudyDirection.MAXIMIZE):
-    return read_history(trials, direction, SPACE)
+    return History(trials, direction, SPACE)
 
 
 def curve_of(*rows):

@@ -1,9 +1,11 @@
 """What is proposed after trials of functions that one knows."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
-from pufferlib.sweep.proposal import History, Proposal, Surrogate
+from pufferlib.sweep.proposal import Proposal, Surrogate
 from pufferlib.sweep.space import Categorical, Dimension, SearchSpace
 
 PLANE = SearchSpace((Dimension("x", "uniform", 0.0, 1.0), Dimension("y", "uniform", 0.0, 1.0)))
@@ -30,8 +32,13 @@ def seen(count=20, score=score_of, cost=cost_of, low=0.0, high=1.0):
 def history(points, scores, costs, progress=None, pending=(), stopped=()):
     progress = np.ones(len(points)) if progress is None else progress
     pending, stopped = (np.array(each, dtype=float).reshape(-1, points.shape[1]) for each in (pending, stopped))
-    return History(
-        points, progress, costs, scores, np.concatenate([stopped, pending]), len(points) + len(pending) + len(stopped)
+    return SimpleNamespace(
+        points=points,
+        progress=progress,
+        costs=costs,
+        scores=scores,
+        open_ends=np.concatenate([stopped, pending]),
+        is_final=(progress >= 1.0) & ~np.isnan(scores),
     )
 
 

@@ -10,7 +10,7 @@ from scripted_trials import ENV, SPACE, run_sweep, sweep_args, use_scripted_tria
 from sqlalchemy import text
 
 from pufferlib.sweep.driver import Sweep
-from pufferlib.sweep.proposal import read_history
+from pufferlib.sweep.proposal import History
 from pufferlib.sweep.results import COST, ERROR, HOST, UNCOUNTED, Results, uncounted_numbers
 from pufferlib.sweep.study import StudyPlace, open_study, quiet_optuna
 
@@ -62,7 +62,7 @@ def test_it_is_no_bad_setting(tmp_path):
     study, _ = begin(sweep_args(tmp_path))
     grow_old(study)
     retry_stale(study)
-    history = read_history(study.trials, study.direction, SPACE)
+    history = History(study.trials, study.direction, SPACE)
     assert [each.state for each in study.trials] == [TrialState.FAIL, TrialState.WAITING]
     assert len(history.scores) == 0 and len(history.open_ends) == 1
 
