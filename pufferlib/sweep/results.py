@@ -73,6 +73,7 @@ class FoundTrial:
         is_scored = trial.value is not None and math.isfinite(trial.value)
         self.score = trial.value if is_scored else math.nan  # what it reached; NaN where it scored nothing
         self.cost = float(known.get(COST, math.nan))  # seconds of training; NaN where it is not known
+        self.cost_rank = math.inf if math.isnan(self.cost) else self.cost  # among trials with the same score
         # What it ran with, else what was proposed, by name, such as `train.learning_rate`.
         self.settings: dict[str, Any] = {**trial.params, **by_name(known.get(CONFIG, {}))}
         self.run_folder: str = known.get(RUN_FOLDER) or ""  # with its weights; empty where it is not known
@@ -114,7 +115,7 @@ class Results:
         self.total_cost = sum(trial.cost for trial in self.ended if math.isfinite(trial.cost))  # seconds of training
         # Those with a finite score, the best first; of equal scores the cheaper.
         self.complete = [trial for trial in self.ended if trial.state == "complete"]
-        self.complete.sort(key=lambda trial: (-sign * trial.score, _cost_rank(trial), trial.number))
+        self.complete.sort(key=lambda trial: (-sign * trial.score, trial.cost_rank, trial.number))
         priced = [trial for trial in self.complete if math.isfinite(trial.cost)]
         costs, scores = np.array([(trial.cost, trial.score) for trial in priced]).reshape(-1, 2).T
         # Those of them that no other beats at their cost, the cheapest first.
@@ -136,7 +137,7 @@ class Results:
 
         def rank(trial: FoundTrial) -> tuple[int, float, float]:
             scores = [*trial.scores, trial.score] if self.awaited else trial.scores
-            return len(trial.runs) - len(trial.scores), -self.sign * mean(scores), _cost_rank(trial)
+            return len(trial.runs) - len(trial.scores), -self.sign * mean(scores), trial.cost_rank
 
         compared = [trial for trial in self.complete if trial.scores or trial.number in self.awaited]
         return next(iter(sorted(compared, key=rank) or self.complete), None)
@@ -224,10 +225,6 @@ def trial_table(
     settings = [(short, [text(trial.settings.get(name, "-")) for trial in trials]) for name, short in names]
     headings, cells = zip(*known.items(), *settings, strict=True)
     return [*headings], [*zip(*cells, strict=True)]
-
-
-def _cost_rank(trial: FoundTrial) -> float:
-    return math.inf if math.isnan(trial.cost) else trial.cost
 
 
 def uncounted_numbers(trials: Sequence[FrozenTrial]) -> set[int]:

@@ -134,6 +134,16 @@ class SearchSpace:
         self.centre = np.array([dimension.centre for dimension in dimensions])  # the point where the search starts
         # The number of values of each categorical dimension, int64; 0 for a number.
         self.choices = np.array([len(getattr(dimension, "choices", ())) for dimension in dimensions], dtype=np.int64)
+        # Optuna's, by name; it has no log-odds and no powers of two, see `settled`.
+        self.distributions: dict[str, BaseDistribution] = {}
+        for each in dimensions:
+            is_log = isinstance(each, Dimension) and each.distribution in ("log_normal", "uniform_pow2")
+            if isinstance(each, Categorical):
+                self.distributions[each.name] = CategoricalDistribution(each.choices)
+            elif each.is_integer:
+                self.distributions[each.name] = IntDistribution(each.value(0.0), each.value(1.0), log=is_log)
+            else:
+                self.distributions[each.name] = FloatDistribution(each.min, each.max, log=is_log)
 
     def point(self, values: Mapping[str, Any]) -> np.ndarray:
         """Returns the coordinates of a value of every dimension, float64 of shape `[dimensions]`."""
@@ -145,20 +155,6 @@ class SearchSpace:
             dimension.name: dimension.value(float(coordinate))
             for dimension, coordinate in zip(self.dimensions, point, strict=True)
         }
-
-    @property
-    def distributions(self) -> dict[str, BaseDistribution]:
-        """Optuna's distributions by name; it has no log-odds and no powers of two, see `settled`."""
-        found: dict[str, BaseDistribution] = {}
-        for each in self.dimensions:
-            is_log = isinstance(each, Dimension) and each.distribution in ("log_normal", "uniform_pow2")
-            if isinstance(each, Categorical):
-                found[each.name] = CategoricalDistribution(each.choices)
-            elif each.is_integer:
-                found[each.name] = IntDistribution(each.value(0.0), each.value(1.0), log=is_log)
-            else:
-                found[each.name] = FloatDistribution(each.min, each.max, log=is_log)
-        return found
 
     def settled(self, params: Mapping[str, Any]) -> dict[str, Any]:
         """Returns the values of an Optuna trial's parameters: those of `uniform_pow2` are the nearest power of two."""
