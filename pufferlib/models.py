@@ -313,7 +313,7 @@ class Convolutional(_Encoding):
             images = self.one_hot(images)
         else:
             images = images.to(torch.float32) / (1.0 if observations.is_floating_point() else 255.0)
-        return self.encoder(images).reshape(*leading, -1)
+        return self.encoder(images).unflatten(0, leading)
 
 
 def _check_convolutions(**lists: Sequence[int]) -> None:

@@ -20,7 +20,7 @@ from pufferlib.environment import PufferEnv
 from pufferlib.errors import ExportError
 from pufferlib.extensions.network import OBSERVATION_DTYPES
 from pufferlib.extensions.network_layers import Arrange, Convolution, Layer, Layers, Pool
-from pufferlib.fast.policy_layers import find_layers
+from pufferlib.fast.policy_watch import has_own_code
 from pufferlib.fast.traced_layers import trace
 from pufferlib.fast.traced_values import UntracedError
 from pufferlib.models import LSTMWrapper, MinGRUWrapper
@@ -67,7 +67,7 @@ class CNetwork:
 
 
 def network_of(policy: nn.Module, env: PufferEnv) -> CNetwork:
-    """The layers of a policy: of one of pufferlib.models, or of one that the kernel's tracing follows.
+    """The layers of a policy that the kernel's tracing follows.
 
     Raises an ExportError that names the layer if puffernet.h has none for it.
     """
@@ -75,9 +75,7 @@ def network_of(policy: nn.Module, env: PufferEnv) -> CNetwork:
         raise ExportError(f"C has no structured observations, got {env.emulated.parts_text()}; {_REMEDY}")
     policy = _acting(policy)
     states = initial_state(policy, 1, torch.device("cpu"))
-    layers = find_layers(policy)
-    if layers is None or None in layers.shapes():
-        layers = _traced(policy, env, states)
+    layers = _traced(policy, env, states)
     shapes = layers.shapes()
     read = [(layer, shapes[layer.inputs[0]]) for layer in layers.layers]
     if any(isinstance(layer, Arrange) and 3 in (len(shape), len(layer.shape)) for layer, shape in read):
@@ -112,10 +110,6 @@ def _acting(policy: nn.Module) -> nn.Module:
     for parameter in policy.parameters():
         parameter.data = parameter.data.float()
     for parent in list(policy.modules()):
-        if type(parent) is nn.Sequential:
-            kept = [part for part in parent if type(part) not in _DROPOUT]
-            parent._modules.clear()
-            parent.extend(kept)
         for name in [name for name, part in parent.named_children() if type(part) in _DROPOUT]:
             setattr(parent, name, nn.Identity())
     return policy
@@ -125,13 +119,8 @@ def _traced(policy: nn.Module, env: PufferEnv, states: dict[str, Tensor]) -> Lay
     own = policy.policy if type(policy) is NormalizedObservations else policy
     own = own.policy if type(own) in (LSTMWrapper, MinGRUWrapper) else own
     name, space, cpu = type(own).__qualname__, env.single_observation_space, torch.device("cpu")
-    if type(own).__module__.startswith("pufferlib."):
-        found = ", ".join(type(part).__name__ for part in own.modules() if not list(part.children()))
-        raise ExportError(
-            f"C has layers for {name} as pufferlib.models builds it, got one that was changed: {found}; {_REMEDY}"
-        )
     rollout = Rollout.allocate(space, env.single_action_space, 1, 1, states, cpu, cpu)
-    if rollout.observations.dtype not in OBSERVATION_DTYPES:
+    if has_own_code(policy) and rollout.observations.dtype not in OBSERVATION_DTYPES:  # the kernel is compared with it
         raise ExportError(f"C has no layers for a policy of your own on observations of {space.dtype}; {_REMEDY}")
     try:
         return trace(policy, rollout)

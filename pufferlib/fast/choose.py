@@ -36,13 +36,7 @@ from torch.optim import Optimizer
 from pufferlib.config import ResolvedTrainConfig
 from pufferlib.distributed import Ranks
 from pufferlib.extensions import cuda_library
-from pufferlib.extensions.network import (
-    OBSERVATION_DTYPES,
-    Network,
-    has_bfloat16,
-    is_faster_in_bfloat16,
-    observation_dtypes,
-)
+from pufferlib.extensions.network import OBSERVATION_DTYPES, Network, has_bfloat16, is_faster_in_bfloat16
 from pufferlib.extensions.network_layers import Layers
 from pufferlib.extensions.optimizers import make_optimizer
 from pufferlib.extensions.ppo import has_kernels
@@ -53,8 +47,7 @@ from pufferlib.fast.device_network import DeviceNetwork, can_be_in_a_rollout
 from pufferlib.fast.device_update import DeviceGradients
 from pufferlib.fast.followed import stale_files
 from pufferlib.fast.graph_actor import GraphActor
-from pufferlib.fast.policy_layers import find_layers
-from pufferlib.fast.policy_watch import copy_structure, find_change, find_kept, watch_changes
+from pufferlib.fast.policy_watch import copy_structure, find_change, find_kept, has_own_code, watch_changes
 from pufferlib.fast.traced_layers import trace
 from pufferlib.fast.traced_values import UntracedError
 from pufferlib.metrics.measures import Phases
@@ -109,16 +102,19 @@ class Backend:
             return NetworkActor(self.network, self.policy, rollout, num_agents, generator)
         if not self.is_captured:
             return Actor(self.policy, rollout, num_agents, generator, self.autocast)
-        network = self._device_network(rollout.observations.dtype)
+        network = self._device_network(rollout)
         return GraphActor(self.policy, rollout, num_agents, generator, self.autocast, network=network)
 
-    def _device_network(self, observations: torch.dtype) -> DeviceNetwork | None:
+    def _device_network(self, rollout: Rollout) -> DeviceNetwork | None:
         # The policy as a rollout's kernel computes it; None where it does not.
-        if not self.config.fused or "ppo/sampling.py" in stale_files():
+        if not self.config.fused or "ppo/sampling.py" in stale_files() or has_own_code(self.policy):
             return None
-        layers = find_layers(self.policy)
+        try:
+            layers = trace(self.policy, rollout)
+        except UntracedError:
+            return None
         rounds = self.config.precision == "bfloat16"
-        return DeviceNetwork(layers, rounds) if can_be_in_a_rollout(layers, observations) else None
+        return DeviceNetwork(layers, rounds) if can_be_in_a_rollout(layers, rollout.observations.dtype) else None
 
     def make_opponent(self, vecenv: Vector, policy: nn.Module, generator: torch.Generator) -> Actor:
         """Makes what acts for a policy that is not trained, in a rollout of its own that has a single step."""
@@ -223,7 +219,7 @@ def choose_backend(
         is_captured, reason = False, obstacle
     layers = None
     if reason is None:
-        layers, reason = _find_or_trace(policy, rollout)
+        layers, reason = _try_to_trace(policy, rollout)
     can_round = {"bfloat16": has_bfloat16, "auto": is_faster_in_bfloat16, "float32": lambda: False}
     is_rounded = can_round[config.precision]()
     network = None if reason else Network(layers, torch.get_num_threads(), "bfloat16" if is_rounded else "float32")
@@ -286,15 +282,14 @@ def _changed_files() -> tuple[str, ...]:
     return tuple(name for name in stale_files() if name != "ppo/advantages.py")
 
 
-def _find_or_trace(policy: nn.Module, rollout: Rollout) -> tuple[Layers | None, str | None]:
+def _try_to_trace(policy: nn.Module, rollout: Rollout) -> tuple[Layers | None, str | None]:
     # The layers that the kernel computes, or why there are none.
-    layers = find_layers(policy)
-    if layers is not None and not layers.fit():
-        return None, "the policy's layers are not of the sizes and types that the kernel takes"
-    known = OBSERVATION_DTYPES if layers is None else observation_dtypes(layers)
-    if rollout.observations.dtype not in known:
+    if rollout.observations.dtype not in OBSERVATION_DTYPES:
         return None, f"observations are {str(rollout.observations.dtype).removeprefix('torch.')}"
     try:
-        return layers or trace(policy, rollout), None
+        layers = trace(policy, rollout)
     except UntracedError as error:
         return None, f"the policy {type(policy).__name__} {error}"
+    if not layers.fit():
+        return None, "the policy's layers are not of the sizes and types that the kernel takes"
+    return layers, None

@@ -88,11 +88,10 @@ class DeviceNetwork:
         fill(generator=generator)
 
 
-def can_be_in_a_rollout(layers: Layers | None, observations: torch.dtype) -> bool:
+def can_be_in_a_rollout(layers: Layers, observations: torch.dtype) -> bool:
     """Whether the kernel knows layers of these kinds, at most WIDEST wide, and observations of this type."""
-    if layers is None or observations not in NUMBERS:
-        return False
-    if layers.normalizer or layers.categories or layers.divides_integers or not _are_a_chain(layers):
+    sees_numbers = not (layers.normalizer or layers.categories or layers.divides_integers)
+    if observations not in NUMBERS or not sees_numbers or not _are_a_chain(layers):
         return False
     return layers.fit(layers.layers[0].weight.device.type)
 

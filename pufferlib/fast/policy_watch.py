@@ -295,6 +295,11 @@ def _is_record(value: object) -> bool:
     return isinstance(value, (Namespace, SimpleNamespace)) or is_dataclass_made
 
 
+def has_own_code(policy: nn.Module) -> bool:
+    """Whether a part of a policy is of a class that is neither torch's nor the library's."""
+    return any(_own_bases(type(part)) for part in policy.modules())
+
+
 @functools.lru_cache
 def _own_bases(kind: type) -> tuple[type, ...]:
     return tuple(base for base in kind.__mro__ if _is_own(base))

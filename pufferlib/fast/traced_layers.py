@@ -1,12 +1,14 @@
-"""Traces a policy that is written in plain torch into the layers that the kernel computes.
+"""Traces a policy into the layers that the kernel computes.
 
 torch.fx records the operations of a call; each becomes a layer, a view of one, or the reason why torch computes the
-policy. What the kernel then computes is compared with the policy on random rows, outputs and gradients, before it is
-used. A policy that keeps something in a call, or draws something, is not traced.
+policy. Of a policy with classes of a user's own, what the kernel then computes is compared with the policy on random
+rows, outputs and gradients, before it is used. A policy that keeps something in a call, or draws something, is not
+traced.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 import sys
 import traceback
@@ -28,14 +30,20 @@ from pufferlib import emulation, models, pytorch
 from pufferlib.emulation import tensors
 from pufferlib.extensions.cpu_library import CONSTANTS
 from pufferlib.extensions.network import Network, NetworkBatch
-from pufferlib.extensions.network_layers import Fields, Layers, Normalizer
-from pufferlib.fast.policy_layers import recurrent_layer
-from pufferlib.fast.policy_watch import OwnCode, copy_structure, find_change, find_kept, is_altered
+from pufferlib.extensions.network_layers import LSTM, Concatenate, Fields, Layers, MinGRU, Normalizer
+from pufferlib.fast.policy_watch import OwnCode, copy_structure, find_change, find_kept, has_own_code, is_altered
 from pufferlib.fast.traced_states import SharedCellError, StepStates, TracedState
 from pufferlib.fast.traced_values import Parameter, UntracedError, Value
 from pufferlib.metrics.measures import EPSILON
 from pufferlib.models import ActionHead, LSTMWrapper, MinGRUWrapper
-from pufferlib.policy import NormalizedObservations, acting_forward, training_forward, unchecked_distributions
+from pufferlib.policy import (
+    NormalizedObservations,
+    OneHot,
+    OneHotPlanes,
+    acting_forward,
+    training_forward,
+    unchecked_distributions,
+)
 from pufferlib.ppo.losses import ppo_loss
 from pufferlib.ppo.rollout import Rollout
 from pufferlib.ppo.sampling import sample_logits
@@ -50,12 +58,19 @@ class _Tracer(fx.Tracer):
 
     proxy_buffer_attributes = True
 
-    def __init__(self) -> None:
+    def __init__(self, is_floating_point: bool) -> None:  # whether what the policy sees is
         super().__init__(autowrap_functions=(tensors.nativize, pytorch.nativize_tensor, tensors.features))
         self._autowrap_search += emulation, tensors, pytorch, models  # where they may be called as an attribute
+        self._is_floating_point = is_floating_point
 
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
-        return type(m) is ActionHead or super().is_leaf_module(m, module_qualified_name)
+        is_known = type(m) in (ActionHead, OneHot, OneHotPlanes)
+        return is_known or super().is_leaf_module(m, module_qualified_name)
+
+    def to_bool(self, obj: fx.Proxy) -> bool:
+        if obj.node.target == "is_floating_point" and obj.node.args[0].op == "placeholder":
+            return self._is_floating_point
+        return super().to_bool(obj)
 
     def create_node(self, *arguments: Any, **keywords: Any) -> fx.Node:
         node = super().create_node(*arguments, **keywords)
@@ -97,9 +112,11 @@ class _Unseen(TorchFunctionMode):
 
 
 def trace(policy: nn.Module, rollout: Rollout) -> Layers:
-    """Traces a policy of any classes, as the trainer calls it, that sees the observations of a rollout.
+    """Traces a policy, as the trainer calls it, that sees the observations of a rollout.
 
-    Raises UntracedError if it has an operation that the kernel does not know, or the kernel's results differ.
+    Its classes may be a user's own: then the layers fit the kernel, which was compared with the policy. Those of a
+    policy that is the library's alone may not fit. Raises UntracedError if it has an operation that the kernel does not
+    know, or the kernel's results differ.
     """
     if is_altered(policy):
         raise UntracedError("has hooks or replaced methods")
@@ -126,6 +143,8 @@ def trace(policy: nn.Module, rollout: Rollout) -> Layers:
         raise UntracedError("has no parameter that is trained")
     if not all(tensor.is_leaf for tensor in layers.tensors()):
         raise UntracedError("has a parametrization, which computes a weight in each call")
+    if not has_own_code(policy):
+        return layers
     if len(layers.layers) > CONSTANTS["NETWORK_MAX_LAYERS"]:
         raise UntracedError(f"has {len(layers.layers)} layers, more than {CONSTANTS['NETWORK_MAX_LAYERS']}")
     if not layers.fit():
@@ -155,7 +174,7 @@ class _Calls(StepStates):
 
     def follow(self, module: nn.Module, name: str, given: Value) -> Any:
         """The results of a method for a value, which may read and replace entries of a recurrent state."""
-        graph, state = self._record(module, name)
+        graph, state = self._record(module, name, given.kind in ("float", "double"))
         results: dict[fx.Node, Any] = {}
         left = {name: getattr(value, "node", None) for name, value in state.items()}
         makers: list[fx.Node] = []  # of the last layer
@@ -180,9 +199,9 @@ class _Calls(StepStates):
             makers = [node] if len(self.layers) > before else makers
         raise UntracedError("returns nothing")
 
-    def _record(self, module: nn.Module, name: str) -> tuple[fx.Graph, TracedState]:
+    def _record(self, module: nn.Module, name: str, sees_floats: bool) -> tuple[fx.Graph, TracedState]:
         # The operations of a method, and the state that it leaves.
-        tracer = _Tracer()
+        tracer = _Tracer(sees_floats)
         tracer.traced_func_name = name
         state = TracedState(tracer, self._entries)
         try:
@@ -220,31 +239,46 @@ class _Calls(StepStates):
             if not all(map(_is_row, decisions)):
                 raise UntracedError("returns logits that are not one row of numbers for each part")
             parts = [part.shape[0] for part in decisions]
-        decision = self._row(decisions[0]) if len(decisions) == 1 else self._concatenate(decisions)
-        if decision.index == 0 or value.index == 0:
+        if 0 in (value.index, *(decision.index for decision in decisions)):
             raise UntracedError("returns its observation")
+        places = [*itertools.accumulate(math.prod(each.shape) for each in decisions)]
+        sources, (head, _) = [*map(self._source, [*decisions, value])], self._source(value)
+        if sources == [(head, place) for place in (0, *places)]:  # side by side, as of an ActionHead
+            found = {"decision": head, "value": head, "value_place": places[-1]}
+        else:
+            decision = self._row(decisions[0]) if len(decisions) == 1 else self._concatenate(decisions)
+            found = {"decision": decision.index, "value": self._row(value).index, "value_place": 0}
         return Layers(
             layers=self.layers,
-            shape=self.shapes[0],
+            shape=self._observation_shape(),
             parts=parts,
-            decision=decision.index,
-            value=self._row(value).index,
-            value_place=0,
+            **found,
             log_std=log_std,
             normalizer=normalizer,
+            categories=self.categories,
             divides_integers=self.seen == {True},
             has_channels_last=self.has_channels_last,
             fields=self._fields(),
             state_places=self.state_places(),
         ).in_loops()
 
+    def _source(self, value: Value) -> tuple[int, int]:
+        # The value that a layer took numbers from, and the first of them there; of other layers their own.
+        layer = self.layers[value.index - 1]
+        is_part = isinstance(layer, Concatenate) and len(layer.inputs) == 1 and len(self.shapes[layer.inputs[0]]) == 1
+        return (layer.inputs[0], layer.parts[0][0]) if is_part else (value.index, 0)
+
     def recur(self, value: Value, modules: Sequence[nn.Module]) -> Value:
         """Recurrent layers of the library's wrappers."""
         if not _is_row(value):
             raise UntracedError("encodes observations as something else than one row of numbers")
         for module in modules:
-            layer = recurrent_layer(module, self._read(self._row(value)))
-            if layer is None:
+            read = (self._read(self._row(value)),)
+            if type(module) is nn.LSTMCell:
+                layer = LSTM(read, module.weight_ih, module.weight_hh, module.bias_ih, module.bias_hh)
+            elif type(module) is nn.Linear and module.bias is None:
+                layer = MinGRU(read, module.weight)
+            else:
                 raise UntracedError(f"has {type(module).__name__} for a recurrent layer")
             value = self._add(layer)
         return value

@@ -17,9 +17,20 @@ from typing import Any
 import torch
 from torch import nn
 
-from pufferlib.extensions.network_layers import Add, Arrange, Compare, Convolution, Multiply, Norm, Pool
+from pufferlib.extensions.network_layers import (
+    Add,
+    Arrange,
+    Categories,
+    Compare,
+    Convolution,
+    Multiply,
+    Norm,
+    Pool,
+    Shape,
+)
 from pufferlib.fast.traced_values import LayerList, Operand, Parameter, Scores, Turned, Value, numbers
 from pufferlib.models import ActionHead
+from pufferlib.policy import OneHot, OneHotPlanes
 
 ACTIVATIONS: dict[str, dict[str, object]] = {
     **{name: {} for name in ("relu", "tanh", "sigmoid", "silu")},
@@ -108,6 +119,8 @@ class Operations(LayerList):
             return self._embed(value, found.weight)
         if kind is ActionHead:
             return self._decide(found, numbers(value))
+        if kind in (OneHot, OneHotPlanes):
+            return self._categorize(found, value)
         if kind in _MODULES:
             name = _MODULES[kind]
             return self._activation(name, value, **{key: getattr(found, key) for key in ACTIVATIONS[name]})
@@ -124,14 +137,26 @@ class Operations(LayerList):
         return self._refuse(f"{kind.__name__} as `{target}`, which the kernel does not know,")
 
     def _decide(self, head: ActionHead, value: Value) -> tuple[Any, Value]:
-        if head.is_continuous and (head.is_joint or not all(head._are_numbers)):
-            self._refuse("ActionHead of numbers and choices")
         output = self._linear(value, head.linear.weight, head.linear.bias)
-        *parts, last = self._torch_split(output, [*head.sizes, 1], -1)
+        sizes = [sum(head.sizes)] if head.is_continuous else head.sizes  # choices too, where it has both
+        *parts, last = self._torch_split(output, [*sizes, 1], -1)
         last = replace(last, shape=last.shape[:-1])
         if head.is_continuous:
             return (parts[0], Parameter(head.log_std, True)), last
         return tuple(parts) if head.is_joint else parts[0], last
+
+    def _categorize(self, module: OneHot | OneHotPlanes, value: Operand) -> Value:
+        value = self._image(value, may_be_observed=True) if type(module) is OneHotPlanes else self._row(numbers(value))
+        if value.index != 0 or value.kind != "observed" or not self._is_unread():
+            self._refuse("categories of something else than the observation")
+        self.categories = Categories(module.lowest, module.highest - module.lowest + 1)
+        self.shapes[0] = (int(self.categories.counts.sum()), *value.shape[1:])
+        return replace(value, shape=self.shapes[0], kind="float")
+
+    def _observation_shape(self) -> Shape:
+        # Of categories their numbers or channels, not the columns or planes of these.
+        _, *edges = self.shapes[0]
+        return self.shapes[0] if self.categories is None else (len(self.categories.counts), *edges)
 
     def _normalize(self, module: nn.LayerNorm | nn.RMSNorm, value: Value) -> Value:
         epsilon = torch.finfo(torch.float32).eps if module.eps is None else module.eps
@@ -163,9 +188,10 @@ class Operations(LayerList):
         if module.padding_mode != "zeros" or not is_centered or len(value.shape) != 3 - is_line:
             self._refuse("a convolution whose padding is not of as many zeros on both sides")
         value = self._image(value, may_be_observed=True)
-        observed = value.shape[0] if value.index == 0 else 0
-        settings = {"padding": padding, "dilation": dilation, "groups": module.groups, "is_rectified": False}
-        layer = Convolution((self._read(value),), module.weight, module.bias, stride, observed, **settings)
+        observed = self._observation_shape()[0] if value.index == 0 else 0
+        flags = observed, bool(observed) and self.categories is not None, False
+        settings = {"padding": padding, "dilation": dilation, "groups": module.groups}
+        layer = Convolution((self._read(value),), module.weight, module.bias, stride, *flags, **settings)
         found = self._add(layer)
         return replace(found, shape=(found.shape[0], found.shape[2])) if is_line else found
 
@@ -212,6 +238,8 @@ class Operations(LayerList):
             return self._scale(numbers(value), number.tensor, None, power=-1.0)
         if type(number) not in (int, float) or number == 0:
             self._refuse("a division by something that is no number")
+        if number == 1:
+            return replace(numbers(value), kind="float")
         is_seen = isinstance(value, Value) and value.index == 0 and not value.divided
         if is_seen and number == 255 and not self.dtype.is_floating_point and not self.is_normalized:
             return replace(numbers(value), kind="float", divided=True)
@@ -284,6 +312,12 @@ class Operations(LayerList):
     def _torch_size(self, value: Value, dim: int | None = None) -> Any:
         sizes = ROWS, *value.shape
         return sizes if dim is None else sizes[dim]
+
+    def _torch_dim(self, value: Value) -> int:
+        return len(value.shape) + 1
+
+    def _torch_is_floating_point(self, value: Value) -> bool:
+        return value.kind in ("float", "double")
 
     def _view(self, name: str, value: Value, *arguments: Any, **keywords: Any) -> Value:
         # Of the shape that torch finds.

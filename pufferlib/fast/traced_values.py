@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from pufferlib.emulation.tensors import describe_features
 from pufferlib.extensions import network_layers as kinds
 from pufferlib.extensions.network import OBSERVATION_DTYPES
-from pufferlib.extensions.network_layers import Add, Layer, Multiply, Shape
+from pufferlib.extensions.network_layers import Add, Categories, Layer, Multiply, Shape
 from pufferlib.spaces import Layout, Leaf, map_structure
 
 _KINDS = {torch.float32: "float", torch.float64: "double", torch.bool: "bool"}
@@ -104,6 +104,7 @@ class LayerList:
         self.place = ""  # of the operation that is traced, in the user's code
         self.is_only_user = True  # whether what the operation reads is a layer's result that nothing else reads
         self.packed: Layout | None = None  # of observations that are packed in bytes
+        self.categories: Categories | None = None  # of the observation, whose columns or planes layers read
         self.counts: dict[int, int] = {}  # numbers of the observation that are categories, and how many there are
         self.has_channels_last = False  # whether convolutions read an observation whose channels are last
         self.seen: set[bool] = set()  # whether readers of the observation want it divided
@@ -168,6 +169,8 @@ class LayerList:
     # ------------------------------------------------------------------------------------------- rows and entities
 
     def _linear(self, value: Value, weight: Tensor, bias: Tensor | None) -> Value:
+        if value.index == 0 and self.categories is not None:
+            return self._add(kinds.OneHotLinear((0,), weight, bias, cells=len(self.categories.counts)))
         if len(value.shape) == 2:
             layer = kinds.Linear((self._read(self._entities(value)),), weight, bias, of_each=True)
             return self._add(layer, (value.shape[0], len(weight)))
@@ -179,7 +182,7 @@ class LayerList:
     def _activate(self, value: Value, activation: str) -> Value:
         last = self.layers[-1] if self.layers else None
         if value.index == len(self.layers) and self.is_only_user:
-            if type(last) is kinds.Linear and last.activation == "linear":
+            if isinstance(last, kinds.Linear) and last.activation == "linear":
                 self.layers[-1] = replace(last, activation=activation)
                 return value
             if type(last) is kinds.Convolution and activation == "relu" and not last.is_rectified:

@@ -8,11 +8,11 @@ import pytest
 import torch
 from gymnasium.spaces import Box, Discrete, Tuple
 from torch.distributions import Categorical, Normal
+from traced_policies import layers_of
 
 from pufferlib import PuffeRL, spaces, vector
 from pufferlib.environment import PufferEnv
 from pufferlib.fast.device_network import can_be_in_a_rollout
-from pufferlib.fast.policy_layers import find_layers
 from pufferlib.models import Default, LSTMWrapper, MinGRUWrapper
 from pufferlib.play.environments import space_text
 from pufferlib.ppo.sampling import greedy_action, sample_logits
@@ -140,7 +140,7 @@ def test_processes_give_the_serial_rollout():
 def test_the_kernels_leave_them_to_torch():
     env = Steering()
     for policy in (Default(env, 8), MinGRUWrapper(env, Default(env, 8), 8, 8)):
-        layers = find_layers(policy)
+        layers = layers_of(policy, env)
         assert not layers.fit() and not can_be_in_a_rollout(layers, torch.float32)
 
 

@@ -1,5 +1,6 @@
 """What the default policies see of structured observations, and training on them."""
 
+import math
 from types import SimpleNamespace
 
 import numpy as np
@@ -7,12 +8,12 @@ import pytest
 import torch
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Tuple
 from gymnasium_environments import Nested
+from traced_policies import layers_of
 
 from pufferlib import PuffeRL, vector
 from pufferlib.emulation import GymnasiumPufferEnv, Layout
 from pufferlib.emulation.rows import row_writer
 from pufferlib.emulation.tensors import features, num_features
-from pufferlib.fast.policy_layers import find_layers
 from pufferlib.models import Continuous, Default, MinGRUWrapper
 
 SPACE = Dict(
@@ -74,22 +75,13 @@ def test_the_default_policy_takes_rows_of_bytes(leading):
     assert logits.shape == (*leading, 4) and values.shape == leading
 
 
-def test_kernels_that_would_read_the_bytes_are_not_taken():
+def test_the_layers_read_the_numbers_that_the_bytes_stand_for():
     layout, _ = rows_of(SPACE, OBSERVATION)
     env = env_of(layout, Discrete(4))
-    assert find_layers(Default(env, 16)) is None
-    assert find_layers(MinGRUWrapper(env, Default(env, 16), 16, 16)) is None
-    assert (
-        find_layers(
-            Default(
-                env_of(None, Discrete(4))
-                if layout is None
-                else SimpleNamespace(single_observation_space=layout.row_space, single_action_space=Discrete(4)),
-                16,
-            )
-        )
-        is not None
-    )
+    for policy in (Default(env, 16), MinGRUWrapper(env, Default(env, 16), 16, 16)):
+        assert layers_of(policy, env).fields.row_bytes == math.prod(layout.row_space.shape)
+    row = SimpleNamespace(single_observation_space=layout.row_space, single_action_space=Discrete(4))
+    assert layers_of(Default(row, 16), row).fields is None  # as amounts
 
 
 def test_the_continuous_policy_takes_rows_of_bytes():

@@ -310,14 +310,17 @@ def _with(change, name="default"):
 
 
 CHANGES = {
-    "changed: Bilinear, Linear, GELU": lambda policy: policy.encoder.insert(0, nn.Bilinear(2, 2, 2)),
-    "changed: Linear, GELU, Linear, GELU, ReLU": lambda policy: policy.encoder.append(nn.ReLU()),
-    "changed: Linear, GELU, Linear": lambda policy: policy.encoder.__setitem__(1, nn.GELU("tanh")),
-    "GELU, LayerNorm": lambda policy: policy.encoder.append(nn.LayerNorm(20)),
-    "Default as pufferlib.models builds it, got one that was changed": lambda policy: setattr(
-        policy, "head", nn.Linear(20, 4)
+    "the policy Default, which has Bilinear as `encoder.0`": lambda policy: policy.encoder.insert(
+        0, nn.Bilinear(2, 2, 2)
     ),
+    "the policy Default, which returns something else": lambda policy: setattr(policy, "head", nn.Linear(20, 4)),
 }
+
+
+@pytest.mark.parametrize("part", [nn.ReLU(), nn.GELU("tanh"), nn.LayerNorm(20)], ids=str)
+def test_a_policy_of_the_library_may_have_other_layers(part):
+    policy, env = _with(lambda policy: policy.encoder.append(part))
+    assert_agrees(policy, env, drawn(env, steps=4, rows=7))
 
 
 @pytest.mark.parametrize("expected", CHANGES)

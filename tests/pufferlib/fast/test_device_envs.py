@@ -15,6 +15,7 @@ from contract import COMPILED
 from device_player import DevicePlayer
 from emulated_device import SHARED_BYTES, device_emulator, needs_emulator  # noqa: F401 - a fixture
 from rollouts import digest, make_quietly, random_actions
+from traced_policies import layers_of
 
 from pufferlib import ocean
 from pufferlib.config import load_config
@@ -23,7 +24,6 @@ from pufferlib.extensions import cuda_library
 from pufferlib.fast.device_collector import THREADS_PER_BLOCK, Blocks
 from pufferlib.fast.device_envs import device_code, device_program, play_program
 from pufferlib.fast.device_network import DeviceNetwork, can_be_in_a_rollout
-from pufferlib.fast.policy_layers import find_layers
 from pufferlib.runs.loaders import load_env, load_policy
 
 GOLDEN = json.loads(golden.FILE.read_text())
@@ -115,10 +115,8 @@ def complete_program(name):
     env_class, args = ocean.env_class(name), load_config(name)
     args["vec"]["backend"], args["env"]["num_envs"] = "Serial", 2
     vecenv = load_env(name, args)
-    layers, observations = (
-        find_layers(load_policy(args, vecenv, name)),
-        torch.from_numpy(vecenv.driver_env.observations),
-    )
+    layers = layers_of(load_policy(args, vecenv, name), vecenv)
+    observations = torch.from_numpy(vecenv.driver_env.observations)
     vecenv.close()
     if not can_be_in_a_rollout(layers, observations.dtype) or env_class.agents_per_env > THREADS_PER_BLOCK:
         return device_program(env_class.binding)

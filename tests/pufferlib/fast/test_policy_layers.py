@@ -1,4 +1,4 @@
-"""Policies that a kernel computes all at once: what it finds in them, and that it trains as torch does."""
+"""The library's policies, which a kernel computes all at once: their layers, and that it trains as torch does."""
 
 import functools
 
@@ -8,13 +8,14 @@ import torch
 from drifting import CASES, CONTINUOUS, make_trainer, recurrent, with_lstm
 from gymnasium.spaces import Box, Discrete, MultiDiscrete
 from torch import nn
+from traced_policies import layers_of
 
 from pufferlib import pufferl
 from pufferlib.extensions.network import Network
 from pufferlib.fast.cpu import NetworkActor, NetworkGradients, ThreadedGradients
-from pufferlib.fast.policy_layers import find_layers
-from pufferlib.models import Continuous, Convolutional, Default, LSTMWrapper, MinGRUWrapper
-from pufferlib.policy import OneHot, OneHotPlanes, normalized
+from pufferlib.fast.traced_values import UntracedError
+from pufferlib.models import ActionHead, Continuous, Convolutional, Default, LSTMWrapper, MinGRUWrapper
+from pufferlib.policy import OneHot, OneHotPlanes, initial_state, normalized
 from pufferlib.ppo.actor import Actor
 from pufferlib.ppo.rollout import Rollout
 from pufferlib.runs.trainer_state import learner_state, load_learner_state
@@ -227,6 +228,25 @@ def with_own_one_hot(policy):
     return policy
 
 
+def acted(policy, env, observations, rows):
+    """The rollouts by torch and by the kernel, `(steps, agents, ...)`, which draw the same actions."""
+    drawn, (steps, agents) = [], observations.shape[:2]
+    for make_actor in (Actor, functools.partial(NetworkActor, Network(layers_of(policy, env)))):
+        state, device = initial_state(policy, agents, torch.device("cpu")), torch.device("cpu")
+        spaces = env.single_observation_space, env.single_action_space
+        rollout = Rollout.allocate(*spaces, agents, steps, state, device, device)
+        actor = make_actor(policy, rollout, agents, torch.Generator().manual_seed(3))
+        actor.start_rollout(0)
+        for column, seen in enumerate(observations):
+            actor.store_observations(rows, column, seen[rows], np.zeros(len(seen[rows]), bool))
+            actor.act(rows, column)
+        drawn.append(rollout)
+    expected, found = drawn
+    torch.testing.assert_close(found.actions, expected.actions, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(found.logprobs, expected.logprobs, rtol=1e-4, atol=1e-4)
+    return expected, found
+
+
 @pytest.mark.parametrize("make_policy", [recurrent, with_lstm], ids=["MinGRU", "LSTM"])
 @pytest.mark.parametrize("rows", [slice(0, 40), slice(8, 13)], ids=["all", "some"])
 @pytest.mark.parametrize("space", [Discrete(4), MultiDiscrete([3, 2, 5]), Box(-1, 1, (3,), np.float32)], ids=str)
@@ -238,21 +258,7 @@ def test_from_one_state_of_the_generator_the_kernel_draws_the_actions_that_torch
     with torch.no_grad():
         policy.policy.head.linear.weight *= 20.0  # so that some choices are likelier than others
     observations = np.random.default_rng(0).normal(size=(5, 40, 5)).astype(np.float32)
-    drawn = []
-    for make_actor in (Actor, functools.partial(NetworkActor, Network(find_layers(policy)))):
-        state, device = policy.initial_state(40), torch.device("cpu")
-        rollout = Rollout.allocate(Spaces.single_observation_space, space, 40, 5, state, device, device)
-        actor = make_actor(policy, rollout, 40, torch.Generator().manual_seed(3))
-        actor.start_rollout(0)
-        for column in range(5):
-            actor.store_observations(
-                rows, column, observations[column, rows], np.zeros(len(observations[column, rows]), bool)
-            )
-            actor.act(rows, column)
-        drawn.append(rollout)
-    expected, found = drawn
-    torch.testing.assert_close(found.actions, expected.actions, rtol=1e-5, atol=1e-5)
-    torch.testing.assert_close(found.logprobs, expected.logprobs, rtol=1e-4, atol=1e-4)
+    acted(policy, TheseSpaces, observations, rows)
 
 
 class OwnContinuous(Continuous):
@@ -326,70 +332,83 @@ def frozen(policy):
 
 
 @pytest.mark.parametrize(
-    "policy",
+    ("policy", "env"),
     [
-        Continuous(Spaces, [16], [32, 32]),
-        normalized(Spaces, Continuous(Spaces), 5.0),
-        Default(Spaces, 16, 3),
-        normalized(ChoiceSpaces, Default(ChoiceSpaces, 32), 5.0),
-        normalized(Spaces, MinGRUWrapper(Spaces, Default(Spaces, 16), 16, 16), 5.0),
-        normalized(Spaces, LSTMWrapper(Spaces, Default(Spaces, 16), 16, 16, num_layers=2), 5.0),
-        Default(BoardSpaces, 16, one_hot=True),
-        convolutional(),
-        normalized(ImageSpaces, MinGRUWrapper(ImageSpaces, convolutional(), 16, 16), 5.0),
-        LSTMWrapper(ImageSpaces, convolutional(one_hot=True), 16, 16),
+        (Continuous(Spaces, [16], [32, 32]), Spaces),
+        (normalized(Spaces, Continuous(Spaces), 5.0), Spaces),
+        (Default(Spaces, 16, 3), Spaces),
+        (normalized(ChoiceSpaces, Default(ChoiceSpaces, 32), 5.0), ChoiceSpaces),
+        (normalized(Spaces, MinGRUWrapper(Spaces, Default(Spaces, 16), 16, 16), 5.0), Spaces),
+        (normalized(Spaces, LSTMWrapper(Spaces, Default(Spaces, 16), 16, 16, num_layers=2), 5.0), Spaces),
+        (Default(BoardSpaces, 16, one_hot=True), BoardSpaces),
+        (convolutional(), ImageSpaces),
+        (normalized(ImageSpaces, MinGRUWrapper(ImageSpaces, convolutional(), 16, 16), 5.0), ImageSpaces),
+        (LSTMWrapper(ImageSpaces, convolutional(one_hot=True), 16, 16), ImageSpaces),
     ],
     ids=[
         *("continuous", "normalised", "one encoder", "choices", "recurrent", "LSTM", "categories"),
         *("images", "normalised images", "planes"),
     ],
 )
-def test_the_layers_hold_every_parameter_of_a_policy(policy):
-    layers = find_layers(policy)
-    assert layers.fit()
+def test_the_layers_hold_every_parameter_of_a_policy(policy, env):
+    layers = layers_of(policy, env)
+    has_one_head = any(isinstance(part, ActionHead) for part in policy.modules())
+    assert layers.fit() and (layers.decision == layers.value) == has_one_head
     assert {id(tensor) for tensor in layers.parameters()} == {id(parameter) for parameter in policy.parameters()}
     assert (layers.normalizer is not None) == hasattr(policy, "clip")
 
 
 def test_frozen_parameters_are_constants_and_shared_ones_stand_once():
     policy = with_shared_bias(frozen(Continuous(Spaces)))
-    layers = find_layers(policy)
+    layers = layers_of(policy, Spaces)
     assert layers.fit() and [id(tensor) for tensor in layers.constants] == [id(policy.log_std)]
     assert sorted(map(id, layers.tensors())) == sorted(map(id, policy.parameters()))
-    assert find_layers(policy.requires_grad_(False)) is None
+    with pytest.raises(UntracedError, match="no parameter that is trained"):
+        layers_of(policy.requires_grad_(False), Spaces)
 
 
 @pytest.mark.parametrize(
-    "policy",
+    ("policy", "env", "reason"),
     [
-        OwnContinuous(Spaces),
-        with_other_activation(Continuous(Spaces)),
-        with_hook(Continuous(Spaces)),
-        with_unused_parameter(Continuous(Spaces)),
-        with_gradient_hook(Continuous(Spaces)),
-        with_backward_hook(Continuous(Spaces)),
-        with_own_method(MinGRUWrapper(Spaces, Default(Spaces, 16), 16, 16)),
-        with_tensor_for_a_weight(Continuous(Spaces)),
-        Default(Spaces, 16, activation="gelu", num_layers=1).apply(with_approximate_gelu),
-        normalized(Spaces, OwnContinuous(Spaces), 5.0),
-        with_own_cell(LSTMWrapper(Spaces, Default(Spaces, 16), 16, 16)),
-        with_own_one_hot(Default(BoardSpaces, 16, one_hot=True)),
-        with_own_planes(convolutional(one_hot=True)),
-        with_padding(convolutional()),
-        with_other_part(convolutional(), 0, nn.Conv2d(2, 5, 3, (2, 1))),
-        with_other_part(convolutional(), 0, nn.Conv2d(2, 5, 3, 2, dilation=2)),
-        with_other_part(convolutional(), 1, nn.GELU()),
-        with_other_part(convolutional(), 4, nn.Flatten(2)),
-        OwnConvolutional(ImageSpaces, 16, [5], [3], [1]),
+        (with_hook(Continuous(Spaces)), Spaces, "hooks"),
+        (with_gradient_hook(Continuous(Spaces)), Spaces, "hooks"),
+        (with_backward_hook(Continuous(Spaces)), Spaces, "hooks"),
+        (with_own_method(MinGRUWrapper(Spaces, Default(Spaces, 16), 16, 16)), Spaces, "replaced methods"),
+        (with_own_cell(LSTMWrapper(Spaces, Default(Spaces, 16), 16, 16)), Spaces, "OwnCell"),
+        (with_own_one_hot(Default(BoardSpaces, 16, one_hot=True)), BoardSpaces, "clamp"),
+        (with_own_planes(convolutional(one_hot=True)), ImageSpaces, "getitem"),
+        (with_padding(convolutional()), ImageSpaces, "Linear of these sizes"),
+    ],
+    ids=["hook", "hook of a gradient", "backward hook", "method", "cell", "one-hot", "planes", "padding"],
+)
+def test_what_a_user_put_into_a_policy_of_the_library_is_a_reason_for_torch(policy, env, reason):
+    with pytest.raises(UntracedError, match=reason):
+        layers_of(policy, env)
+
+
+@pytest.mark.parametrize(
+    ("policy", "env"),
+    [
+        (OwnContinuous(Spaces), Spaces),
+        (with_other_activation(Continuous(Spaces)), Spaces),
+        (with_unused_parameter(Continuous(Spaces)), Spaces),
+        (with_tensor_for_a_weight(Continuous(Spaces)), Spaces),
+        (Default(Spaces, 16).apply(with_approximate_gelu), Spaces),
+        (normalized(Spaces, OwnContinuous(Spaces), 5.0), Spaces),
+        (with_other_part(convolutional(), 1, nn.GELU()), ImageSpaces),
+        (with_other_part(convolutional(), 2, nn.Conv2d(5, 6, 2, bias=False)), ImageSpaces),
+        (OwnConvolutional(ImageSpaces, 16, [5], [3], [1]), ImageSpaces),
+        (MinGRUWrapper(ImageSpaces, OwnConvolutional(ImageSpaces, 16, [5], [3], [1], True), 16, 16), ImageSpaces),
     ],
     ids=[
-        *("subclass", "own part", "hook", "unused", "hook of a gradient", "backward hook"),
-        *("own method", "no parameter", "other GELU", "normalised subclass", "own cell", "own one-hot"),
-        *("own planes", "padding", "two strides", "holes", "other part", "other order", "subclass of images"),
+        *("subclass", "own part", "unused", "no parameter", "other GELU", "normalised subclass", "other part"),
+        *("other filters", "subclass of images", "subclass of planes"),
     ],
 )
-def test_other_policies_have_no_layers_for_a_kernel(policy):
-    assert find_layers(policy) is None
+def test_a_changed_policy_acts_by_the_kernel_as_it_does_by_torch(policy, env):
+    observations = np.stack([env.single_observation_space.sample() for _ in range(5 * 8)])
+    expected, found = acted(policy, env, observations.reshape(5, 8, *observations.shape[1:]), slice(0, 8))
+    torch.testing.assert_close(found.values, expected.values, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("one_hot", [False, True])
@@ -398,22 +417,22 @@ def test_the_layers_of_images_whose_channels_are_last_say_so(one_hot):
         single_observation_space, single_action_space = Box(0, 3, (6, 7, 2), np.uint8), Discrete(3)
 
     settings = {"filters": [4], "sizes": [3], "strides": [1], "channels_last": True, "one_hot": one_hot}
-    layers = find_layers(Convolutional(Camera, 8, **settings))
+    layers = layers_of(Convolutional(Camera, 8, **settings), Camera)
     assert layers.fit() and layers.has_channels_last and layers.shape == (2, 6, 7)
 
 
 def test_the_categories_of_a_policy_are_those_of_its_space():
-    layers = find_layers(Default(BoardSpaces, 16, one_hot=True))
+    layers = layers_of(Default(BoardSpaces, 16, one_hot=True), BoardSpaces)
     assert layers.categories.lowest.tolist() == [0, 1, -2]
     assert layers.categories.counts.tolist() == [5, 1, 5]
 
 
 def test_the_convolutions_of_a_policy_are_found_with_what_they_see():
     policy = convolutional(one_hot=True)
-    layers = find_layers(policy)
+    layers = layers_of(policy, ImageSpaces)
     first, second, linear, _ = layers.layers
     assert first.weight is policy.encoder[0][0].weight and second.weight is policy.encoder[0][2].weight
-    assert [first.stride, second.stride] == [2, 1] and [first.observed, second.observed] == [2, 0]
+    assert [first.stride, second.stride] == [(2, 2), (1, 1)] and [first.observed, second.observed] == [2, 0]
     assert layers.shape == (2, 6, 7) and linear.activation == "relu"
     assert layers.categories.lowest.tolist() == [0, 0] and layers.categories.counts.tolist() == [256, 256]
 

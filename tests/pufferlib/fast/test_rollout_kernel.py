@@ -11,6 +11,7 @@ from collecting import collected, going_on, make_collector
 from emulated_device import device_emulator, needs_emulator  # noqa: F401 - a fixture
 from recorded_capture import FakeCapture
 from torch import nn
+from traced_policies import layers_of
 
 from pufferlib import ocean, vector
 from pufferlib.errors import DivergedError, PufferWarning
@@ -19,7 +20,6 @@ from pufferlib.fast.device_collector import Blocks, DeviceCollector
 from pufferlib.fast.device_envs import PLAY, play_program
 from pufferlib.fast.device_network import DeviceNetwork, can_be_in_a_rollout
 from pufferlib.fast.graph_actor import GraphActor
-from pufferlib.fast.policy_layers import find_layers
 from pufferlib.models import Continuous, Default, LSTMWrapper, MinGRUWrapper
 from pufferlib.policy import NormalizedObservations
 from pufferlib.ppo.collector import Collector
@@ -47,7 +47,7 @@ def make(name, backend, kernel=False, rounds=False, capture=None, settings=None,
     options = {"num_envs": 2, "backend": backend, "batch_size": 2, "seed": 5, "num_workers": 1}
     vecenv = vector.make(ocean.env_class(name), env_kwargs={"num_envs": inside, **(env or {})}, **options)
     policy = make_policy(vecenv, **(settings or {}))
-    network = DeviceNetwork(find_layers(policy), rounds) if kernel else None
+    network = DeviceNetwork(layers_of(policy, vecenv), rounds) if kernel else None
     actor = functools.partial(GraphActor, capture=capture or FakeCapture(), network=network)
     kind = DeviceCollector if backend == "Device" else Collector
     return make_collector(vecenv, policy, actor_class=actor, kind=kind, **keywords)
@@ -124,7 +124,7 @@ def test_factors_are_rounded_to_bfloat16(device_emulator):  # noqa: F811
 
 def test_rounded_weights_take_half_of_the_memory():
     env = ocean.env_class("puffer_breakout")()
-    layers = find_layers(MinGRUWrapper(env, Default(env, 64), 64, 64))
+    layers = layers_of(MinGRUWrapper(env, Default(env, 64), 64, 64), env)
     exact, rounded = (DeviceNetwork(layers, rounds) for rounds in (False, True))
     assert len(rounded.weights) < 0.51 * len(exact.weights)
     exact.pack(), rounded.pack()
@@ -180,7 +180,7 @@ def test_torchs_default_type_is_not_that_of_what_the_kernels_read(device_emulato
     expected = collected(here, 1)
     torch.set_default_dtype(torch.float64)
     try:
-        weights = DeviceNetwork(find_layers(there.actor.policy), rounds=False).weights
+        weights = DeviceNetwork(layers_of(there.actor.policy, there.vecenv), rounds=False).weights
         found = collected(there, 1)
     finally:
         torch.set_default_dtype(torch.float32)
@@ -214,7 +214,7 @@ def test_two_blocks_share_a_multiprocessor_where_they_fit(kilobytes, envs, are_t
     limit = 1024 * kilobytes
     env = ocean.env_class("puffer_breakout")()
     observations = torch.from_numpy(env.observations)
-    blocks = Blocks.deal(1, observations, DeviceNetwork(find_layers(Default(env, 64)), rounds=False), limit)
+    blocks = Blocks.deal(1, observations, DeviceNetwork(layers_of(Default(env, 64), env), rounds=False), limit)
     assert blocks.envs == envs
     assert (2 * (blocks.shared_bytes + 1024) <= limit + 1024) == are_two
     env.close()
@@ -238,8 +238,8 @@ def test_two_blocks_share_a_multiprocessor_where_they_fit(kilobytes, envs, are_t
 def test_other_policies_are_left_to_torch(name, make_one):
     env = ocean.env_class(name)()
     observations = torch.from_numpy(env.observations).dtype
-    assert can_be_in_a_rollout(find_layers(Default(env, 16)), observations)
-    assert not can_be_in_a_rollout(find_layers(make_one(env)), observations)
+    assert can_be_in_a_rollout(layers_of(Default(env, 16), env), observations)
+    assert not can_be_in_a_rollout(layers_of(make_one(env), env), observations)
     env.close()
 
 

@@ -10,6 +10,7 @@ import torch
 from collecting import going_on, make_collector
 from emulated_device import device_emulator, needs_emulator  # noqa: F401 - a fixture
 from recorded_capture import FakeCapture
+from traced_policies import layers_of
 
 from pufferlib import ocean, vector
 from pufferlib.extensions.network import Network
@@ -17,7 +18,7 @@ from pufferlib.fast.cpu import NetworkActor
 from pufferlib.fast.device_collector import DeviceCollector
 from pufferlib.fast.device_network import DeviceNetwork
 from pufferlib.fast.graph_actor import GraphActor
-from pufferlib.fast.policy_layers import find_layers
+from pufferlib.fast.traced_layers import trace
 from pufferlib.models import Default, MinGRUWrapper
 from pufferlib.policy import acting_forward
 from pufferlib.ppo.advantages import Advantages
@@ -47,7 +48,7 @@ def make_policy(vecenv, is_recurrent=False):
 
 
 def by_kernel(policy, *arguments):
-    return NetworkActor(Network(find_layers(policy)), policy, *arguments[:-1])
+    return NetworkActor(Network(trace(policy, arguments[0])), policy, *arguments[:-1])
 
 
 def make(vecenv, is_recurrent=False, **keywords):
@@ -108,7 +109,7 @@ def test_final_observations_are_valued_with_the_state_of_the_episode(name, is_re
 def test_a_gpu_values_them_as_torch_does(name, is_recurrent, in_one_kernel, device_emulator):  # noqa: F811
     vecenv = make_vector(name, "Device")
     policy = make_policy(vecenv, is_recurrent)
-    network = DeviceNetwork(find_layers(policy), rounds=False) if in_one_kernel else None
+    network = DeviceNetwork(layers_of(policy, vecenv), rounds=False) if in_one_kernel else None
     actor = functools.partial(GraphActor, capture=FakeCapture(), network=network)
     collector = make_collector(vecenv, policy, horizon=HORIZON, actor_class=actor, kind=DeviceCollector)
     here = make(make_vector(name), is_recurrent)

@@ -6,11 +6,11 @@ import pytest
 import torch
 from gymnasium.spaces import Box, Discrete, MultiDiscrete
 from torch.distributions import Categorical, Normal
+from traced_policies import layers_of
 
 from pufferlib import models
 from pufferlib.errors import APIUsageError
 from pufferlib.extensions.network import Network
-from pufferlib.fast.policy_layers import find_layers
 from pufferlib.ppo import sampling
 from pufferlib.ppo.sampling import greedy_action, mask_logits, sample_logits
 
@@ -43,7 +43,7 @@ def draw(how, parts, rounds, rows):
         single_observation_space = Box(-1, 1, (4,))
         single_action_space = space
 
-    network = Network(find_layers(models.Default(Env, hidden_size=16))) if how == "kernel" else None
+    network = Network(layers_of(models.Default(Env, hidden_size=16), Env)) if how == "kernel" else None
     for index in range(rounds):
         generator, masks = stream(index), random_masks(parts, rows, seed=index)
         noise = torch.rand(rows, len(parts), generator=generator)
@@ -112,7 +112,7 @@ def test_torch_and_the_kernel_draw_the_same_from_the_same_numbers(parts):
     observations, masks = 3 * torch.randn(rows, 4, generator=stream(1)), random_masks(parts, rows, seed=2)
     noise = torch.rand(rows, len(parts), generator=stream(3))
     actions, logprobs = torch.empty(rows, len(parts), dtype=torch.int32), torch.empty(rows)
-    network = Network(find_layers(policy))
+    network = Network(layers_of(policy, Env))
     network.act(observations, [], noise, actions, logprobs, torch.empty(rows), masks=masks)
     with torch.no_grad():
         logits, _ = policy(observations)
