@@ -12,7 +12,6 @@ import itertools
 import math
 import sys
 import traceback
-import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -32,7 +31,7 @@ from pufferlib.extensions.cpu_library import CONSTANTS
 from pufferlib.extensions.network import Network, NetworkBatch
 from pufferlib.extensions.network_layers import LSTM, Concatenate, Fields, Layers, MinGRU, Normalizer
 from pufferlib.fast.policy_watch import OwnCode, copy_structure, find_change, find_kept, has_own_code, is_altered
-from pufferlib.fast.traced_states import SharedCellError, StepStates, TracedState
+from pufferlib.fast.traced_states import SharedCellError, StepStates, state_of
 from pufferlib.fast.traced_values import Parameter, UntracedError, Value
 from pufferlib.metrics.measures import EPSILON
 from pufferlib.models import ActionHead, LSTMWrapper, MinGRUWrapper
@@ -58,10 +57,16 @@ class _Tracer(fx.Tracer):
 
     proxy_buffer_attributes = True
 
-    def __init__(self, is_floating_point: bool) -> None:  # whether what the policy sees is
+    def __init__(self, is_floating_point: bool, entries: Iterable[str]):  # of what it sees, and of its state
         super().__init__(autowrap_functions=(tensors.nativize, pytorch.nativize_tensor, tensors.features))
         self._autowrap_search += emulation, tensors, pytorch, models  # where they may be called as an attribute
-        self._is_floating_point = is_floating_point
+        self._is_floating_point, self._entries = is_floating_point, entries
+        self.state: dict[str, Any] = {}  # after the trace what the policy leaves in its entries
+
+    def create_args_for_root(self, root_fn: Any, is_module: bool, concrete_args: Any = None) -> tuple[Any, list[Any]]:
+        function, arguments = super().create_args_for_root(root_fn, is_module, concrete_args)
+        self.state = {name: self.create_proxy("call_function", state_of, (name,), {}) for name in self._entries}
+        return function, [self.state if each is None and self.state else each for each in arguments]
 
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
         is_known = type(m) in (ActionHead, OneHot, OneHotPlanes)
@@ -174,9 +179,8 @@ class _Calls(StepStates):
 
     def follow(self, module: nn.Module, name: str, given: Value) -> Any:
         """The results of a method for a value, which may read and replace entries of a recurrent state."""
-        graph, state = self._record(module, name, given.kind in ("float", "double"))
+        graph, left = self._record(module, name, given.kind in ("float", "double"))
         results: dict[fx.Node, Any] = {}
-        left = {name: getattr(value, "node", None) for name, value in state.items()}
         makers: list[fx.Node] = []  # of the last layer
         for node in graph.nodes:
             self.place = node.meta["place"]
@@ -199,18 +203,17 @@ class _Calls(StepStates):
             makers = [node] if len(self.layers) > before else makers
         raise UntracedError("returns nothing")
 
-    def _record(self, module: nn.Module, name: str, sees_floats: bool) -> tuple[fx.Graph, TracedState]:
-        # The operations of a method, and the state that it leaves.
-        tracer = _Tracer(sees_floats)
+    def _record(self, module: nn.Module, name: str, sees_floats: bool) -> tuple[fx.Graph, dict[str, fx.Node | None]]:
+        # The operations of a method, and those whose results it leaves in the state.
+        tracer = _Tracer(sees_floats, self._entries)
         tracer.traced_func_name = name
-        state = TracedState(tracer, self._entries)
         try:
             code, copied = getattr(type(module), name).__code__, copy_structure(module, copies_constants=False)
-            others = dict.fromkeys(code.co_varnames[2 : code.co_argcount], state if self._entries else None)
+            others = dict.fromkeys(code.co_varnames[2 : code.co_argcount])
             kept = find_kept(copied)
-            with warnings.catch_warnings(), unchecked_distributions(), _Unseen(is_tracing=True):
-                warnings.filterwarnings("ignore", "Was not able to add assertion")  # of a state that is no tensor
+            with unchecked_distributions(), _Unseen(is_tracing=True):
                 graph = tracer.trace(copied, others)
+            left = {entry: getattr(tracer.state[entry], "node", None) for entry in self._entries}
         except UntracedError:
             raise
         except Exception as error:  # noqa: BLE001 - whatever a user's code raises on what is no tensor
@@ -218,7 +221,7 @@ class _Calls(StepStates):
             place = _place(reversed([*traceback.walk_tb(error.__traceback__)]))
             raise UntracedError(f"cannot be traced: {sentence}{place}") from error
         _require_steady(copied, kept)
-        return graph, state
+        return graph, left
 
     def finish(self, outputs: object, normalizer: Normalizer | None) -> Layers:
         """The layers, of which `outputs` are the logits and the values."""

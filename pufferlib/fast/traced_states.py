@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any
 
 import torch
-from torch import Tensor, fx, nn
+from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves, tree_map
 
 from pufferlib.extensions.network_layers import GRU, LSTM, Add, Multiply, Shape, StateLayer
@@ -52,33 +52,6 @@ class Stack:
 def state_of(name: str) -> Tensor:
     """Stands for an entry of the recurrent state in a graph; it is never called."""
     raise NotImplementedError(name)
-
-
-class TracedState(dict):
-    """The recurrent state of a policy while it is traced: what the policy put there, or stands for what was there."""
-
-    def __init__(self, tracer: fx.Tracer, names: Iterable[str]):
-        super().__init__()
-        self._tracer, self._names = tracer, tuple(names)
-
-    def __missing__(self, name: str) -> fx.Proxy:
-        if name not in self._names:
-            raise KeyError(name)
-        return self._tracer.create_proxy("call_function", state_of, (name,), {})
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._names or super().__contains__(name)
-
-    def get(self, name: str, default: object = None) -> object:
-        """As of a dict that has all entries."""
-        try:
-            return self[name]
-        except KeyError:
-            return default
-
-    def pop(self, name: str, *default: object) -> object:
-        """Raises TypeError: every entry must be there after the step."""
-        raise TypeError("an entry of the state is taken out")
 
 
 class StepStates(Operations):
@@ -140,7 +113,7 @@ class StepStates(Operations):
     def leave(self, results: Mapping[str, Any]) -> None:
         """Lets the layers leave values, entries or stacks in the entries of the state, whose old ones others keep."""
         places = {name: self._entry(name) for name in self._entries}
-        pairs = [pair for name, place in places.items() for pair in self._pairs(name, place, results.get(name, place))]
+        pairs = [pair for name, place in places.items() for pair in self._pairs(name, place, results[name])]
         values = [None if self._is_of_cell(*pair) else self.value_of(pair[1]) for pair in pairs]
         for (entry, _), value in zip(pairs, values, strict=True):
             if value is None:

@@ -7,12 +7,14 @@ from types import SimpleNamespace
 import pytest
 import torch
 from hypothesis import assume, given, settings, strategies as st
-from test_traced_layers import CHOICES, FLOATS, NUMBERS, make_trainer
+from test_traced_layers import CHOICES, FLOATS, NUMBERS, Game, make_trainer
 from torch import nn
 from torch.distributions import Normal
 from torch.nn import functional
+from traced_policies import layers_of
 
 from pufferlib.fast.cpu import NetworkGradients
+from pufferlib.fast.traced_values import UntracedError
 
 
 class Steps(nn.Module):
@@ -349,9 +351,18 @@ class LeavesALayer(Steps):
         return torch.relu(state["h"]) - before
 
 
+class Takes(HandMinGRU):
+    """Out of its state, and out of a copy of it."""
+
+    def step(self, x, state):
+        h = 0.5 * (state.copy()["h"] + state.pop("h"))
+        state["h"] = h + self.candidate(x)
+        return state["h"]
+
+
 KINDS = (
     *(HandGRU, HandLSTM, GateLSTM, HandMinGRU, TwoHands, Remembers, Shifts, SeenCell, SeenGRUCell, LSTM, TimeFirstLSTM),
-    *(StackedLSTM, GRU, SeenGRU, PackedState, Numbers, Frozen, Shares, Slots, LeavesALayer),
+    *(StackedLSTM, GRU, SeenGRU, PackedState, Numbers, Frozen, Shares, Slots, LeavesALayer, Takes),
 )
 
 
@@ -451,7 +462,7 @@ def test_the_kernel_trains_random_recurrent_graphs_as_torch_does(size, operation
         torch.testing.assert_close(found[2][name], state, rtol=2e-3, atol=2e-3)
 
 
-@pytest.mark.quick("False-HandLSTM", "False-PackedState", "True-StackedLSTM")
+@pytest.mark.quick("False-HandLSTM", "False-PackedState", "False-Takes", "True-StackedLSTM")
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("normalizes", [False, True])
 def test_the_kernel_trains_an_own_recurrence_as_torch_does(kind, normalizes, tmp_path):
@@ -572,13 +583,6 @@ class Whole(HandMinGRU):
         return super().step(x, state).float()
 
 
-class Takes(HandMinGRU):
-    def step(self, x, state):
-        h = state.copy()["h"]
-        state["h"] = h + self.candidate(x)
-        return state["h"]
-
-
 class Drops(LSTM):
     num_layers = 2
     sizes = {"h": (2, 12), "c": (2, 12)}
@@ -665,7 +669,6 @@ class Unseen(HandMinGRU):
         (Writes, "never reads state['h'], which it replaces"),
         (Narrow, "something else than rows of 12 in state['h']"),
         (Whole, "has state['h'] of (12,) torch.float64, not of one or two sizes in float32"),
-        (Takes, "cannot be traced: 'h'"),
         (Drops, "LSTM with dropout, proj_size or two directions (test_traced_states.py, line"),
         (TwoWays, "LSTM with dropout, proj_size or two directions"),
         (Projects, "LSTM with dropout, proj_size or two directions"),
@@ -682,3 +685,13 @@ def test_a_recurrence_that_is_not_traced_is_left_to_torch_with_the_reason(kind, 
     trainer.evaluate()
     trainer.train()
     trainer.release()
+
+
+class Loses(HandMinGRU):
+    def step(self, x, state):
+        return state.pop("h") + self.candidate(x)
+
+
+def test_an_entry_that_is_not_there_after_the_step_is_not_traced():
+    with pytest.raises(UntracedError, match="'h'"):
+        layers_of(Loses(), Game(NUMBERS, CHOICES))
