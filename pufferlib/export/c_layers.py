@@ -18,16 +18,13 @@ from torch import Tensor, nn
 from pufferlib import spaces
 from pufferlib.environment import PufferEnv
 from pufferlib.errors import ExportError
-from pufferlib.extensions.network import OBSERVATION_DTYPES
 from pufferlib.extensions.network_layers import Arrange, Convolution, Layer, Layers, Pool
-from pufferlib.fast.policy_watch import has_own_code
 from pufferlib.fast.traced_layers import trace
 from pufferlib.fast.traced_values import UntracedError
 from pufferlib.models import LSTMWrapper, MinGRUWrapper
 from pufferlib.policy import NormalizedObservations, initial_state
 from pufferlib.ppo.rollout import Rollout
 
-_DROPOUT = (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.AlphaDropout, nn.FeatureAlphaDropout)  # nothing in acting
 _TAKEN = {"begin", "forget", "block", "forward", "act", "lowest", "first_planes", "deviations"}  # after the prefix
 _MEMBERS = (
     r"logits|values|masks|random|seen|inputs|critic|gates|shares|(features|image|padded|value)_\d+"  # of the struct
@@ -73,9 +70,19 @@ def network_of(policy: nn.Module, env: PufferEnv) -> CNetwork:
     """
     if getattr(env, "emulated", None) is not None:
         raise ExportError(f"C has no structured observations, got {env.emulated.parts_text()}; {_REMEDY}")
-    policy = _acting(policy)
-    states = initial_state(policy, 1, torch.device("cpu"))
-    layers = _traced(policy, env, states)
+    policy = copy.deepcopy(policy).cpu().eval().requires_grad_(True)
+    for parameter in policy.parameters():
+        parameter.data = parameter.data.float()
+    cpu = torch.device("cpu")
+    states = initial_state(policy, 1, cpu)
+    rollout = Rollout.allocate(env.single_observation_space, env.single_action_space, 1, 1, states, cpu, cpu)
+    try:
+        layers = trace(policy, rollout)
+    except UntracedError as error:
+        own = policy.policy if type(policy) is NormalizedObservations else policy
+        own = own.policy if type(own) in (LSTMWrapper, MinGRUWrapper) else own
+        name = type(own).__qualname__
+        raise ExportError(f"C has no layers for the policy {name}, which {error}; {_REMEDY}") from error
     shapes = layers.shapes()
     read = [(layer, shapes[layer.inputs[0]]) for layer in layers.layers]
     if any(isinstance(layer, Arrange) and 3 in (len(shape), len(layer.shape)) for layer, shape in read):
@@ -102,30 +109,6 @@ def _state_names(entries: list[str], places: tuple[tuple[int, int], ...]) -> Ite
             name = f"state_{entry}"
         number = firsts.index((entry, first)) - [each for each, _ in firsts].index(entry)
         yield f"{name}_{number}" if sharing[entry] > 1 else name
-
-
-def _acting(policy: nn.Module) -> nn.Module:
-    # A copy without dropout, whose weights are trainable and of float32, as tracing takes them.
-    policy = copy.deepcopy(policy).cpu().eval().requires_grad_(True)
-    for parameter in policy.parameters():
-        parameter.data = parameter.data.float()
-    for parent in list(policy.modules()):
-        for name in [name for name, part in parent.named_children() if type(part) in _DROPOUT]:
-            setattr(parent, name, nn.Identity())
-    return policy
-
-
-def _traced(policy: nn.Module, env: PufferEnv, states: dict[str, Tensor]) -> Layers:
-    own = policy.policy if type(policy) is NormalizedObservations else policy
-    own = own.policy if type(own) in (LSTMWrapper, MinGRUWrapper) else own
-    name, space, cpu = type(own).__qualname__, env.single_observation_space, torch.device("cpu")
-    rollout = Rollout.allocate(space, env.single_action_space, 1, 1, states, cpu, cpu)
-    if has_own_code(policy) and rollout.observations.dtype not in OBSERVATION_DTYPES:  # the kernel is compared with it
-        raise ExportError(f"C has no layers for a policy of your own on observations of {space.dtype}; {_REMEDY}")
-    try:
-        return trace(policy, rollout)
-    except UntracedError as error:
-        raise ExportError(f"C has no layers for the policy {name}, which {error}; {_REMEDY}") from error
 
 
 def _squared(layer: Layer) -> Layer:

@@ -53,9 +53,7 @@ class HeaderWriter:
         self._divided = " / 255.0f" if is_plain and self.layers.divides_integers and dtype.kind != "f" else ""
         self._shapes: list[Shape] = self.layers.shapes()
         self.rows = [row_of(shape) for shape in self._shapes]
-        self._last = {value: index for index, layer in enumerate(self.layers.layers) for value in layer.inputs}
         self._left = [index for index, layer in enumerate(self.layers.layers) if layer.kind == "STATE"]
-        self._last |= {value: len(self.rows) for index in self._left for value in self.layers.layers[index].inputs}
         self._kept = {self.layers.value: "policy->critic", self.layers.decision: "policy->logits[first]"}
         self._places: dict[int, tuple[str, int | str]] = {}  # of values: a pointer, and floats from row to row
         self.buffers: dict[str, int | str] = {}  # members that are scratch, and their numbers
@@ -270,13 +268,8 @@ class HeaderWriter:
         self._call("pool", source, *sizes, flag, self._target(index + 1))
 
     def _mingru(self, index: int, layer: Layer) -> None:
-        (value,), row = layer.inputs, self.rows[index + 1]
-        place, is_last = self._places[value], self._last[value] == index
-        if place[0].startswith("policy->value") and is_last and index + 1 not in self._kept:  # in its place
-            self._places[index + 1], self._places[value] = place, ("", 0)
-        else:
-            self._call("copy", *self._each(index, layer), self._rows)
-        state, gates = f"policy->{self._states_of[index][0]}[first]", self._gates(3 * row)
+        self._call("copy", *self._each(index, layer), self._rows)
+        state, gates = f"policy->{self._states_of[index][0]}[first]", self._gates(3 * self.rows[index + 1])
         self._call("mingru", *self._products(index), self._places[index + 1][0], state, gates, self._rows)
 
     def _lstm(self, index: int, layer: Layer) -> None:

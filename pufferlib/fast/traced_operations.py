@@ -52,6 +52,7 @@ _MODULES = {
     **{nn.ReLU: "relu", nn.Tanh: "tanh", nn.Sigmoid: "sigmoid", nn.SiLU: "silu"},
     **{nn.ELU: "elu", nn.LeakyReLU: "leaky_relu", nn.Softplus: "softplus", nn.GELU: "gelu"},
 }
+_DROPOUTS = nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.AlphaDropout, nn.FeatureAlphaDropout
 _COMPARISONS = {
     **{"gt": "GREATER", "ge": "GREATER_EQUAL", "lt": "LESS", "le": "LESS_EQUAL"},
     **{"eq": "EQUAL", "ne": "UNEQUAL"},
@@ -109,7 +110,7 @@ class Operations(LayerList):
         if kind is nn.MultiheadAttention:
             return self._attend_to_itself(found, *arguments, **keywords)
         (value,) = (*arguments, *keywords.values())
-        if kind is nn.Identity or (kind is nn.Dropout and found.p == 0):
+        if kind is nn.Identity or (kind in _DROPOUTS and (found.p == 0 or not found.training)):
             return value
         if kind is nn.Linear:
             return self._linear(numbers(value), found.weight, found.bias)

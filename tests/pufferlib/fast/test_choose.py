@@ -138,6 +138,13 @@ def test_what_is_no_kernel_says_why_and_runs_by_torch(given, reason):
     assert backend.network is None and type(backend.make_actor(allocate(), AGENTS, torch.Generator())) is Actor
 
 
+def test_dropout_that_is_switched_off_is_no_reason_for_torch():
+    backend = chosen(policy=DropsOut().eval())
+    assert str(backend) == "C kernel" and not backend.is_outdated()
+    backend.policy.train()
+    assert backend.is_outdated()
+
+
 @pytest.mark.parametrize(("can_multiply", "products"), [(True, "bfloat16"), (False, "float32")])
 def test_bfloat16_is_taken_where_the_processor_multiplies_it(can_multiply, products, monkeypatch):
     if can_multiply and not has_bfloat16():
