@@ -18,7 +18,7 @@ from pufferlib.extensions.cuda_library import launch, prepare, reserve_shared, s
 from pufferlib.fast.cuda_graphs import CapturedCall
 from pufferlib.fast.device_envs import DeviceEnvs, device_program, play_program
 from pufferlib.fast.device_network import NUMBERS, OUTPUTS_PER_THREAD, DeviceNetwork
-from pufferlib.fast.graph_actor import ActorBatch, BatchStep, GraphActor
+from pufferlib.fast.graph_actor import ActorBatch, GraphActor
 from pufferlib.metrics.measures import FinishedEpisodes, Phases
 from pufferlib.ocean.environment import OceanEnv
 from pufferlib.ppo.actor import Actor
@@ -45,7 +45,7 @@ THREADS_PER_BLOCK = 128
 class RolloutKernel:
     """Plays whole rollouts of environments and a network, all steps in one launch.
 
-    It writes what BatchStep and DeviceEnvs write in as many steps, and draws actions by the same random numbers.
+    It writes what ActorBatch and DeviceEnvs write in as many steps, and draws actions by the same random numbers.
 
     Raises:
         PufferError: if the agents of an environment do not fit into a block of threads, or it does not compile.
@@ -55,15 +55,14 @@ class RolloutKernel:
         self,
         envs: Sequence[DeviceEnvs],
         network: DeviceNetwork,
-        step: BatchStep,  # at column 0 when a rollout begins
+        batch: ActorBatch,  # at column 0 when a rollout begins
         rollout: Rollout,
-        generator: torch.Generator,
         final_values: Tensor | None,  # (T + 1, S), of truncated episodes; None where the environments do not keep them
     ):
         self._network = network
-        self._generator = generator
-        self._noise = rollout.values.new_zeros(rollout.horizon, len(step.episode_starts), network.num_parts)
-        self._launches = [self._prepare(part, step, rollout, final_values) for part in envs]
+        self._generator = batch.generator
+        self._noise = rollout.values.new_zeros(rollout.horizon, len(batch.episode_starts), network.num_parts)
+        self._launches = [self._prepare(part, batch, rollout, final_values) for part in envs]
 
     def __call__(self) -> None:
         """Fills a rollout; it may be captured."""
@@ -74,17 +73,18 @@ class RolloutKernel:
             launch_part()
 
     def _prepare(
-        self, envs: DeviceEnvs, step: BatchStep, rollout: Rollout, final_values: Tensor | None
+        self, envs: DeviceEnvs, batch: ActorBatch, rollout: Rollout, final_values: Tensor | None
     ) -> Callable[[], None]:
         device, rows, noise = rollout.values.device, envs.rows, self._noise
-        blocks = Blocks.deal(envs.env.agents_per_env, step.observations, self._network, shared_memory(device))
+        blocks = Blocks.deal(envs.env.agents_per_env, batch.observations, self._network, shared_memory(device))
         program = play_program(envs.env.binding, **self._network.macros(), **blocks.macros(envs.finals is not None))
         reserve_shared(program, KERNEL, device, blocks.shared_bytes, BLOCKS_PER_SM)
-        states = [state[rows].data_ptr() for state in step.states.values()]
+        states = [state[rows].data_ptr() for state in batch.states.values()]
         arguments = (
             *(envs.structs, len(envs.structs), rollout.horizon, rollout.segments, self._network.weights),
-            *(noise[0, rows], noise[0].numel(), step.column_index[rows], step.observations[rows], step.actions[rows]),
-            *(step.episode_starts[rows], torch.tensor(states, device=device), rollout.by_column, rollout.actions),
+            *(noise[0, rows], noise[0].numel(), batch.column_index[rows], batch.observations[rows]),
+            *(batch.actions[rows], batch.episode_starts[rows], torch.tensor(states, device=device)),
+            *(rollout.by_column, rollout.actions),
             *(rollout.logprobs, rollout.values, rollout.rewards.T, rollout.terminals.T, rollout.truncations.T),
             *(envs.finals, final_values),
         )
@@ -232,14 +232,13 @@ class DeviceCollector(Collector):
 
     def _set_up(self, envs: list[OceanEnv]) -> None:  # in the order of their agents
         batch = self.actor.batch(self._rows)
-        step = batch.step
         tells_finals = self.vecenv.tells_final_observations and any(env.has_truncations for env in envs)
-        finals = torch.zeros_like(step.observations) if tells_finals else None
+        finals = torch.zeros_like(batch.observations) if tells_finals else None
         self._final_values = torch.zeros_like(self.rollout.rewards.T) if tells_finals else None
         self._envs, begin = [], 0
         for env in envs:
             rows = slice(begin, begin + env.num_agents)
-            self._envs.append(DeviceEnvs(env, rows, step, self.rollout, None if finals is None else finals[rows]))
+            self._envs.append(DeviceEnvs(env, rows, batch, self.rollout, None if finals is None else finals[rows]))
             begin = rows.stop
         kernel = self._kernel(batch)
         columns = self._columns_at_once if kernel is None else self.rollout.horizon
@@ -252,13 +251,13 @@ class DeviceCollector(Collector):
                     each.step()
                 if finals is not None:  # which of them count is known only when the rollout is over, so all are valued
                     values = self._player.value(self._rows, finals).float().view(-1)
-                    self._final_values.view(-1).index_copy_(0, step.column_index, values)
+                    self._final_values.view(-1).index_copy_(0, batch.column_index, values)
 
         @torch.no_grad()
         def bootstrap() -> None:
-            step.clear_states()
-            values = self._player.value(self._rows, step.observations)
-            step.store_values(values, 0 if kernel is None else columns)  # which does not advance the step
+            batch.clear_states()
+            values = self._player.value(self._rows, batch.observations)
+            batch.store_values(values, 0 if kernel is None else columns)  # which does not advance the step
 
         self._play, self._bootstrap = batch.captured(kernel or play), batch.captured(bootstrap)
         self._num_plays = self.rollout.horizon // columns
@@ -269,7 +268,7 @@ class DeviceCollector(Collector):
         if network is None:
             return None
         try:
-            return RolloutKernel(self._envs, network, batch.step, self.rollout, batch.generator, self._final_values)
+            return RolloutKernel(self._envs, network, batch, self.rollout, self._final_values)
         except PufferError as error:
             warnings.warn(
                 f"a rollout cannot be one kernel, so it is many: {error}; set [train] fused to False to not try",

@@ -13,7 +13,7 @@ from torch import Tensor
 from pufferlib.errors import PufferError
 from pufferlib.extensions.cuda_library import FOLDER, OPTIONS, Program, launch
 from pufferlib.extensions.cuda_sources import STANDARD_HEADERS, read_headers
-from pufferlib.fast.graph_actor import BatchStep
+from pufferlib.fast.graph_actor import ActorBatch
 from pufferlib.ocean.environment import OceanEnv, means_of
 from pufferlib.ppo.rollout import Rollout
 
@@ -67,26 +67,26 @@ ENVS_PER_BLOCK = 64
 
 
 class DeviceEnvs:
-    """The environments of one PufferEnv as structs on a GPU, which read and write rows of a BatchStep.
+    """The environments of one PufferEnv as structs on a GPU, which read and write rows of an ActorBatch.
 
     The memory stays where it is, so that CUDA graphs may record it. `upload` comes first.
 
     Attributes:
         env: the PufferEnv.
-        rows: of the step.
+        rows: of the batch.
         structs: `(environments, bytes)` uint8.
         finals: `(agents, *observation_shape)`, for final observations of episodes; or None.
     """
 
-    def __init__(self, env: OceanEnv, rows: slice, step: BatchStep, rollout: Rollout, finals: Tensor | None = None):
+    def __init__(self, env: OceanEnv, rows: slice, batch: ActorBatch, rollout: Rollout, finals: Tensor | None = None):
         # the rollout's columns take rewards, terminals and truncations
-        device = step.actions.device
+        device = batch.actions.device
         self.env, self.rows, self.finals = env, rows, finals
         flags = torch.zeros(2, env.num_agents, dtype=torch.uint8, device=device)  # terminals, truncations
         rewards = rollout.rewards.new_zeros(env.num_agents)
-        self._arrays = [step.observations[rows], step.actions[rows], rewards, *flags]
+        self._arrays = [batch.observations[rows], batch.actions[rows], rewards, *flags]
         columns = [columns.T for columns in (rollout.rewards, rollout.terminals, rollout.truncations)]
-        self._stored = step.column_index[rows], *columns, step.episode_starts[rows]
+        self._stored = batch.column_index[rows], *columns, batch.episode_starts[rows]
         self._program = device_program(env.binding)
         self.structs = torch.zeros(env.structs().shape, dtype=torch.uint8, device=device)
         shared = np.frombuffer(env.binding.vec_shared(env.handle), np.uint8)
@@ -110,7 +110,7 @@ class DeviceEnvs:
             self._logs = self._logs.new_zeros(len(self.structs), len(self._names))
 
     def step(self) -> None:
-        """Steps all environments once; stores rewards and ends in the rollout at the step's `column_index`."""
+        """Steps all environments once; stores rewards and ends in the rollout at the batch's `column_index`."""
         self._run("puffer_env_step", len(self.structs), *self._stored)
 
     def fetch_logs(self) -> Tensor:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,8 +17,6 @@ from pufferlib.ppo.actor import Actor
 from pufferlib.ppo.rollout import Rollout
 from pufferlib.ppo.sampling import sample_logits
 
-ChooseActions = Callable[[Tensor, dict[str, Tensor], torch.Generator], tuple[Tensor, Tensor, Tensor]]
-
 
 class GraphActor(Actor):
     """An actor that gives every batch a stream, a captured step and pinned memory of its own.
@@ -28,7 +25,9 @@ class GraphActor(Actor):
     event after a batch's actions. So while the GPU works for one batch, the CPU's threads step the others.
 
     Attributes:
+        inputs: of the policy, `(agents, ...)`. On a GPU that has the rollout's observations too, column T stays here.
         is_offloaded: whether the rollout's observations are in the CPU's memory.
+        capture: what records; None is `capture_graph`.
         network: the policy for a kernel that plays whole rollouts; None where there is none.
     """
 
@@ -45,10 +44,9 @@ class GraphActor(Actor):
     ):
         super().__init__(policy, rollout, num_agents, generator, autocast)
         self.network = network
-        # The policy's input. On a GPU that has the rollout's observations too, column T stays here.
-        self._inputs = self.last_observations.to(self._device)
+        self.inputs = self.last_observations.to(self._device)
         self.is_offloaded = self.last_observations.device != self._device
-        self._capture = capture
+        self.capture = capture
         self._pinned = PinnedArrays(self._device)
         self._batches: dict[tuple[int, int], ActorBatch] = {}
 
@@ -57,7 +55,7 @@ class GraphActor(Actor):
         self.finish()
         super().start_rollout(offset)
         for batch in self._batches.values():
-            batch.step.start_rollout(offset)
+            batch.start_rollout(offset)
             batch.wait()
 
     @override
@@ -72,8 +70,8 @@ class GraphActor(Actor):
             source = self._stored(rows, column).copy_(source)
         batch.host_starts.numpy()[:] = episode_starts
         with torch.cuda.stream(batch.stream):
-            batch.step.observations.copy_(source, non_blocking=True)
-            batch.step.episode_starts.copy_(batch.host_starts, non_blocking=True)
+            batch.observations.copy_(source, non_blocking=True)
+            batch.episode_starts.copy_(batch.host_starts, non_blocking=True)
 
     @override
     @torch.no_grad()
@@ -82,7 +80,7 @@ class GraphActor(Actor):
         self._streams.ready(rows)  # seeds the stream that the batch draws from
         with torch.cuda.stream(batch.stream):
             batch.run()
-            batch.host_actions.copy_(batch.step.actions, non_blocking=True)
+            batch.host_actions.copy_(batch.actions, non_blocking=True)
         batch.wait_for_actions()
         return batch.host_actions.numpy()
 
@@ -91,7 +89,7 @@ class GraphActor(Actor):
     def bootstrap(self, rows: slice) -> None:
         batch = self.batch(rows)
         with torch.cuda.stream(batch.stream):
-            batch.step.clear_states()
+            batch.clear_states()
             super().bootstrap(rows)
 
     @override
@@ -112,7 +110,7 @@ class GraphActor(Actor):
         self.finish()
         super().restart()
         for batch in self._batches.values():
-            batch.step.episode_starts.zero_()
+            batch.episode_starts.zero_()
             batch.wait()
 
     @override
@@ -124,24 +122,25 @@ class GraphActor(Actor):
     @override
     def load_state_dict(self, state: dict[str, Any]) -> None:
         super().load_state_dict(state)
-        self._inputs.copy_(self.last_observations)
+        self.inputs.copy_(self.last_observations)
 
     def batch(self, rows: slice) -> ActorBatch:
         """What one batch acts by."""
         key = rows.start, rows.stop
         if key not in self._batches:
-            step = BatchStep(rows, self._inputs, self.states, self.rollout, not self.is_offloaded)
-            step.start_rollout(self._offset)
-            self._batches[key] = ActorBatch(step, self._choose, self._streams.of(rows), self._capture)
+            self._batches[key] = batch = ActorBatch(self, rows, self._streams.of(rows))
+            batch.start_rollout(self._offset)
+            batch.wait()
         return self._batches[key]
 
     @override
     def _input(self, rows: slice, column: int) -> Tensor:
-        return self._inputs[rows]
+        return self.inputs[rows]
 
-    def _choose(
+    def choose(
         self, observations: Tensor, state: dict[str, Tensor], generator: torch.Generator
     ) -> tuple[Tensor, Tensor, Tensor]:
+        """Actions, log-probabilities and values by the policy, which replaces entries of the state."""
         with self._autocast():
             logits, values = self._forward(observations, state)
         actions, logprobs, _ = sample_logits(logits, generator=generator)
@@ -149,18 +148,32 @@ class GraphActor(Actor):
 
 
 class ActorBatch:
-    """The step of one batch, its CUDA stream, the random stream of its actions, and the pinned memory for copies."""
+    """One batch's step on tensors that stay where they are, with a CUDA stream and pinned memory of its own.
 
-    def __init__(self, step: BatchStep, choose: ChooseActions, generator: torch.Generator, capture: Capture | None):
-        is_cuda = step.actions.is_cuda
-        self.step, self.generator, self._capture = step, generator, capture
-        self.stream = torch.cuda.Stream(step.actions.device) if is_cuda else None
-        self.host_actions = torch.zeros(step.actions.shape, dtype=step.actions.dtype, pin_memory=is_cuda)
-        self.host_starts = torch.zeros(step.episode_starts.shape, dtype=torch.bool, pin_memory=is_cuda)
-        self.act = partial(step.run, choose, generator)
-        self.run = self.captured(self.act)
+    The place of the step in the rollout is a tensor too, advanced by every step, so that one recording serves all
+    columns and all groups of agents. `observations` and `episode_starts` are to be filled.
+    """
+
+    def __init__(self, actor: GraphActor, rows: slice, generator: torch.Generator):
+        self._rollout = rollout = actor.rollout
+        count, device, is_cuda = rows.stop - rows.start, rollout.values.device, rollout.values.is_cuda
+        self.observations = actor.inputs[rows]
+        self.episode_starts = torch.zeros(count, dtype=torch.bool, device=device)  # whose recurrent state is zeroed
+        self.actions = torch.zeros(count, *rollout.actions.shape[2:], dtype=rollout.actions.dtype, device=device)
+        self.states = {name: state[rows] for name, state in actor.states.items()}
+        self._stores_observations = not actor.is_offloaded
+        self._agents = torch.arange(rows.start, rows.stop, device=device)
+        # Where the step's column lies in the flattened tensors of a rollout, for each agent, as (T, S): observations,
+        # and with T + 1 columns what comes of the step.
+        self.column_index = torch.zeros_like(self._agents)
+        self._step_index = torch.zeros_like(self._agents)  # (S, T): actions, log-probabilities
+        self._value_index = torch.zeros_like(self._agents)  # (S, T + 1): values
+        self.host_actions = torch.zeros(self.actions.shape, dtype=self.actions.dtype, pin_memory=is_cuda)
+        self.host_starts = torch.zeros(count, dtype=torch.bool, pin_memory=is_cuda)
+        self.stream = torch.cuda.Stream(device) if is_cuda else None
         self._event = torch.cuda.Event() if is_cuda else None
-        self.wait()
+        self._choose, self.generator, self._capture = actor.choose, generator, actor.capture
+        self.run = self.captured(self.act)
 
     def captured(self, function: Callable[[], None]) -> CapturedCall:
         """Returns a call of a function on the CUDA stream, which draws from the random stream."""
@@ -182,31 +195,6 @@ class ActorBatch:
             self._event.record(self.stream)
             self._event.synchronize()
 
-
-class BatchStep:
-    """One step of one batch on tensors that stay where they are.
-
-    The place of the step in the rollout is a tensor too, advanced by every run, so that one recording serves all
-    columns and all groups of agents. `observations` and `episode_starts` are to be filled.
-    """
-
-    def __init__(
-        self, rows: slice, inputs: Tensor, states: dict[str, Tensor], rollout: Rollout, stores_observations: bool
-    ):
-        count, device = rows.stop - rows.start, rollout.values.device
-        self.observations = inputs[rows]
-        self.episode_starts = torch.zeros(count, dtype=torch.bool, device=device)  # whose recurrent state is zeroed
-        self.actions = torch.zeros(count, *rollout.actions.shape[2:], dtype=rollout.actions.dtype, device=device)
-        self.states = {name: state[rows] for name, state in states.items()}
-        self._rollout = rollout
-        self._stores_observations = stores_observations
-        self._agents = torch.arange(rows.start, rows.stop, device=device)
-        # Where the step's column lies in the flattened tensors of a rollout, for each agent, as (T, S): observations,
-        # and with T + 1 columns what comes of the step.
-        self.column_index = torch.zeros_like(self._agents)
-        self._step_index = torch.zeros_like(self._agents)  # (S, T): actions, log-probabilities
-        self._value_index = torch.zeros_like(self._agents)  # (S, T + 1): values
-
     def start_rollout(self, offset: int) -> None:
         """Begins with column 0 of the segments from `offset` on."""
         segments, horizon = self._agents + offset, self._rollout.horizon
@@ -220,12 +208,12 @@ class BatchStep:
             state.masked_fill_(self.episode_starts.view(-1, *[1] * (state.dim() - 1)), 0)
         self.episode_starts.zero_()
 
-    def run(self, choose: ChooseActions, generator: torch.Generator) -> None:
-        """Acts on `observations`, writes the column and advances to the next; `choose` is the policy."""
+    def act(self) -> None:
+        """Acts on `observations`, writes the column and advances to the next."""
         rollout = self._rollout
         self.clear_states()
         state = dict(self.states)
-        actions, logprobs, values = choose(self.observations, state, generator)
+        actions, logprobs, values = self._choose(self.observations, state, self.generator)
         self.actions.copy_(actions)
         if self._stores_observations:
             rollout.by_column.flatten(0, 1).index_copy_(0, self.column_index, self.observations)
