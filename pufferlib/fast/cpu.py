@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -16,7 +15,7 @@ from typing_extensions import override
 
 from pufferlib.config import ResolvedTrainConfig
 from pufferlib.extensions.adam import AdamBatch, clip_gradients
-from pufferlib.extensions.network import Act, Learned, Network, NetworkBatch
+from pufferlib.extensions.network import Learned, Network, NetworkBatch
 from pufferlib.fast.policy_watch import copy_structure, find_kept, is_altered, watch_changes
 from pufferlib.ppo.actor import Actor
 from pufferlib.ppo.advantages import Minibatch
@@ -126,18 +125,6 @@ class ThreadedGradients(Gradients):
         self._pool.shutdown()
 
 
-class _Column(NamedTuple):
-    # A batch at a column of the rollout: where its step is written.
-    act: Act
-    stored: Tensor  # the observations
-    noise: Tensor
-    results: tuple[Tensor, Tensor, Tensor]  # actions, log-probabilities, values
-    masks: Tensor | None
-    present: np.ndarray
-    actions: np.ndarray  # the first of the results
-    parts: list[tuple[Tensor, Tensor]]  # of states that are not contiguous, and the copies that the kernel takes
-
-
 class NetworkActor(Actor):
     """An actor whose policy is a Network; it uses random numbers as `sample_logits` does.
 
@@ -151,7 +138,8 @@ class NetworkActor(Actor):
         super().__init__(policy, rollout, num_agents, generator)
         self._network = network
         self._draw = torch.rand if network.action_dtype == torch.int32 else torch.randn
-        self._columns: dict[tuple[int, int], _Column] = {}  # by first segment and column
+        # By first segment, number of agents and column; they take observations that are not in the rollout yet.
+        self._steps: dict[tuple[int, int, int], Callable[[Tensor | None], np.ndarray]] = {}
         self._noises: dict[int, Tensor] = {}  # memory, by agents
         self._seen: dict[int, Tensor] = {}  # a batch's observations until it acts, by its first agent
 
@@ -177,42 +165,46 @@ class NetworkActor(Actor):
 
     @override
     def act(self, rows: slice, column: int) -> np.ndarray:
-        place = rows.start + self._offset, column
-        prepared = self._columns.get(place)
-        if prepared is None or len(prepared.stored) != rows.stop - rows.start:  # as opponents have more or fewer
-            prepared = self._columns[place] = self._prepare(rows, column)
-        noise = self._draw(prepared.noise.shape, out=prepared.noise, generator=self._streams.ready(rows))
-        seen = self._seen.pop(rows.start, prepared.stored)
-        # Without memory nothing is asked of absent agents; where they are few, all rows are computed all the same.
-        if self.states or 4 * np.count_nonzero(prepared.present) >= 3 * len(prepared.present):
-            for part, copy in prepared.parts:
-                copy.copy_(part)
-            prepared.act(seen)
-            for part, copy in prepared.parts:
-                part.copy_(copy)
-        else:
-            if seen is not prepared.stored:
-                prepared.stored.copy_(seen)
-            chosen = torch.from_numpy(prepared.present.nonzero()[0])
-            found = [result.new_empty(len(chosen), *result.shape[1:]) for result in prepared.results]
-            masks = None if prepared.masks is None else prepared.masks[chosen]
-            self._network.act(prepared.stored[chosen], [], noise[chosen], *found, masks=masks)
-            for result, part in zip(prepared.results, found, strict=True):
-                result.zero_()[chosen] = part
-        return prepared.actions
+        place = rows.start + self._offset, rows.stop - rows.start, column
+        if place not in self._steps:
+            self._steps[place] = self._prepare(rows, column)
+        return self._steps[place](self._seen.pop(rows.start, None))
 
-    def _prepare(self, rows: slice, column: int) -> _Column:
+    def _prepare(self, rows: slice, column: int) -> Callable[[Tensor | None], np.ndarray]:
         rollout, segments, stored = self.rollout, self._segments(rows), self._stored(rows, column)
         noise = self._noises.setdefault(len(stored), rollout.values.new_empty(len(stored), self._network.num_parts))
         results = tuple(each[segments, column] for each in (rollout.actions, rollout.logprobs, rollout.values))
         masks = self.action_masks(rows, column)
         entries = self._network.layers.states_of(state[rows] for state in self.states.values())
         states = [entry.contiguous() for entry in entries]
-        present = rollout.masks[segments, column]
+        copies = [pair for pair in zip(entries, states, strict=True) if pair[0] is not pair[1]]
+        present, actions = rollout.masks[segments, column], results[0].numpy()
         deciding = None if self.states else present
         act = self._network.prepare_act(stored, states, noise, *results, stored=stored, masks=masks, present=deciding)
-        parts = [pair for pair in zip(entries, states, strict=True) if pair[0] is not pair[1]]
-        return _Column(act, stored, noise, results, masks, present.numpy(), results[0].numpy(), parts)
+        are_present = present.numpy()
+
+        def step(seen: Tensor | None) -> np.ndarray:
+            self._draw(noise.shape, out=noise, generator=self._streams.ready(rows))
+            seen = stored if seen is None else seen
+            # Without memory nothing is asked of absent agents; where they are few, all rows are computed all the same.
+            if self.states or 4 * np.count_nonzero(are_present) >= 3 * len(are_present):
+                for part, copy in copies:
+                    copy.copy_(part)
+                act(seen)
+                for part, copy in copies:
+                    part.copy_(copy)
+            else:
+                if seen is not stored:
+                    stored.copy_(seen)
+                chosen = torch.from_numpy(are_present.nonzero()[0])
+                found = [result.new_empty(len(chosen), *result.shape[1:]) for result in results]
+                some_masks = None if masks is None else masks[chosen]
+                self._network.act(stored[chosen], [], noise[chosen], *found, masks=some_masks)
+                for result, part in zip(results, found, strict=True):
+                    result.zero_()[chosen] = part
+            return actions
+
+        return step
 
     @override
     def value(self, rows: slice | np.ndarray, observations: Tensor) -> Tensor:
