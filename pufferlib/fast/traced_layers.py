@@ -269,7 +269,7 @@ class _Calls(StepStates):
         # The value that a layer took numbers from, and the first of them there; of other layers their own.
         layer = self.layers[value.index - 1]
         is_part = isinstance(layer, Concatenate) and len(layer.inputs) == 1 and len(self.shapes[layer.inputs[0]]) == 1
-        return (layer.inputs[0], layer.parts[0][0]) if is_part else (value.index, 0)
+        return (layer.inputs[0], layer.parts[0][0]) if is_part and layer.inputs[0] else (value.index, 0)
 
     def recur(self, value: Value, modules: Sequence[nn.Module]) -> Value:
         """Recurrent layers of the library's wrappers."""

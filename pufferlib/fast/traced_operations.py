@@ -15,7 +15,7 @@ from functools import partialmethod
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from pufferlib.extensions.network_layers import (
     Add,
@@ -320,12 +320,26 @@ class Operations(LayerList):
     def _torch_is_floating_point(self, value: Value) -> bool:
         return value.kind in ("float", "double")
 
-    def _view(self, name: str, value: Value, *arguments: Any, **keywords: Any) -> Value:
-        # Of the shape that torch finds.
+    def _view(self, name: str, value: Value, *arguments: Any, **keywords: Any) -> Value | list[Value]:
+        # What torch's view, or each of its views, shows of the numbers.
         like = torch.empty(self._torch_size(value), device="meta")
-        rows, *sizes = getattr(like, name)(*arguments, **keywords).shape
-        if rows != ROWS:
-            raise ValueError("a shape of other rows")
+        found = getattr(like, name)(*arguments, **keywords)
+        if isinstance(found, Tensor):
+            return self._shown(value, like, found)
+        return [self._shown(value, like, each) for each in found]
+
+    def _shown(self, value: Value, like: Tensor, view: Tensor) -> Value:
+        rows, *sizes = view.shape
+        if rows != ROWS or (view is not like and view._base is not like):
+            raise ValueError("no view of all rows")
+        if view.numel() < like.numel():
+            counts = {stride: size for size, stride in zip(view.shape, view.stride(), strict=True) if size > 1}
+            for dimension, (size, stride) in enumerate(zip(value.shape, like.stride()[1:], strict=True)):
+                if counts.get(stride, 1) < size:
+                    first = view.storage_offset() // stride % size
+                    value = self._select(value, dimension, (first, counts.get(stride, 1)))
+        if math.prod(value.shape) != math.prod(sizes):
+            self._refuse("an index that is not of columns")
         if value.index == 0 and len(sizes) == 3 and self._is_unread():
             self.shapes[0] = tuple(sizes)
         return replace(value, shape=tuple(sizes))
@@ -333,6 +347,10 @@ class Operations(LayerList):
     _torch_view, _torch_flatten = partialmethod(_view, "view"), partialmethod(_view, "flatten")
     _torch_unflatten = partialmethod(_view, "unflatten")
     _torch_squeeze, _torch_unsqueeze = partialmethod(_view, "squeeze"), partialmethod(_view, "unsqueeze")
+    _torch_split, _torch_chunk = partialmethod(_view, "split"), partialmethod(_view, "chunk")
+
+    def _torch_getitem(self, value: Any, key: Any) -> Any:
+        return self._view("__getitem__", value, key) if isinstance(value, Value) else value[key]
 
     def _permute(self, name: str, value: Operand, *arguments: Any, **keywords: Any) -> Operand:
         like = torch.empty([*range(len(value.shape) + 1)], device="meta")  # its sizes tell the dimensions
@@ -342,44 +360,6 @@ class Operations(LayerList):
         return self._turn(value, [each - 1 for each in order])
 
     _torch_transpose, _torch_permute = partialmethod(_permute, "transpose"), partialmethod(_permute, "permute")
-
-    def _torch_split(self, value: Value, sizes: int | Sequence[int], dim: int = 0) -> list[Value]:
-        place = dim % (len(value.shape) + 1) - 1
-        if place < 0:
-            self._refuse("a split of rows")
-        sizes = [len(part) for part in torch.empty(value.shape[place], device="meta").split(sizes)]
-        firsts = [sum(sizes[:index]) for index in range(len(sizes))]
-        return [self._select(numbers(value), place, part) for part in zip(firsts, sizes, strict=True)]
-
-    def _torch_chunk(self, value: Value, chunks: int, dim: int = 0) -> list[Value]:
-        return self._torch_split(value, -(-value.shape[dim % (len(value.shape) + 1) - 1] // chunks), dim)
-
-    def _torch_getitem(self, value: Any, key: Any) -> Any:
-        if not isinstance(value, Value):
-            return value[key]
-        # Of all rows: new dimensions of 1, and a part of one dimension.
-        keys, count = list(key) if isinstance(key, tuple) else [key], len(value.shape) + 1
-        if Ellipsis in keys:
-            place = keys.index(Ellipsis)
-            keys[place : place + 1] = [slice(None)] * (count - sum(each is not None for each in keys) + 1)
-        if keys[:1] != [slice(None)] or len(keys) - keys.count(None) > count:
-            self._refuse("an index that is not of columns")
-        dimension = 0
-        for each in keys[1:]:
-            if each is None:
-                value = self._torch_unsqueeze(value, dimension + 1)
-            elif each != slice(None):
-                size = value.shape[dimension]
-                part = each if isinstance(each, slice) else slice(each % size, each % size + 1)
-                first, end, step = part.indices(size)
-                if step != 1 or first >= end:
-                    self._refuse("an index that is not of columns")
-                value = self._select(value, dimension, (first, end - first))
-                if part is not each:
-                    value = self._torch_squeeze(value, dimension + 1)
-                    dimension -= 1
-            dimension += 1
-        return value
 
     # ------------------------------------------------------------------------------------------------ distributions
 

@@ -11,6 +11,7 @@ from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Tu
 from torch import nn
 from torch.distributions import Normal
 from torch.nn import functional
+from traced_policies import layers_of
 
 import pufferlib
 import pufferlib.pytorch
@@ -20,6 +21,7 @@ from pufferlib.emulation import nativize
 from pufferlib.emulation.tensors import features
 from pufferlib.errors import APIUsageError, DivergedError
 from pufferlib.fast.cpu import NetworkGradients
+from pufferlib.fast.traced_values import UntracedError
 from pufferlib.models import ActionHead, Continuous, Convolutional, Default, LSTMWrapper, MinGRUWrapper
 from pufferlib.spaces import Layout
 
@@ -1058,6 +1060,49 @@ def test_what_is_not_traced_is_left_to_torch_with_the_first_operation(kind, reas
     trainer.evaluate()
     trainer.train()
     trainer.release()
+
+
+class Indexes(Attends):
+    def __init__(self, index):
+        super().__init__()
+        self.index = index
+        self.body = nn.Linear(index(torch.zeros(2, 5, 7)).flatten(1).shape[1], 6)
+
+    def hidden(self, observations):
+        return self.body(self.index(observations).flatten(1))
+
+
+@pytest.mark.parametrize(
+    "index",
+    [
+        lambda x: x[:, 1:3],
+        lambda x: x[:, 4, 2:5],
+        lambda x: x[..., -1:],
+        lambda x: x[:, None, :, 3],
+        lambda x: x[:, 2:3][:, 0, ::9],
+        lambda x: x.flatten(1)[:, 3:30].unflatten(1, (3, 9))[:, :, 1],
+        lambda x: x[:, 0].chunk(3, -1)[1],
+        lambda x: x.split([1, 4], 1)[1],
+    ],
+)
+def test_an_index_of_columns_is_traced(index):
+    assert layers_of(Indexes(index), Game(*Attends.spaces)).fit()
+
+
+@pytest.mark.parametrize(
+    "index",
+    [
+        lambda x: x[:, [0, 1, 2, 3, 4]],
+        lambda x: x[:, [4, 3, 2, 1, 0]],
+        lambda x: x[:, ::2],
+        lambda x: x[:, 1:, ::3],
+        lambda x: x.flatten(1)[:, 3:30].unflatten(1, (3, 3, 3))[:, :, 1],
+        lambda x: x[[0]].expand_as(x),
+    ],
+)
+def test_an_index_that_is_not_of_columns_is_not_traced(index):
+    with pytest.raises(UntracedError, match="getitem|index"):
+        layers_of(Indexes(index), Game(*Attends.spaces))
 
 
 @pytest.mark.parametrize("dtype", [np.uint16, np.uint32])
