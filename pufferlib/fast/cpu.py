@@ -281,22 +281,14 @@ class NetworkGradients(Gradients):
 
     def _differentiate_present(self, minibatch: Minibatch, present: Tensor) -> Tensor:
         # Without memory every step is a segment of its own, and those of absent agents are left out.
-        rollout, places = self.rollout, present.nonzero(as_tuple=True)
-        numbers = minibatch.old_values, minibatch.advantages, minibatch.returns, minibatch.resets
-        old_values, advantages, returns, resets = (each[places].unsqueeze(1) for each in numbers)
-        segments, steps = minibatch.rows[places[0]], places[1]
-        inputs = NetworkBatch(
-            segments=steps * rollout.segments + segments,
-            actions=rollout.actions[segments, steps],
-            resets=resets,
-            states=[],
-            old_logprobs=rollout.logprobs[segments, steps].unsqueeze(1),
-            old_values=old_values,
-            advantages=advantages,
-            returns=returns,
-            weights=(minibatch.weights[places] * (len(segments) / minibatch.weights.numel())).unsqueeze(1),
-            masks=None if rollout.action_masks is None else rollout.action_masks[segments, steps],
-        )
+        rollout, whole = self.rollout, self._batch(minibatch)
+        rows, steps = present.nonzero(as_tuple=True)
+        segments = minibatch.rows[rows]
+        names = "actions", "resets", "old_logprobs", "old_values", "advantages", "returns", "weights", "masks"
+        given = {name: getattr(whole, name) for name in names}
+        chosen = {name: None if tensor is None else tensor[present].unsqueeze(1) for name, tensor in given.items()}
+        chosen["weights"] *= len(segments) / whole.weights.numel()
+        inputs = NetworkBatch(segments=steps * rollout.segments + segments, states=[], **chosen)
         learned = self._learn(rollout.by_column.flatten(0, 1).unsqueeze(1), inputs)
         if self._refreshes:
             rollout.ratios[segments, steps] = learned.ratios[:, 0]
