@@ -109,12 +109,10 @@ class Backend:
         # The policy as a rollout's kernel computes it; None where it does not.
         if not self.config.fused or "ppo/sampling.py" in stale_files() or has_own_code(self.policy):
             return None
-        try:
-            layers = trace(self.policy, rollout)
-        except UntracedError:
+        layers, _ = _try_to_trace(self.policy, rollout)
+        if layers is None or not can_be_in_a_rollout(layers, rollout.observations.dtype):
             return None
-        rounds = self.config.precision == "bfloat16"
-        return DeviceNetwork(layers, rounds) if can_be_in_a_rollout(layers, rollout.observations.dtype) else None
+        return DeviceNetwork(layers, rounds=self.config.precision == "bfloat16")
 
     def make_opponent(self, vecenv: Vector, policy: nn.Module, generator: torch.Generator) -> Actor:
         """Makes what acts for a policy that is not trained, in a rollout of its own that has a single step."""
@@ -290,6 +288,6 @@ def _try_to_trace(policy: nn.Module, rollout: Rollout) -> tuple[Layers | None, s
         layers = trace(policy, rollout)
     except UntracedError as error:
         return None, f"the policy {type(policy).__name__} {error}"
-    if not layers.fit():
+    if not layers.fit(rollout.values.device.type):
         return None, "the policy's layers are not of the sizes and types that the kernel takes"
     return layers, None
