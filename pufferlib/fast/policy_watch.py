@@ -25,19 +25,15 @@ from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
 from pufferlib.spaces import Layout
 
-METHODS = (
+_METHODS = (  # that a call of a module runs
     *("forward", "forward_eval", "encode_observations", "decode_actions", "initial_state", "normalize"),
     *("_with_deviations", "_conv_forward", "_slow_forward", "_call_impl", "_wrapped_call_impl"),
     *("__call__", "__getattr__", "__getattribute__"),
 )
-"""The methods that a call of a module runs."""
-
-HOOKS = (
+_HOOKS = (  # the attributes in which a module or a parameter keeps them
     *("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks"),
     "_post_accumulate_grad_hooks",
 )
-"""The attributes in which a module or a parameter keeps its hooks."""
-
 _ALIASES = {"__call__": "Module._wrapped_call_impl", "forward": "_forward_unimplemented"}
 _HOOKS_OF_ALL = tuple(
     getattr(modules_of_torch, f"_global_{name}_hooks")
@@ -64,13 +60,13 @@ def is_altered(policy: nn.Module) -> bool:
     The methods of a user's own classes are no change.
     """
     kinds = {kind for part in policy.modules() for kind in type(part).__mro__ if not _is_own(kind)}
-    are_as_written = all(_is_as_written(kind, name) for kind in kinds for name in METHODS)
+    are_as_written = all(_is_as_written(kind, name) for kind in kinds for name in _METHODS)
     parts = (*policy.modules(), *policy.parameters())
-    return not are_as_written or any(map(_is_altered, parts)) or bool(surroundings())
+    return not are_as_written or any(map(_is_altered, parts)) or bool(_surroundings())
 
 
 def _is_altered(part: nn.Module | nn.Parameter) -> bool:
-    if any(getattr(part, name, None) for name in HOOKS) or not vars(part).keys().isdisjoint(METHODS):
+    if any(getattr(part, name, None) for name in _HOOKS) or not vars(part).keys().isdisjoint(_METHODS):
         return True
     return isinstance(part, torch.Tensor) and type(part) is not nn.Parameter
 
@@ -88,11 +84,9 @@ def _is_as_written(kind: type, name: str) -> bool:
     )
 
 
-def surroundings() -> list[Hashable]:
-    """Returns torch's hooks for all modules, and the modes that see its operations; empty if there are none.
-
-    The mode of a default device is left out: it changes nothing that is computed.
-    """
+def _surroundings() -> list[Hashable]:
+    # Torch's hooks for all modules, and the modes that see its operations, but for that of a default device, which
+    # changes nothing that is computed.
     found: list[Hashable] = [key for hooks in _HOOKS_OF_ALL for key in hooks]
     if torch._C._len_torch_function_stack() or torch._C._len_torch_dispatch_stack():
         modes = (*_get_current_function_mode_stack(), *_get_current_dispatch_mode_stack())
@@ -120,7 +114,7 @@ def _look(policy: nn.Module, runs_no_code: bool) -> list[object]:
     # Equal to a later one while nothing changed. It reads the dictionaries behind torch's properties, which are several
     # times slower.
     modules: list[nn.Module] = [policy]
-    facts: list[object] = surroundings()
+    facts: list[object] = _surroundings()
     kinds: dict[type, None] = {}
     seen: set[int] = set()
     for module in modules:  # which grows meanwhile
@@ -133,8 +127,8 @@ def _look(policy: nn.Module, runs_no_code: bool) -> list[object]:
             own = {name: getattr(module, name) for name in _OF_MODULES if hasattr(module, name)}
         kinds[type(module)] = None
         modules += own["_modules"].values()
-        facts += [_Same(own[name]) for name in METHODS if name in own]
-        facts += module.training, *[tuple(own[name]) for name in HOOKS if own.get(name)]
+        facts += [_Same(own[name]) for name in _METHODS if name in own]
+        facts += module.training, *[tuple(own[name]) for name in _HOOKS if own.get(name)]
         if runs_no_code or not _own_bases(type(module)):
             facts += _kept(module, with_tensors=runs_no_code), *map(_Same, own["_buffers"].values())
         for parameter in own["_parameters"].values():
@@ -145,7 +139,7 @@ def _look(policy: nn.Module, runs_no_code: bool) -> list[object]:
             facts += parameter.requires_grad, parameter.dtype, hooks
             if type(parameter) is nn.Parameter and parameter.layout is torch.strided:  # else it may lie in no one place
                 facts += parameter.shape, parameter.stride(), parameter.data_ptr()
-    facts += [getattr(kind, name, None) for kind in kinds for name in METHODS]
+    facts += [getattr(kind, name, None) for kind in kinds for name in _METHODS]
     facts += OwnCode(policy).facts if runs_no_code else []
     return [*facts, *kinds]
 
@@ -202,7 +196,7 @@ class OwnCode:
         parts = [part for part in policy.modules() if _own_bases(type(part))]
         # Classes, parts and files, of which a call may read members of these names.
         self._owners: dict[object, None] = dict.fromkeys(kind for part in parts for kind in _own_bases(type(part)))
-        self._names, self._seen = dict.fromkeys(METHODS), set[object]()
+        self._names, self._seen = dict.fromkeys(_METHODS), set[object]()
         self._held: dict[int, object] = {}  # what was looked into, by its address
         self.facts += map(_Same, self._owners)
         self._owners |= dict.fromkeys(parts)
