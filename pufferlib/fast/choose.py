@@ -240,7 +240,7 @@ def _why_uncaptured(policy: nn.Module, rollout: Rollout) -> str | None:
     device = rollout.values.device
     with torch.random.fork_rng([device] if device.type == "cuda" else []), torch.no_grad():
         try:
-            copied = copy_structure(policy, copies_constants=True)
+            copied = copy_structure(policy)
             _call(copied, rollout)  # which may make what later ones read
             kept = find_kept(copied, with_numbers=False)
             _call(copied, rollout)

@@ -72,7 +72,7 @@ class ThreadedGradients(Gradients):
         # By a copy of the policy; what this writes into the rollout is written again. None where no row counts.
         with torch.random.fork_rng([]):
             try:
-                policy = copy_structure(self.policy, copies_constants=True)
+                policy = copy_structure(self.policy)
                 one_call = Gradients(policy, self.rollout, self.config, self._autocast, self.loss)
                 kept = find_kept(policy)
                 together = self._gradient(one_call, [minibatch])

@@ -173,17 +173,14 @@ def find_change(before: dict[str, object], after: dict[str, object]) -> str | No
     return next(changed, None)
 
 
-def copy_structure(policy: nn.Module, copies_constants: bool) -> nn.Module:
-    """Copies the modules, lists and dicts of a policy; the parameters and all else that these hold are the policy's.
+def copy_structure(policy: nn.Module) -> nn.Module:
+    """Copies the modules, lists, dicts and tensors of a policy; all else that these hold is the policy's.
 
-    What a call of the copy keeps, the policy does not. `copies_constants` copies tensors without a gradient, such as
-    running means, too.
+    What a call of the copy keeps, the policy does not.
     """
     held = [value for part in policy.modules() for value in vars(part).values()]
-    held += [*policy.parameters(), *policy.buffers()]
-    shared = [value for value in held if not isinstance(value, (dict, list, set, nn.Module))]
-    if copies_constants:
-        shared = [value for value in shared if not isinstance(value, Tensor) or value.requires_grad]
+    others = [value for value in held if not isinstance(value, (dict, list, set, nn.Module))]
+    shared = [value for value in others if not isinstance(value, Tensor) or not value.is_leaf]
     return copy.deepcopy(policy, {id(value): value for value in shared})
 
 

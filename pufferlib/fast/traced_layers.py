@@ -12,8 +12,7 @@ import itertools
 import math
 import sys
 import traceback
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import FrameType
@@ -128,6 +127,29 @@ def trace(policy: nn.Module, rollout: Rollout) -> Layers:
     doubt = OwnCode(policy).doubt
     if doubt is not None:
         raise UntracedError(doubt)
+    layers, _ = _find_layers(policy, rollout)
+    if not layers.parameters():
+        raise UntracedError("has no parameter that is trained")
+    if not all(tensor.is_leaf for tensor in layers.tensors()):
+        raise UntracedError("has a parametrization, which computes a weight in each call")
+    if not has_own_code(policy):
+        return layers
+    if len(layers.layers) > CONSTANTS["NETWORK_MAX_LAYERS"]:
+        raise UntracedError(f"has {len(layers.layers)} layers, more than {CONSTANTS['NETWORK_MAX_LAYERS']}")
+    if not layers.fit():
+        raise UntracedError("has layers that are not of the sizes and types that the kernel takes")
+    try:
+        copied = copy_structure(policy)  # which a call may change
+        its_layers, counts = _find_layers(copied, rollout)
+        _add_noise(copied, its_layers)
+        _compare(copied, its_layers, rollout, counts)
+    except (LookupError, RuntimeError, TypeError, ValueError) as error:
+        raise UntracedError(f"cannot be compared with the kernel: {str(error).splitlines()[0]}") from error
+    return layers
+
+
+def _find_layers(policy: nn.Module, rollout: Rollout) -> tuple[Layers, Mapping[int, int]]:
+    # And the columns of an observation that are categories, with how many there are.
     normalizer, inner = None, policy
     if type(inner) is NormalizedObservations:
         normalizer = Normalizer(inner.mean, inner.variance, EPSILON, inner.clip)
@@ -143,23 +165,8 @@ def trace(policy: nn.Module, rollout: Rollout) -> Layers:
         if layers.fit() or not own_states:
             break
     trained = {id(parameter) for parameter in policy.parameters() if parameter.requires_grad}
-    layers = replace(layers, constants=[tensor for tensor in layers.tensors() if id(tensor) not in trained])
-    if not layers.parameters():
-        raise UntracedError("has no parameter that is trained")
-    if not all(tensor.is_leaf for tensor in layers.tensors()):
-        raise UntracedError("has a parametrization, which computes a weight in each call")
-    if not has_own_code(policy):
-        return layers
-    if len(layers.layers) > CONSTANTS["NETWORK_MAX_LAYERS"]:
-        raise UntracedError(f"has {len(layers.layers)} layers, more than {CONSTANTS['NETWORK_MAX_LAYERS']}")
-    if not layers.fit():
-        raise UntracedError("has layers that are not of the sizes and types that the kernel takes")
-    try:
-        with _noise(policy, layers):
-            _compare(copy_structure(policy, copies_constants=False), layers, rollout, calls.counts)
-    except (LookupError, RuntimeError, TypeError, ValueError) as error:
-        raise UntracedError(f"cannot be compared with the kernel: {str(error).splitlines()[0]}") from error
-    return layers
+    constants = [tensor for tensor in layers.tensors() if id(tensor) not in trained]
+    return replace(layers, constants=constants), calls.counts
 
 
 @torch.enable_grad()  # so that it shows which weights are computed in a call
@@ -208,7 +215,7 @@ class _Calls(StepStates):
         tracer = _Tracer(sees_floats, self._entries)
         tracer.traced_func_name = name
         try:
-            code, copied = getattr(type(module), name).__code__, copy_structure(module, copies_constants=False)
+            code, copied = getattr(type(module), name).__code__, copy_structure(module)
             others = dict.fromkeys(code.co_varnames[2 : code.co_argcount])
             kept = find_kept(copied)
             with unchecked_distributions(), _Unseen(is_tracing=True):
@@ -308,27 +315,19 @@ def _place(frames: Iterable[tuple[FrameType, int]]) -> str:
     return ""
 
 
-@contextmanager
-def _noise(policy: nn.Module, layers: Layers) -> Iterator[None]:
-    # Adds a little to what is trained and what the layers read of the policy: where a weight begins at zero, gradients
-    # before it would be zero too.
+@torch.no_grad()
+def _add_noise(policy: nn.Module, layers: Layers) -> None:
+    # To what is trained and what the layers read of the policy: where a weight begins at zero, gradients before it
+    # would be zero too.
     generator, read = torch.Generator().manual_seed(1), set(map(id, layers.tensors()))
-    held = [each for each in (*policy.parameters(), *policy.buffers()) if each.requires_grad or id(each) in read]
-    before = [(each, each.detach().clone()) for each in held]
-    try:
-        with torch.no_grad():
-            for each, value in before:
-                inputs = math.prod(value.shape[1:])
-                each.add_(torch.randn(value.shape, generator=generator), alpha=0.1 / math.sqrt(max(inputs, 1)))
-        yield
-    finally:
-        with torch.no_grad():
-            for each, value in before:
-                each.copy_(value)
+    for each in (*policy.parameters(), *policy.buffers()):
+        if each.requires_grad or id(each) in read:
+            inputs = math.prod(each.shape[1:])
+            each.add_(torch.randn(each.shape, generator=generator), alpha=0.1 / math.sqrt(max(inputs, 1)))
 
 
 def _compare(policy: nn.Module, layers: Layers, rollout: Rollout, counts: Mapping[int, int]) -> None:
-    # Outputs and gradients on random rows; `counts` has the columns that are categories, and how many there are.
+    # Outputs and gradients on random rows.
     generator = torch.Generator().manual_seed(0)
     count, steps = 12, 1 if layers.num_states == 0 else max(3, rollout.horizon)  # gradients may be cut between them
     seen = _draw_observations(layers, rollout.observations, counts, (count, steps), generator)
