@@ -12,7 +12,7 @@ import itertools
 import math
 import sys
 import traceback
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import FrameType
@@ -28,7 +28,7 @@ from pufferlib import emulation, models, pytorch
 from pufferlib.emulation import tensors
 from pufferlib.extensions.cpu_library import CONSTANTS
 from pufferlib.extensions.network import Network, NetworkBatch
-from pufferlib.extensions.network_layers import LSTM, Concatenate, Fields, Layers, MinGRU, Normalizer
+from pufferlib.extensions.network_layers import Fields, Layers, Normalizer
 from pufferlib.fast.policy_watch import OwnCode, copy_structure, find_change, find_kept, has_own_code, is_altered
 from pufferlib.fast.traced_states import SharedCellError, StepStates, state_of
 from pufferlib.fast.traced_values import Parameter, UntracedError, Value
@@ -271,27 +271,6 @@ class _Calls(StepStates):
             fields=self._fields(),
             state_places=self.state_places(),
         ).in_loops()
-
-    def _source(self, value: Value) -> tuple[int, int]:
-        # The value that a layer took numbers from, and the first of them there; of other layers their own.
-        layer = self.layers[value.index - 1]
-        is_part = isinstance(layer, Concatenate) and len(layer.inputs) == 1 and len(self.shapes[layer.inputs[0]]) == 1
-        return (layer.inputs[0], layer.parts[0][0]) if is_part and layer.inputs[0] else (value.index, 0)
-
-    def recur(self, value: Value, modules: Sequence[nn.Module]) -> Value:
-        """Recurrent layers of the library's wrappers."""
-        if not _is_row(value):
-            raise UntracedError("encodes observations as something else than one row of numbers")
-        for module in modules:
-            read = (self._read(self._row(value)),)
-            if type(module) is nn.LSTMCell:
-                layer = LSTM(read, module.weight_ih, module.weight_hh, module.bias_ih, module.bias_hh)
-            elif type(module) is nn.Linear and module.bias is None:
-                layer = MinGRU(read, module.weight)
-            else:
-                raise UntracedError(f"has {type(module).__name__} for a recurrent layer")
-            value = self._add(layer)
-        return value
 
 
 def _is_row(value: object) -> bool:

@@ -22,6 +22,7 @@ from pufferlib.extensions.network_layers import (
     Arrange,
     Categories,
     Compare,
+    Concatenate,
     Convolution,
     Multiply,
     Norm,
@@ -145,6 +146,12 @@ class Operations(LayerList):
         if head.is_continuous:
             return (parts[0], Parameter(head.log_std, True)), last
         return tuple(parts) if head.is_joint else parts[0], last
+
+    def _source(self, value: Value) -> tuple[int, int]:
+        # The value that a layer took numbers from, and the first of them there; of other layers their own.
+        layer = self.layers[value.index - 1]
+        is_part = isinstance(layer, Concatenate) and len(layer.inputs) == 1 and len(self.shapes[layer.inputs[0]]) == 1
+        return (layer.inputs[0], layer.parts[0][0]) if is_part and layer.inputs[0] else (value.index, 0)
 
     def _categorize(self, module: OneHot | OneHotPlanes, value: Operand) -> Value:
         value = self._image(value, may_be_observed=True) if type(module) is OneHotPlanes else self._row(numbers(value))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves, tree_map
 
-from pufferlib.extensions.network_layers import GRU, LSTM, Add, Multiply, Shape, StateLayer
+from pufferlib.extensions.network_layers import GRU, LSTM, Add, MinGRU, Multiply, Shape, StateLayer
 from pufferlib.fast.traced_operations import ACTIVATIONS, ROWS, SAME, Operations
 from pufferlib.fast.traced_values import Operand, UntracedError, Value
 
@@ -187,6 +187,21 @@ class StepStates(Operations):
         return Stack(tuple(results), dim)
 
     # ---------------------------------------------------------------------------------------------------------- cells
+
+    def recur(self, value: Value, modules: Sequence[nn.Module]) -> Value:
+        """Recurrent layers of the library's wrappers."""
+        if not isinstance(value, Value) or value.kind != "float" or len(value.shape) != 1:
+            raise UntracedError("encodes observations as something else than one row of numbers")
+        for module in modules:
+            read = (self._read(self._row(value)),)
+            if type(module) is nn.LSTMCell:
+                layer = LSTM(read, module.weight_ih, module.weight_hh, module.bias_ih, module.bias_hh)
+            elif type(module) is nn.Linear and module.bias is None:
+                layer = MinGRU(read, module.weight)
+            else:
+                raise UntracedError(f"has {type(module).__name__} for a recurrent layer")
+            value = self._add(layer)
+        return value
 
     def _call_cell(self, module: nn.Module, value: Operand, state: Operand | tuple | None = None) -> Any:
         kind, name = _CELLS[type(module)], type(module).__name__
