@@ -1,9 +1,8 @@
 """Traces a policy into the layers that the kernel computes.
 
 torch.fx records the operations of a call; each becomes a layer, a view of one, or the reason why torch computes the
-policy. Of a policy with classes of a user's own, what the kernel then computes is compared with the policy on random
-rows, outputs and gradients, before it is used. A policy that keeps something in a call, or draws something, is not
-traced.
+policy. What the kernel then computes is compared with the policy on random rows, outputs and gradients, before it is
+used, unless pufferlib.models made the policy. One that keeps something in a call, or draws something, is not traced.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ from pufferlib.fast.policy_watch import OwnCode, copy_structure, find_change, fi
 from pufferlib.fast.traced_states import SharedCellError, StepStates, state_of
 from pufferlib.fast.traced_values import Parameter, UntracedError, Value
 from pufferlib.metrics.measures import EPSILON
-from pufferlib.models import ActionHead, LSTMWrapper, MinGRUWrapper
+from pufferlib.models import ACTIVATIONS, ActionHead, LSTMWrapper, MinGRUWrapper
 from pufferlib.policy import (
     NormalizedObservations,
     OneHot,
@@ -48,6 +47,7 @@ from pufferlib.ppo.sampling import sample_logits
 from pufferlib.spaces import Layout
 
 _WRAPPERS = MinGRUWrapper, LSTMWrapper
+_PARTS = *ACTIVATIONS.values(), nn.Linear, nn.Conv2d, nn.Flatten, nn.LSTMCell, nn.Sequential, nn.ModuleList
 _TOLERANCE = 1e-4  # of the largest number of a result: how far the kernel's may be from the policy's
 
 
@@ -118,9 +118,8 @@ class _Unseen(TorchFunctionMode):
 def trace(policy: nn.Module, rollout: Rollout) -> Layers:
     """Traces a policy, as the trainer calls it, that sees the observations of a rollout.
 
-    Its classes may be a user's own: then the layers fit the kernel, which was compared with the policy. Those of a
-    policy that is the library's alone may not fit. Raises UntracedError if it has an operation that the kernel does not
-    know, or the kernel's results differ.
+    The layers fit the kernel, which was compared with the policy; if it has only parts as pufferlib.models makes them,
+    neither need be so. Raises UntracedError for an operation that the kernel does not know, or another result.
     """
     if is_altered(policy):
         raise UntracedError("has hooks or replaced methods")
@@ -132,7 +131,9 @@ def trace(policy: nn.Module, rollout: Rollout) -> Layers:
         raise UntracedError("has no parameter that is trained")
     if not all(tensor.is_leaf for tensor in layers.tensors()):
         raise UntracedError("has a parametrization, which computes a weight in each call")
-    if not has_own_code(policy):
+    if not has_own_code(policy) and all(
+        type(part) in _PARTS or type(part).__module__.startswith("pufferlib.") for part in policy.modules()
+    ):
         return layers
     if len(layers.layers) > CONSTANTS["NETWORK_MAX_LAYERS"]:
         raise UntracedError(f"has {len(layers.layers)} layers, more than {CONSTANTS['NETWORK_MAX_LAYERS']}")

@@ -1245,11 +1245,21 @@ def test_a_category_that_the_table_does_not_have_is_no_silent_zero(number, tmp_p
     trainer.release()
 
 
-def test_a_difference_between_the_policy_and_its_layers_is_noticed(tmp_path, monkeypatch):
+def with_another_part():
+    policy = Default(pufferlib.make(Drawn, num_envs=1, observations=Base.spaces[0], actions=Base.spaces[1]))
+    policy.encoder[-1] = nn.SiLU()
+    return policy
+
+
+with_another_part.spaces = Base.spaces
+
+
+@pytest.mark.parametrize(("make_policy", "kind"), [(Towers, nn.Tanh), (with_another_part, nn.SiLU)])
+def test_a_difference_between_the_policy_and_its_layers_is_noticed(make_policy, kind, tmp_path, monkeypatch):
     from pufferlib.fast import traced_operations
 
-    monkeypatch.setitem(traced_operations._MODULES, nn.Tanh, "sigmoid")
-    trainer = make_trainer(Towers, tmp_path)
+    monkeypatch.setitem(traced_operations._MODULES, kind, "sigmoid")
+    trainer = make_trainer(make_policy, tmp_path)
     assert "differs from what the kernel makes of it: values" in trainer.computed_by
     trainer.release()
 
