@@ -8,6 +8,7 @@ import copy
 import functools
 import random
 import sys
+import threading
 from argparse import Namespace
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import is_dataclass
@@ -53,6 +54,9 @@ _STEADY_KEPT = (
 )
 """Types of what a module keeps of which every change is seen, or none expected."""
 
+TRACING = threading.RLock()
+"""Is held while a policy is traced: torch.fx then has other methods in nn.Module, for all threads."""
+
 
 def is_altered(policy: nn.Module) -> bool:
     """Whether a module has hooks or methods of its own, a parameter has hooks or is of another class, or torch has any.
@@ -60,7 +64,8 @@ def is_altered(policy: nn.Module) -> bool:
     The methods of a user's own classes are no change.
     """
     kinds = {kind for part in policy.modules() for kind in type(part).__mro__ if not _is_own(kind)}
-    are_as_written = all(_is_as_written(kind, name) for kind in kinds for name in _METHODS)
+    with TRACING:
+        are_as_written = all(_is_as_written(kind, name) for kind in kinds for name in _METHODS)
     parts = (*policy.modules(), *policy.parameters())
     return not are_as_written or any(map(_is_altered, parts)) or bool(_surroundings())
 
@@ -106,8 +111,13 @@ def watch_changes(policy: nn.Module, runs_no_code: bool = False) -> Callable[[],
             also in buffers, and the code and the global names that they compute by. Others may change these at every
             call.
     """
-    before = _look(policy, runs_no_code)
-    return lambda: _look(policy, runs_no_code) != before
+
+    def look() -> list[object]:
+        with TRACING:
+            return _look(policy, runs_no_code)
+
+    before = look()
+    return lambda: look() != before
 
 
 def _look(policy: nn.Module, runs_no_code: bool) -> list[object]:

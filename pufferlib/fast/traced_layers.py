@@ -9,34 +9,33 @@ from __future__ import annotations
 
 import itertools
 import math
-import sys
 import traceback
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import torch
 from torch import Tensor, fx, nn
-from torch.distributions import Normal
-from torch.overrides import TorchFunctionMode
-from torch.utils._pytree import tree_leaves
 
-from pufferlib import emulation, models, pytorch
-from pufferlib.emulation import tensors
 from pufferlib.extensions.cpu_library import CONSTANTS
 from pufferlib.extensions.network import Network, NetworkBatch
 from pufferlib.extensions.network_layers import Fields, Layers, Normalizer
-from pufferlib.fast.policy_watch import OwnCode, copy_structure, find_change, find_kept, has_own_code, is_altered
-from pufferlib.fast.traced_states import SharedCellError, StepStates, state_of
+from pufferlib.fast.policy_watch import (
+    TRACING,
+    OwnCode,
+    copy_structure,
+    find_change,
+    find_kept,
+    has_own_code,
+    is_altered,
+)
+from pufferlib.fast.traced_graph import Tracer, Unseen, place_of
+from pufferlib.fast.traced_states import SharedCellError, StepStates
 from pufferlib.fast.traced_values import Parameter, UntracedError, Value
 from pufferlib.metrics.measures import EPSILON
-from pufferlib.models import ACTIVATIONS, ActionHead, LSTMWrapper, MinGRUWrapper
+from pufferlib.models import ACTIVATIONS, LSTMWrapper, MinGRUWrapper
 from pufferlib.policy import (
     NormalizedObservations,
-    OneHot,
-    OneHotPlanes,
     acting_forward,
     training_forward,
     unchecked_distributions,
@@ -44,75 +43,10 @@ from pufferlib.policy import (
 from pufferlib.ppo.losses import ppo_loss
 from pufferlib.ppo.rollout import Rollout
 from pufferlib.ppo.sampling import sample_logits
-from pufferlib.spaces import Layout
 
 _WRAPPERS = MinGRUWrapper, LSTMWrapper
 _PARTS = *ACTIVATIONS.values(), nn.Linear, nn.Conv2d, nn.Flatten, nn.LSTMCell, nn.Sequential, nn.ModuleList
 _TOLERANCE = 1e-4  # of the largest number of a result: how far the kernel's may be from the policy's
-
-
-class _Tracer(fx.Tracer):
-    # Normal distributions of proxies are made without a look at their numbers, and may be returned.
-
-    proxy_buffer_attributes = True
-
-    def __init__(self, is_floating_point: bool, entries: Iterable[str]):  # of what it sees, and of its state
-        super().__init__(autowrap_functions=(tensors.nativize, pytorch.nativize_tensor, tensors.features))
-        self._autowrap_search += emulation, tensors, pytorch, models  # where they may be called as an attribute
-        self._is_floating_point, self._entries = is_floating_point, entries
-        self.state: dict[str, Any] = {}  # after the trace what the policy leaves in its entries
-
-    def create_args_for_root(self, root_fn: Any, is_module: bool, concrete_args: Any = None) -> tuple[Any, list[Any]]:
-        function, arguments = super().create_args_for_root(root_fn, is_module, concrete_args)
-        self.state = {name: self.create_proxy("call_function", state_of, (name,), {}) for name in self._entries}
-        return function, [self.state if each is None and self.state else each for each in arguments]
-
-    def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
-        is_known = type(m) in (ActionHead, OneHot, OneHotPlanes)
-        return is_known or super().is_leaf_module(m, module_qualified_name)
-
-    def to_bool(self, obj: fx.Proxy) -> bool:
-        if obj.node.target == "is_floating_point" and obj.node.args[0].op == "placeholder":
-            return self._is_floating_point
-        return super().to_bool(obj)
-
-    def create_node(self, *arguments: Any, **keywords: Any) -> fx.Node:
-        node = super().create_node(*arguments, **keywords)
-        node.meta["place"] = _place(traceback.walk_stack(None))
-        return node
-
-    def create_arg(self, a: object) -> object:
-        if isinstance(a, Layout):
-            return a
-        if isinstance(a, Tensor) and a not in self.tensor_attrs and not isinstance(a, nn.Parameter):
-            raise UntracedError(f"has a tensor that it makes in a call{_place(traceback.walk_stack(None))}")
-        if isinstance(a, Normal):
-            return self.create_node("call_function", Normal, (self.create_arg(a.loc), self.create_arg(a.scale)), {})
-        return super().create_arg(a)
-
-
-_STATIC = {"shape", "dtype", "device", "ndim", "layout", "requires_grad", "size", "dim", "numel", "__len__"}
-
-
-class _Unseen(TorchFunctionMode):
-    # Refuses what neither a graph nor a comparison would show: what a call does once with the policy's own tensors, and
-    # hooks on gradients.
-
-    def __init__(self, is_tracing: bool):
-        super().__init__()
-        self._is_tracing = is_tracing
-
-    def __torch_function__(
-        self, function: Any, types: Any, arguments: tuple = (), keywords: dict[str, Any] | None = None
-    ) -> Any:
-        name = getattr(function, "__name__", "")
-        name = getattr(function.__self__, "__name__", name) if name == "__get__" else name
-        leaves = tree_leaves((arguments, keywords)) if self._is_tracing and name not in _STATIC else ()
-        is_of_rows = any(isinstance(each, fx.Proxy) for each in leaves)
-        if name == "register_hook" or (not is_of_rows and any(isinstance(each, Tensor) for each in leaves)):
-            place = _place(traceback.walk_stack(sys._getframe()))
-            raise UntracedError(f"has {name} in a form that no layer has{place}")
-        return function(*arguments, **(keywords or {}))
 
 
 def trace(policy: nn.Module, rollout: Rollout) -> Layers:
@@ -121,6 +55,11 @@ def trace(policy: nn.Module, rollout: Rollout) -> Layers:
     The layers fit the kernel, which was compared with the policy; if it has only parts as pufferlib.models makes them,
     neither need be so. Raises UntracedError for an operation that the kernel does not know, or another result.
     """
+    with TRACING:
+        return _trace(policy, rollout)
+
+
+def _trace(policy: nn.Module, rollout: Rollout) -> Layers:
     if is_altered(policy):
         raise UntracedError("has hooks or replaced methods")
     doubt = OwnCode(policy).doubt
@@ -213,22 +152,23 @@ class _Calls(StepStates):
 
     def _record(self, module: nn.Module, name: str, sees_floats: bool) -> tuple[fx.Graph, dict[str, fx.Node | None]]:
         # The operations of a method, and those whose results it leaves in the state.
-        tracer = _Tracer(sees_floats, self._entries)
+        tracer = Tracer(sees_floats, self._entries)
         tracer.traced_func_name = name
         try:
             code, copied = getattr(type(module), name).__code__, copy_structure(module)
             others = dict.fromkeys(code.co_varnames[2 : code.co_argcount])
-            kept = find_kept(copied)
-            with unchecked_distributions(), _Unseen(is_tracing=True):
+            kept = find_kept(copied) if has_own_code(module) else {}  # of the library nothing, whatever others draw
+            with unchecked_distributions(), Unseen(is_tracing=True):
                 graph = tracer.trace(copied, others)
             left = {entry: getattr(tracer.state[entry], "node", None) for entry in self._entries}
         except UntracedError:
             raise
         except Exception as error:  # noqa: BLE001 - whatever a user's code raises on what is no tensor
             sentence = str(error).strip().splitlines()[0].split(". ")[0] if str(error).strip() else type(error).__name__
-            place = _place(reversed([*traceback.walk_tb(error.__traceback__)]))
+            place = place_of(reversed([*traceback.walk_tb(error.__traceback__)]))
             raise UntracedError(f"cannot be traced: {sentence}{place}") from error
-        _require_steady(copied, kept)
+        if kept:
+            _require_steady(copied, kept)
         return graph, left
 
     def finish(self, outputs: object, normalizer: Normalizer | None) -> Layers:
@@ -284,17 +224,6 @@ def _require_steady(policy: nn.Module, before: dict[str, object]) -> None:
         raise UntracedError(f"keeps something in a call: {name}")
 
 
-def _place(frames: Iterable[tuple[FrameType, int]]) -> str:
-    # The first line of the user's code among some frames, the innermost first.
-    for frame, line in frames:
-        path = Path(frame.f_code.co_filename)
-        if frame.f_code.co_name == "follow":
-            break
-        if "torch" not in path.parts and path.parent != Path(__file__).parent:
-            return f" ({path.name}, line {line})"
-    return ""
-
-
 @torch.no_grad()
 def _add_noise(policy: nn.Module, layers: Layers) -> None:
     # To what is trained and what the layers read of the policy: where a weight begins at zero, gradients before it
@@ -320,7 +249,7 @@ def _compare(policy: nn.Module, layers: Layers, rollout: Rollout, counts: Mappin
     else:
         actions = torch.randn(*resets.shape, len(layers.parts), generator=generator)
     kept = find_kept(policy)
-    with torch.enable_grad(), _Unseen(is_tracing=False):
+    with torch.enable_grad(), Unseen(is_tracing=False):
         if layers.num_states:
             logits, values = policy(seen, {**{name: each.clone() for name, each in entries.items()}, "resets": resets})
         else:
