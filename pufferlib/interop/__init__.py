@@ -12,7 +12,7 @@ from pathlib import Path
 import gymnasium
 from gymnasium.envs.registration import EnvSpec
 
-_PREFIX, _NAMESPACE = "puffer_", "pufferlib/"
+_PREFIX = "puffer_"
 
 
 def register_environments() -> None:
@@ -30,8 +30,8 @@ def register_environments() -> None:
 
 
 def env_id(name: str) -> str:
-    """The id in Gymnasium of a name such as `puffer_breakout`; an id stays as it is."""
-    return f"{_NAMESPACE}{name.removeprefix(_NAMESPACE).removeprefix(_PREFIX)}"
+    """The id in Gymnasium of a name such as `puffer_breakout`."""
+    return f"pufferlib/{name.removeprefix(_PREFIX)}"
 
 
 def spec_of(name: object, **kwargs: object) -> EnvSpec | None:

@@ -21,7 +21,7 @@ from pufferlib.environment import fitting_actions
 from pufferlib.errors import APIUsageError, require_extra
 from pufferlib.families import catalog
 from pufferlib.interop import spec_of
-from pufferlib.interop.ocean_envs import OceanInside, mask_info, write_actions
+from pufferlib.interop.ocean_envs import OceanInside, mask_info, ocean_name, write_actions
 from pufferlib.ocean.environment import OceanEnv
 
 if TYPE_CHECKING:
@@ -282,8 +282,9 @@ def make_gymnasium(name: str | type[OceanEnv], render_mode: str | None = None, *
             )
         space = made.env.observation_space  # in single precision, which its observations may not be
         return TransformObservation(made.env, partial(spaces.as_declared, space=space), space)
-    env = OceanGymnasiumEnv(name, render_mode, **env_kwargs)
-    env.spec = spec_of(name, render_mode=render_mode, **env_kwargs)
+    own = ocean_name(name)
+    env = OceanGymnasiumEnv(own, render_mode, **env_kwargs)
+    env.spec = spec_of(own, render_mode=render_mode, **env_kwargs)
     return env
 
 
@@ -310,8 +311,9 @@ def make_gymnasium_vec(
         UnknownEnvironmentError: if there is no environment of that name; the message lists the nearest.
         APIUsageError: if it is not in C, has several agents, or an argument is out of its range.
     """
-    envs = OceanVectorEnv(name, num_envs, render_mode, copy, **env_kwargs)
-    envs.spec = spec_of(name, num_envs=num_envs, render_mode=render_mode, copy=copy, **env_kwargs)
+    own = ocean_name(name)
+    envs = OceanVectorEnv(own, num_envs, render_mode, copy, **env_kwargs)
+    envs.spec = spec_of(own, num_envs=num_envs, render_mode=render_mode, copy=copy, **env_kwargs)
     return envs
 
 
@@ -331,4 +333,4 @@ def make_pettingzoo(name: str | type[OceanEnv], render_mode: str | None = None, 
     require_extra("pettingzoo", "pettingzoo")
     from pufferlib.interop.pettingzoo_interop import OceanParallelEnv
 
-    return OceanParallelEnv(name, render_mode, **env_kwargs)
+    return OceanParallelEnv(ocean_name(name), render_mode, **env_kwargs)

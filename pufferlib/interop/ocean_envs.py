@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from pufferlib import ocean
 from pufferlib.emulation.emulated_env import ACTION_MASK
 from pufferlib.environment import fitting_actions
 from pufferlib.errors import APIUsageError
@@ -25,17 +26,25 @@ _NEVER = 2**62  # steps; statistics are read on demand
 _OURS = ("num_envs", "buf", "report_interval")  # keywords of OceanEnv that the interfaces decide
 
 
-def _make_ocean(name: str | type[OceanEnv], num_envs: int, env_kwargs: Mapping[str, Any]) -> OceanEnv:
-    kind = name if isinstance(name, type) else catalog.find(name).creator
-    if not (isinstance(kind, type) and issubclass(kind, OceanEnv)):
+def ocean_name(name: str | type[OceanEnv]) -> str | type[OceanEnv]:
+    """The Ocean environment that a name of the catalog leads to, or the class given; an APIUsageError for others."""
+    if _is_class(name):
+        return name
+    entry = catalog.find(name)
+    if entry.family != "ocean" or not _is_class(entry.creator):
         raise APIUsageError(
             f"an environment in C, such as puffer_breakout, is expected, got {name}; make others by "
             "gymnasium.make, gymnasium.make_vec or PettingZoo"
         )
+    return entry.name
+
+
+def _make_ocean(name: str | type[OceanEnv], num_envs: int, env_kwargs: Mapping[str, Any]) -> OceanEnv:
     wrong = [keyword for keyword in _OURS if keyword in env_kwargs]
     if wrong:
         raise APIUsageError(f"{wrong[0]} is not an argument of the environment here; leave it out")
-    return kind(num_envs=num_envs, report_interval=_NEVER, **{"seed": secrets.randbits(63), **env_kwargs})
+    creator = name if _is_class(name) else ocean.env_class(name)
+    return creator(num_envs=num_envs, report_interval=_NEVER, **{"seed": secrets.randbits(63), **env_kwargs})
 
 
 def write_actions(env: OceanEnv, row: int, action: ArrayLike) -> None:
@@ -47,6 +56,10 @@ def write_actions(env: OceanEnv, row: int, action: ArrayLike) -> None:
 def mask_info(env: OceanEnv, row: int) -> dict[str, np.ndarray]:
     """One agent's action mask by its name, int8; nothing where the environment has none."""
     return {ACTION_MASK: env.action_masks[row].astype(np.int8)} if env.has_action_masks else {}
+
+
+def _is_class(name: object) -> bool:
+    return isinstance(name, type) and issubclass(name, OceanEnv)
 
 
 class OceanInside:
@@ -82,7 +95,7 @@ class OceanInside:
             )
         self.metadata = dict(self.metadata)
         if render_mode is not None:
-            self.metadata["render_fps"] = _natural_pace(type(self.ocean), env_kwargs)
+            self.metadata["render_fps"] = _natural_pace(name, env_kwargs)
         self._drawings: dict[int, Drawing] = {}  # nothing is loaded or opened before the first picture
         self._final = self.ocean.keep_final_observations()
 
@@ -119,9 +132,9 @@ class OceanInside:
         self.ocean.close()
 
 
-def _natural_pace(kind: type[OceanEnv], env_kwargs: Mapping[str, Any]) -> int:
+def _natural_pace(name: str | type[OceanEnv], env_kwargs: Mapping[str, Any]) -> int:
     # Steps per second, rounded: what a video is to be shown at.
-    with closing(_make_ocean(kind, 1, env_kwargs)) as env:
+    with closing(_make_ocean(name, 1, env_kwargs)) as env:
         env.reset()
         with closing(env.drawing()) as drawing:
             return round(drawing.steps_per_second)
