@@ -49,13 +49,14 @@ class Tracer(fx.Tracer):
 
     @override
     def call_module(self, m: nn.Module, forward: Callable[..., Any], args: tuple, kwargs: dict[str, Any]) -> Any:
-        is_others = threading.get_ident() != self._thread
-        return forward(*args, **kwargs) if is_others else super().call_module(m, forward, args, kwargs)
+        return super().call_module(m, forward, args, kwargs) if self._is_mine() else forward(*args, **kwargs)
 
     @override
     def getattr(self, attr: str, attr_val: Any, parameter_proxy_cache: dict[str, Any]) -> Any:
-        is_others = threading.get_ident() != self._thread
-        return attr_val if is_others else super().getattr(attr, attr_val, parameter_proxy_cache)
+        return super().getattr(attr, attr_val, parameter_proxy_cache) if self._is_mine() else attr_val
+
+    def _is_mine(self) -> bool:  # rather than a call of another thread
+        return threading.get_ident() == self._thread
 
     @override
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:

@@ -70,9 +70,7 @@ def _trace(policy: nn.Module, rollout: Rollout) -> Layers:
         raise UntracedError("has no parameter that is trained")
     if not all(tensor.is_leaf for tensor in layers.tensors()):
         raise UntracedError("has a parametrization, which computes a weight in each call")
-    if not has_own_code(policy) and all(
-        type(part) in _PARTS or type(part).__module__.startswith("pufferlib.") for part in policy.modules()
-    ):
+    if all(type(part) in _PARTS or type(part).__module__.startswith("pufferlib.") for part in policy.modules()):
         return layers
     if len(layers.layers) > CONSTANTS["NETWORK_MAX_LAYERS"]:
         raise UntracedError(f"has {len(layers.layers)} layers, more than {CONSTANTS['NETWORK_MAX_LAYERS']}")
