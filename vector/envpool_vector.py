@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
+import signal
+import sys
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from types import ModuleType
 from typing import Any
@@ -133,7 +136,7 @@ class EnvPoolEnv(LibraryEnv):
 
     def make_pool(self, seeds: Sequence[int], num_threads: int) -> Any:
         """Makes EnvPool's vector of such environments, one for each of its seeds."""
-        with precision_lowered():
+        with precision_lowered(), _without_ctrl_c():
             pool = import_envpool().make_gymnasium(
                 self.task, num_envs=len(seeds), env_seed=list(seeds), num_threads=num_threads, **self._config
             )
@@ -164,6 +167,19 @@ class EnvPoolEnv(LibraryEnv):
     @override
     def close(self) -> None:
         self._pool.close()
+
+
+@contextlib.contextmanager
+def _without_ctrl_c() -> Iterator[None]:
+    # Threads that begin inside, and their processes, such as ViZDoom's, hold back the SIGINT of a terminal.
+    if sys.platform == "win32":
+        yield
+        return
+    previous = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, previous)
 
 
 def _repaired(space: gymnasium.Space) -> gymnasium.Space:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 import types
 from collections import deque
@@ -64,6 +65,7 @@ class FakePool:
         self.actions = np.zeros(num_envs)
         self.running: deque[int] = deque()
         self.is_closed = False
+        self.held_signals = signal.pthread_sigmask(signal.SIG_BLOCK, []) if sys.platform != "win32" else set()
 
     def async_reset(self):
         assert not self.running

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+import sys
 from functools import partial
 
 import numpy as np
@@ -173,6 +175,15 @@ def test_a_reset_with_a_seed_makes_the_environments_anew_and_one_without_does_no
         serial.reset()
         assert list(fake.pools[4].env_seed) == seeds[:ENVS]  # in batches of any size
         assert [pool.env_seed[0] for pool in fake.pools[5:]] == seeds[:ENVS]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="the threads of a process share their signals")
+def test_threads_and_processes_of_envpool_hear_no_ctrl_c(monkeypatch):
+    fake = install(monkeypatch)
+    with make() as vecenv:
+        vecenv.reset(seed=3)
+        assert signal.SIGINT in fake.pools[0].held_signals
+        assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, [])  # of the thread that made them
 
 
 def test_many_environments_in_each_puffer_env_are_batches_too(monkeypatch):
