@@ -49,6 +49,7 @@ SMALL_BATCH_SIZE = 2_048  # as in the published results of PPO
 _LEAST_STEPS = 32  # in shorter segments advantages see too little of what follows
 _LARGE = 100.0  # of an observation, where 1 is what a network expects
 _MOST_CATEGORIES = 16  # of an integer that is a name, such as the cell of a board
+_FEW_OBSERVATIONS = 64  # which cannot tell all that happened
 _PIXELS_OF_MNIH = 36  # of which the filters of Mnih et al. 2015 leave one number
 
 
@@ -127,6 +128,14 @@ class Facts:
         return 2 < np.max(space.high.astype(np.float64) - space.low) + 1 <= _MOST_CATEGORIES
 
     @property
+    def num_observations(self) -> float:
+        """How many different observations there can be; infinite where they are no integers."""
+        space = self.observation_space
+        if not isinstance(space, Box) or space.dtype.kind not in "iub":
+            return np.inf
+        return float(np.prod(space.high.astype(np.float64) - space.low + 1))
+
+    @property
     def image_edge(self) -> int:
         """The pixels along the shorter edge of a picture; 0 where observations are none."""
         return image_edge(self.observation_space) if self.is_amounts else 0
@@ -182,6 +191,15 @@ LINES = (
         lambda facts: facts.acts_by_numbers,
         {"train.normalize_rewards": True},
         "puffer_pendulum 0.92 after 2 M steps, 0.40 by rewards as they are; drone 0.32 and 0.16 after 1.2 M",
+        of_full_vectors=True,
+    ),
+    Line(
+        f"a full vector that shows one of at most {_FEW_OBSERVATIONS} things",
+        lambda facts: facts.num_observations <= _FEW_OBSERVATIONS,
+        {"base.rnn_name": "LSTM", "policy.hidden_size": 128, "policy.num_layers": 1},
+        "puffer_memory 1.00 after 1 M steps from three seeds; 0.26, which is chance, without memory, and 0.25 by "
+        "MinGRU at this rate. template 1.00 after 2 M, 0.84 to 0.92 by a layer of 64; stochastic 0.85 after 1 M, with "
+        "and without",
         of_full_vectors=True,
     ),
     Line(

@@ -16,7 +16,7 @@ from torch import nn
 from pufferlib import distributed, models, vector
 from pufferlib.config import ResolvedTrainConfig, SelfplayConfig, TrainConfig, env_settings, load_config, schema
 from pufferlib.config.automatic import BATCH_SIZE, NUM_STEPS, PPO_DEFAULTS, Facts
-from pufferlib.config.configuration import policy_classes
+from pufferlib.config.configuration import WRAPPER, policy_classes
 from pufferlib.config.schema import AUTO_SINGLE_ENVS
 from pufferlib.config.sizes import nearest_divisor, require_multiple, resolve_sizes
 from pufferlib.distributed import Ranks
@@ -399,19 +399,25 @@ def _check_fits(env: PufferEnv | vector.Vector, num_envs: int | str, num_workers
 
 
 def _default_policy(env: object, vecenv: vector.Vector, seed: int, facts: Facts) -> nn.Module:
-    name, settings = facts.settings("base").get("policy_name", Default.__name__), facts.settings("policy")
-    policy_class = vars(models)[name]
+    base, settings = facts.settings("base"), facts.settings("policy")
+    policy_class = vars(models)[base.get("policy_name", Default.__name__)]
     if isinstance(env, str):
         own_class = policy_classes(load_config(env))[0]
         if own_class not in (Default, policy_class):
-            policy_class, settings = own_class, {}
+            policy_class, base, settings = own_class, {}, {}
     with borrowed_generator(seed):
-        return make_module(policy_class, vecenv, **settings)
+        policy = make_module(policy_class, vecenv, **settings)
+        if "rnn_name" not in base:
+            return policy
+        wrapper = vars(models)[base["rnn_name"] + WRAPPER]
+        return make_module(wrapper, vecenv, policy, input_size=policy.hidden_size, hidden_size=policy.hidden_size)
 
 
 def _chosen_texts(facts: Facts, config: Mapping[str, Any], given: Mapping[str, Any], policy: nn.Module) -> list[str]:
-    made_with = {} if facts.is_own_policy else init_args(policy) or {}
+    base = {} if facts.is_own_policy else facts.settings("base")
+    made_with = {} if facts.is_own_policy else init_args(getattr(policy, "policy", policy)) or {}
     values = {
+        **{f"base.{name}": value for name, value in base.items() if name == "rnn_name"},
         **{f"train.{name}": value for name, value in config.items() if name not in given},
         **{f"policy.{name}": value for name, value in made_with.items()},
     }

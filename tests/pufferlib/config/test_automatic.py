@@ -14,7 +14,7 @@ from pufferlib import PuffeRL, pufferl, vector
 from pufferlib.config import TrainConfig, load_config, resolve_sizes
 from pufferlib.config.automatic import LINES, Facts
 from pufferlib.config.sections import SECTIONS
-from pufferlib.models import Continuous, Default, MinGRUWrapper
+from pufferlib.models import Continuous, Default, LSTMWrapper, MinGRUWrapper
 from pufferlib.runs.calls import settings_from_keywords
 
 AMOUNTS = Box(-1, 1, (4,), np.float32)
@@ -148,6 +148,12 @@ def test_sizes_are_those_of_all_processes():
         (facts(sees_names=True, is_amounts=False), "train.ent_coef", 0.05),
         (facts(agents_per_env=64), "train.normalize_rewards", None),
         (facts(actions=Box(-1, 1, (2,), np.float32), agents_per_env=64), "train.normalize_rewards", True),
+        (facts(Box(0, 1, (6,), np.uint8), agents_per_env=64), "base.rnn_name", "LSTM"),
+        (facts(Box(0, 1, (6,), bool), agents_per_env=64), "base.rnn_name", "LSTM"),
+        (facts(Box(-2, 2, (2,), np.int64), agents_per_env=64), "base.rnn_name", "LSTM"),
+        (facts(Box(0, 1, (7,), np.uint8), agents_per_env=64), "base.rnn_name", None),
+        (facts(Box(0, 1, (2,), np.float32), agents_per_env=64), "base.rnn_name", None),
+        (facts(Box(0, 1, (6,), np.uint8), agents_per_env=63), "base.rnn_name", None),
     ],
 )
 def test_settings_follow_from_what_is_seen(seen, name, expected):
@@ -317,6 +323,18 @@ def test_the_first_lines_tell_what_was_chosen(capsys):
 def test_a_full_vector_says_little():
     trainer = trained_with(pufferlib.make("puffer_cartpole", num_envs=64))
     assert trainer.chosen == ("a full vector: minibatch_size 1024, hidden_size 64, num_layers 2",)
+
+
+def test_a_full_vector_that_shows_little_has_a_policy_that_remembers():
+    trainer = trained_with(pufferlib.make("puffer_memory", num_envs=64))
+    assert isinstance(trainer.policy, LSTMWrapper) and trainer.policy.hidden_size == trainer.policy.policy.hidden_size
+    assert trainer.chosen == (
+        "a full vector: minibatch_size 1024",
+        "a full vector that shows one of at most 64 things: hidden_size 128, num_layers 1, rnn_name LSTM",
+    )
+    env = pufferlib.make("puffer_memory", num_envs=64)
+    own = trained_with(env, Default(env, hidden_size=8))
+    assert isinstance(own.policy, Default) and own.chosen == ("a full vector: minibatch_size 1024",)
 
 
 @pytest.mark.slow
