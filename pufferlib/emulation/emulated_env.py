@@ -28,7 +28,9 @@ def final_observation(observations: np.ndarray, agent: int) -> dict[str, Any]:
 
 
 def plain_numbers(info: Mapping[str, Any] | None) -> dict[str, float]:
-    """The entries of an info, if there is one, that are single numbers or flags."""
+    """The entries of an info, if there is one, that are single numbers or flags; an APIUsageError if it is no dict."""
+    if info is not None and not isinstance(info, Mapping):
+        raise APIUsageError(f"the info of a step must be a dict, got {info!r:.80}; return {{}} for none")
     return {
         name: float(value)
         for name, value in (info or {}).items()

@@ -136,7 +136,13 @@ class PettingZooPufferEnv(EmulatedEnv):
         self._observe(self.env.agents, observations)
 
     def _observe(self, agents: Sequence[Any], observations: Mapping[Any, Any]) -> None:
-        self._live = {agent: self._row_of[agent] for agent in agents}
+        try:
+            self._live = {agent: self._row_of[agent] for agent in agents}
+        except KeyError as error:
+            raise APIUsageError(
+                f"possible_agents of a PettingZoo environment must hold all that act, got {list(self._row_of)} without "
+                f"{error} from {self.env}; add it there"
+            ) from None
         self._took_part[list(self._live.values())] = True
         if len(self._live) < self.num_agents:
             gone = [row for agent, row in self._row_of.items() if agent not in self._live]

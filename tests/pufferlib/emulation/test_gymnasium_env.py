@@ -48,6 +48,18 @@ def test_a_reward_that_is_no_number_is_refused(reward):
         act(env, 1)
 
 
+@pytest.mark.parametrize("info", [[1], "none", 0.5])
+def test_an_info_that_is_no_dict_is_refused(info):
+    class Telling(Scripted):
+        def step(self, action):
+            return *super().step(action)[:4], info
+
+    env = GymnasiumPufferEnv(Telling(length=1))
+    env.reset(seed=1)
+    with pytest.raises(APIUsageError, match=f"info of a step must be a dict, got {re.escape(repr(info))}; return {{}}"):
+        act(env, 1)
+
+
 # --- episodes
 
 

@@ -138,6 +138,7 @@ def test_rewards_and_flags_may_be_numbers_and_arrays_of_one_in_any_order(of_one)
             r"step\(\) .* must return dicts, got dict, dict, bool, dict, dict from",
         ),
         ({"infos": lambda _: None}, r"got dict, dict, dict, dict, NoneType from"),
+        ({"infos": each(lambda _: [1])}, r"the info of a step must be a dict, got \[1\]; return {}"),
     ],
 )
 def test_rewards_and_flags_that_are_none_of_these_are_told(changes, message):
@@ -230,6 +231,13 @@ class Deserted(Leaving):
         return {}, {}
 
 
+class Joined(Leaving):
+    def reset(self, seed=None, options=None):
+        observations, infos = super().reset(seed, options)
+        self.agents = [*self.agents, "late"]
+        return observations, infos
+
+
 class Blind(Leaving):
     def observe(self):
         return {"agent_0": np.zeros(3, np.float32)}
@@ -245,6 +253,10 @@ class Blind(Leaving):
         (lambda: PettingZooPufferEnv(lambda: Leaving), "got the class Leaving"),
         (lambda: PettingZooPufferEnv(Anonymous()), "must list its possible_agents, got none"),
         (lambda: PettingZooPufferEnv(Deserted()).reset(), "must have agents after reset"),
+        (
+            lambda: PettingZooPufferEnv(Joined()).reset(),
+            "possible_agents of a PettingZoo environment must hold all that act, got .*'agent_2'. without 'late' from",
+        ),
         (lambda: PettingZooPufferEnv(Blind()).reset(), "must observe for all its agents, got none for 'agent_1'"),
         (
             lambda: PettingZooPufferEnv(Different([Text(3)], [Discrete(2)], ["a"])),
