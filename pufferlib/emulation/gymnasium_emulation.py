@@ -7,14 +7,14 @@ import functools
 import inspect
 import sys
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import FunctionType
 from typing import Any
 
 import gymnasium
 import numpy as np
 from gymnasium.spaces import Discrete
-from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
 from typing_extensions import override
 
 from pufferlib.emulation.emulated_env import (
@@ -73,8 +73,7 @@ class GymnasiumPufferEnv(EmulatedEnv):
         with contextlib.suppress(AttributeError):
             self._get_masks = self.env.get_wrapper_attr("action_masks")
         self.has_action_masks = self._get_masks is not None
-        kinds = (kind for layer in _layers(self.env) for kind in type(layer).__mro__)
-        if not self.has_action_masks and any(map(_names_mask, kinds)):
+        if not self.has_action_masks and _names_masks(self.env):
             _, info = self._reset_inside(library_seed(self._first_seed), self.options)
             self.has_action_masks = ACTION_MASK in (info or {})
 
@@ -83,10 +82,7 @@ class GymnasiumPufferEnv(EmulatedEnv):
         if self.has_action_masks:
             self.action_masks[0] = True if mask is None else flat_mask(mask, self.action_masks.shape[1], self.env)
         elif mask is not None:
-            raise APIUsageError(
-                "an action_mask must be seen when an environment is made, got the first one in a later info of "
-                f"{self.env}; give the environment a method action_masks() that returns it"
-            )
+            raise _late_mask(self.env)
 
     @override
     def _connect(self) -> None:
@@ -126,7 +122,18 @@ class GymnasiumPufferEnv(EmulatedEnv):
         self._write_masks(info)
 
 
-def _layers(env: gymnasium.Env) -> list[gymnasium.Env]:
+def _late_mask(env: object) -> APIUsageError:
+    return APIUsageError(
+        "an action_mask must be seen when an environment is made, got the first one in a later info of "
+        f"{env}; give the environment a method action_masks() that returns it"
+    )
+
+
+def _names_masks(env: object) -> bool:
+    return any(_names_mask(kind) for layer in _layers(env) for kind in type(layer).__mro__)
+
+
+def _layers(env: Any) -> list[Any]:
     layers = [env]
     while hasattr(layers[-1], "env"):
         layers.append(layers[-1].env)
@@ -186,9 +193,13 @@ class GymnasiumVectorPufferEnv(LibraryEnv):
     are those of GymnasiumPufferEnv, with an `agent_id` for every environment. At the first reset environment `i` gets
     31 bits of `mix_seed(seed, i)`. Where a step comes in two halves, as of AsyncVectorEnv and ale-py's AtariVectorEnv,
     `start` begins one that runs while the caller does something else.
+
+    Masks are those of GymnasiumPufferEnv. An AsyncVectorEnv is reset once when it is taken, to see whether there are
+    any; other vectors where the name stands in them or in their first environment.
     """
 
     env: VectorEnv
+    _get_masks: Callable[[], Sequence] | None = None  # the method of each environment, or of the vector
 
     @override
     def _describe(self, env: object) -> None:
@@ -201,6 +212,28 @@ class GymnasiumVectorPufferEnv(LibraryEnv):
         self.env = env
         self._take_spaces(self.env.single_observation_space, self.env.single_action_space)
         self.num_agents = self.num_envs = self.env.num_envs
+        vector = self.env.unwrapped
+        self._get_masks = getattr(vector, "action_masks", None)
+        if isinstance(vector, (SyncVectorEnv, AsyncVectorEnv)) and all(vector.call("has_wrapper_attr", "action_masks")):
+            self._get_masks = functools.partial(vector.call, "action_masks")
+        self.has_action_masks = self._get_masks is not None
+        places = (self.env, *getattr(vector, "envs", [])[:1])
+        if not self.has_action_masks and (isinstance(vector, AsyncVectorEnv) or any(map(_names_masks, places))):
+            seeds = None if self._first_seed is None else self.env_seeds(self._first_seed)
+            self.has_action_masks = ACTION_MASK in self._reset_inside(seeds, self.options)[1]
+
+    def _write_masks(self, infos: Mapping[str, Any]) -> None:
+        if not self.has_action_masks:
+            if ACTION_MASK in infos:
+                raise _late_mask(self.env)
+            return
+        masks, is_told = infos.get(ACTION_MASK, ()), infos.get(f"_{ACTION_MASK}")  # Gymnasium's flags of who gave one
+        if self._get_masks is not None:
+            masks, is_told = self._get_masks(), None
+        self.action_masks[:] = True
+        for agent, mask in enumerate(masks):
+            if is_told is None or is_told[agent]:
+                self.action_masks[agent] = flat_mask(mask, self.action_masks.shape[1], self.env)
 
     @override
     def _connect(self) -> None:
@@ -220,8 +253,9 @@ class GymnasiumVectorPufferEnv(LibraryEnv):
         seeds = None if seed is None else self.env_seeds(seed)
         if type(self.env.unwrapped).__name__ == "AtariVectorEnv":  # it takes no list, the others no array
             seeds = None if seeds is None else np.array(seeds)
-        observations, _ = self._reset_inside(seeds, options)
+        observations, infos = self._reset_inside(seeds, options)
         self._write(observations)
+        self._write_masks(infos)
 
     def start(self, actions: np.ndarray) -> None:
         """Begins a step, to be finished by `step`, where the vector environment can; else does nothing.
@@ -245,6 +279,7 @@ class GymnasiumVectorPufferEnv(LibraryEnv):
         self.rewards[:] = rewards
         self.terminals[:] = terminals
         self.truncations[:] = truncations
+        self._write_masks(infos)
         return self.observations, self.rewards, self.terminals, self.truncations, self._ends(infos)
 
     def _own_actions(self, actions: np.ndarray) -> Any:

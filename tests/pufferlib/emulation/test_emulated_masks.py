@@ -9,11 +9,13 @@ import gymnasium
 import numpy as np
 import pytest
 from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete
+from gymnasium.vector import AsyncVectorEnv, SyncVectorEnv
 from gymnasium_environments import Scripted, Walled
+from gymnasium_vectors import SAME_STEP
 
 import pufferlib
 from pufferlib import models, vector
-from pufferlib.emulation import GymnasiumPufferEnv, PettingZooPufferEnv
+from pufferlib.emulation import GymnasiumPufferEnv, GymnasiumVectorPufferEnv, PettingZooPufferEnv
 from pufferlib.errors import APIUsageError
 from pufferlib.play.agent import Agent
 
@@ -155,24 +157,84 @@ def test_a_mask_of_other_choices_is_refused():
         env.reset()
 
 
+class Parts(Corridor):
+    action_space = MultiDiscrete([2, 3])
+
+    def told(self):
+        return {"action_mask": (np.array([1, 0]), np.array([0, 1, 1]))}
+
+
 def test_masks_of_parts_may_be_a_tuple():
-    class Parts(Corridor):
-        action_space = MultiDiscrete([2, 3])
-
-        def told(self):
-            return {"action_mask": (np.array([1, 0]), np.array([0, 1, 1]))}
-
     env = GymnasiumPufferEnv(Parts())
     env.reset()
     assert env.action_masks.tolist() == [[True, False, False, True, True]]
 
 
-def test_a_run_with_gymnasiums_masks_heeds_them(tmp_path):
-    vecenv = vector.make(lambda buf, seed: GymnasiumPufferEnv(Corridor(), buf=buf), num_envs=4, backend="Serial")
+@pytest.mark.parametrize("kind", [Corridor, ByMethod])
+@pytest.mark.parametrize("vector_kind", [SyncVectorEnv, AsyncVectorEnv])
+def test_masks_of_a_gymnasium_vector_are_those_of_its_environments(kind, vector_kind):
+    games = gymnasium.wrappers.vector.RecordEpisodeStatistics(vector_kind([kind] * 3, **SAME_STEP))
+    env = GymnasiumVectorPufferEnv(games)
+    assert env.has_action_masks and env.action_masks.shape == (3, 2)
+    env.reset(seed=3)
+    random, ends = np.random.default_rng(0), 0
+    for _ in range(100):
+        places = env.observations
+        assert np.array_equal(env.action_masks, np.hstack([places > 0, places < 4]))
+        env.step((random.random((3, 2)) * env.action_masks).argmax(1).astype(np.int32))
+        ends += env.terminals.sum()
+    env.close()
+    assert ends > 10
+
+
+def test_an_environment_of_a_vector_that_tells_no_mask_may_do_everything():
+    class Sometimes(Corridor):
+        def told(self):
+            return super().told() if self.place < 2 else {}
+
+    env = GymnasiumVectorPufferEnv(SyncVectorEnv([Sometimes] * 2, **SAME_STEP), seed=1)
+    env.reset()
+    for step in range(30):
+        assert np.array_equal(env.action_masks, np.hstack([env.observations > 0, env.observations < 9]))
+        env.step(np.where(env.observations[:, 0] == 0, 1, step // 2 % 2).astype(np.int32))
+
+
+def test_masks_of_parts_may_be_tuples_in_a_vector():
+    env = GymnasiumVectorPufferEnv(SyncVectorEnv([Parts] * 2, **SAME_STEP))
+    env.reset()
+    assert env.action_masks.tolist() == [[True, False, False, True, True]] * 2
+
+
+def test_a_vector_may_have_the_method_itself():
+    class Own(SyncVectorEnv):
+        def action_masks(self):
+            return np.array([[True, False], [False, True]])
+
+    env = GymnasiumVectorPufferEnv(Own([Plain] * 2, **SAME_STEP))
+    env.reset()
+    assert env.action_masks.tolist() == [[True, False], [False, True]]
+
+
+def test_a_vector_without_masks_is_not_reset_before_it_is_used_and_a_later_mask_is_refused():
+    env = GymnasiumVectorPufferEnv(SyncVectorEnv([Scripted], **SAME_STEP))
+    assert env.env.envs[0].resets == [] and env.action_masks is None
+    env = GymnasiumVectorPufferEnv(SyncVectorEnv([Late] * 2, **SAME_STEP))
+    env.reset()
+    with pytest.raises(APIUsageError, match=r"seen when an environment is made, .* give .* a method action_masks\(\)"):
+        env.step(np.zeros(2, np.int32))
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: vector.make(lambda buf, seed: GymnasiumPufferEnv(Corridor(), buf=buf), num_envs=4, backend="Serial"),
+        lambda: SyncVectorEnv([Corridor] * 4, **SAME_STEP),
+    ],
+    ids=["puffer", "gymnasium"],
+)
+def test_a_run_with_gymnasiums_masks_heeds_them(make, tmp_path):
     sizes = {"batch_size": 128, "num_steps": 32, "minibatch_size": 64, "total_timesteps": 10**6}
-    trainer = pufferlib.PuffeRL(
-        env=vecenv, policy=models.Default(vecenv), data_dir=str(tmp_path), logger=pufferlib.NoLogger(), **sizes
-    )
+    trainer = pufferlib.PuffeRL(env=make(), data_dir=str(tmp_path), logger=pufferlib.NoLogger(), **sizes)
     for _ in range(3):  # the environment asserts
         trainer.evaluate()
         trainer.train()
