@@ -604,9 +604,11 @@ def load_in_the_first_alone():
     own = distributed.connect()
     if not own.is_first:
         own._store.wait(["loaded"], timedelta(seconds=120))
+        own._store.set("heard", "")
         return None
     agent = pufferlib.load_agent("puffer_squared")
     own._store.set("loaded", "")
+    own._store.wait(["heard"], timedelta(seconds=120))  # the store ends with this process
     return type(agent).__name__
 
 
