@@ -160,21 +160,23 @@ class EnvPoolEntry(Entry):
     def __init__(self, task: str):
         self._task = task
         spec = make_spec(task)
-        config = {**spec.config._asdict(), **_PRESETS.get(_world(task), {})}
+        self._preset = _PRESETS.get(_world(task), {})
+        config = {**spec.config._asdict(), **self._preset}
         settings = {
             name: Setting("env", name, type(value), value, f"EnvPool's {name} of {task}.")
             for name, value in config.items()
             if name not in _OF_THE_POOL and isinstance(value, (bool, int, float, str))
         }
         drawn = Setting("env", "render_mode", str | None, None, "Rgb_array for frames from render(), None for nothing.")
-        creator = partial(_make_env, task)
+        creator = partial(_make_env, task, **self._preset)
         self.whole_games = {"episodic_life": False, "reward_clip": False} if _world(task) == "envpool.atari" else {}
         inis = (*_INIS.get(_world(task), (None,)), f"tuned/{slug(task)}")
         super().__init__(_PREFIX + task, "envpool", creator, ({"render_mode": drawn, **settings}, False), inis)
 
     @override
     def make_vector(self, env_kwargs: dict[str, Any], **keywords: object) -> Vector:
-        return make_vector(self._task, {**env_kwargs, "make_view": _view_of(self._task)}, **keywords)
+        config = {**self._preset, **env_kwargs, "make_view": _view_of(self._task)}
+        return make_vector(self._task, config, **keywords)
 
 
 def _view_of(task: str) -> MakeView | None:

@@ -38,6 +38,19 @@ def test_a_name_leads_to_an_environment_whose_settings_are_those_of_envpool(monk
         pufferlib.config.check_section("env", {"bonnus": 1}, NAME)
 
 
+def test_what_is_set_otherwise_for_a_kind_of_environments_counts_by_every_door(monkeypatch):
+    install(monkeypatch)
+    monkeypatch.setitem(envpool_family._PRESETS, envpool_family._world("Script-v1"), {"max_episode_steps": 5})
+    entry = catalog.find(NAME)
+    assert entry.settings["max_episode_steps"].default == 5
+
+    def episode_steps(**given):
+        with closing(entry.creator(**given)) as env, entry.make_vector(given, num_envs=2) as vecenv:
+            return {made.env.config.max_episode_steps for made in (env, vecenv.driver_env)}
+
+    assert (episode_steps(), episode_steps(max_episode_steps=7)) == ({5}, {7})
+
+
 def test_a_name_that_envpool_does_not_have_says_the_nearest(monkeypatch):
     install(monkeypatch)
     with pytest.raises(UnknownEnvironmentError, match="did you mean 'envpool/Script-v1'"):
