@@ -111,6 +111,12 @@ def make_module(kind: type[nn.Module], *given: object, **settings: object) -> nn
     return module
 
 
+def make_recurrent(kind: type[nn.Module], env: object, policy: Any, **settings: object) -> nn.Module:
+    """Makes a recurrent layer around a policy, as wide as the policy where the settings give no size."""
+    sizes = {"input_size": policy.hidden_size, "hidden_size": policy.hidden_size}
+    return make_module(kind, env, policy, **{**sizes, **settings})
+
+
 def init_args(module: nn.Module) -> dict[str, Any] | None:
     """The settings that a policy or a recurrent layer was made with; None where they were not recorded."""
     return getattr(module, "_made_with", None)

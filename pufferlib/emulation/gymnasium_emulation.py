@@ -219,17 +219,23 @@ class GymnasiumVectorPufferEnv(LibraryEnv):
         self.has_action_masks = self._get_masks is not None
         places = (self.env, *getattr(vector, "envs", [])[:1])
         if not self.has_action_masks and (isinstance(vector, AsyncVectorEnv) or any(map(_names_masks, places))):
-            seeds = None if self._first_seed is None else self.env_seeds(self._first_seed)
-            self.has_action_masks = ACTION_MASK in self._reset_inside(seeds, self.options)[1]
+            self.has_action_masks = ACTION_MASK in self._reset_all(self._first_seed, self.options)[1]
+
+    def _reset_all(self, seed: int | None, options: dict[str, Any] | None) -> tuple[Any, Any]:
+        seeds = None if seed is None else self.env_seeds(seed)
+        if type(self.env.unwrapped).__name__ == "AtariVectorEnv":  # it takes no list, the others no array
+            seeds = None if seeds is None else np.array(seeds)
+        return self._reset_inside(seeds, options)
 
     def _write_masks(self, infos: Mapping[str, Any]) -> None:
         if not self.has_action_masks:
             if ACTION_MASK in infos:
                 raise _late_mask(self.env)
             return
-        masks, is_told = infos.get(ACTION_MASK, ()), infos.get(f"_{ACTION_MASK}")  # Gymnasium's flags of who gave one
         if self._get_masks is not None:
             masks, is_told = self._get_masks(), None
+        else:  # with Gymnasium's flags of who told one
+            masks, is_told = infos.get(ACTION_MASK, ()), infos.get(f"_{ACTION_MASK}")
         self.action_masks[:] = True
         for agent, mask in enumerate(masks):
             if is_told is None or is_told[agent]:
@@ -250,10 +256,7 @@ class GymnasiumVectorPufferEnv(LibraryEnv):
 
     @override
     def _start_episode(self, seed: int | None, options: dict[str, Any] | None) -> None:
-        seeds = None if seed is None else self.env_seeds(seed)
-        if type(self.env.unwrapped).__name__ == "AtariVectorEnv":  # it takes no list, the others no array
-            seeds = None if seeds is None else np.array(seeds)
-        observations, infos = self._reset_inside(seeds, options)
+        observations, infos = self._reset_all(seed, options)
         self._write(observations)
         self._write_masks(infos)
 

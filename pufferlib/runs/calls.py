@@ -27,7 +27,7 @@ from pufferlib.fast.device_collector import suits
 from pufferlib.loggers.logger import Logger
 from pufferlib.models import Default
 from pufferlib.ocean.faults import warn_of_faults
-from pufferlib.policy import init_args, initial_state, make_module, normalized
+from pufferlib.policy import init_args, initial_state, make_module, make_recurrent, normalized
 from pufferlib.ppo.learner import Loss
 from pufferlib.ppo.losses import ppo_loss
 from pufferlib.ppo.rollout import Rollout
@@ -409,8 +409,7 @@ def _default_policy(env: object, vecenv: vector.Vector, seed: int, facts: Facts)
         policy = make_module(policy_class, vecenv, **settings)
         if "rnn_name" not in base:
             return policy
-        wrapper = vars(models)[base["rnn_name"] + WRAPPER]
-        return make_module(wrapper, vecenv, policy, input_size=policy.hidden_size, hidden_size=policy.hidden_size)
+        return make_recurrent(vars(models)[base["rnn_name"] + WRAPPER], vecenv, policy)
 
 
 def _chosen_texts(facts: Facts, config: Mapping[str, Any], given: Mapping[str, Any], policy: nn.Module) -> list[str]:

@@ -27,7 +27,7 @@ from pufferlib.fast.device_collector import suits
 from pufferlib.loggers.logger import JsonLogger, Logger
 from pufferlib.loggers.services import NeptuneLogger, TensorBoardLogger, WandbLogger
 from pufferlib.machine import require_memory
-from pufferlib.policy import make_module, normalized
+from pufferlib.policy import make_module, make_recurrent, normalized
 from pufferlib.runs import checkpoint
 from pufferlib.vector import Vector
 from pufferlib.vector.native import is_stepped_in_c
@@ -158,8 +158,7 @@ def load_policy(
                     f"[base] rnn_name {args['rnn_name']} needs a policy with {', '.join(_ENDS)}, found no "
                     f"{', '.join(lacking)} in {policy_class.__name__}; add --rnn-name None, or what is missing"
                 )
-            sizes = {"input_size": policy.hidden_size, "hidden_size": policy.hidden_size}
-            policy = make_module(wrapper, env, policy, **{**sizes, **recurrent})
+            policy = make_recurrent(wrapper, env, policy, **recurrent)
         return normalized(env, policy, train.normalization_clip) if train.normalize_observations else policy
 
     model, ranks = args.get("load_model_path") if weights_path is None else None, ranks or distributed.connect()
