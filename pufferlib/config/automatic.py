@@ -15,6 +15,7 @@ from gymnasium import Space
 from gymnasium.spaces import Box, Discrete, MultiDiscrete
 from typing_extensions import Self
 
+from pufferlib.config.schema import AUTO_SINGLE_ENVS
 from pufferlib.emulation.emulated_env import LibraryEnv
 from pufferlib.environment import PufferEnv
 from pufferlib.spaces import LEAST_PIXELS, action_parts, has_channels_last, image_edge
@@ -53,6 +54,16 @@ _FEW_OBSERVATIONS = 64  # which cannot tell all that happened
 _PIXELS_OF_MNIH = 36  # of which the filters of Mnih et al. 2015 leave one number
 
 
+def environment_count(env: PufferEnv) -> int:
+    """How many PufferEnvs such as this one a training makes: 16, or the full vectors that a batch has room for."""
+    agents = _agents_together(env)
+    return AUTO_SINGLE_ENVS if agents < FULL_VECTOR else max(1, BATCH_SIZE // (NUM_STEPS * agents))
+
+
+def _agents_together(env: PufferEnv) -> int:
+    return 1 if isinstance(env, LibraryEnv) else env.num_agents
+
+
 @dataclass(frozen=True)
 class Facts:
     """Facts of a training, before it begins, and the settings that follow from them."""
@@ -75,7 +86,7 @@ class Facts:
             env.single_observation_space,
             env.single_action_space,
             num_agents,
-            1 if isinstance(env, LibraryEnv) else env.num_agents,
+            _agents_together(env),
             layout is None or layout.is_amounts,
             layout is not None and all(isinstance(leaf.space, (Discrete, MultiDiscrete)) for leaf in layout.leaves),
             hasattr(policy, "initial_state"),

@@ -84,7 +84,7 @@ def _merge_chosen(args: dict[str, Any], entry: Entry) -> None:
     # The settings of an environment without an ini follow from its spaces, so it is made once. An environment that
     # takes `num_envs` is a full vector, and keeps the defaults; so does one that takes other arguments.
     # Not before: they import Gymnasium, which takes longer than all else on the way to --help.
-    from pufferlib.config.automatic import PPO_DEFAULTS, Facts
+    from pufferlib.config.automatic import PPO_DEFAULTS, Facts, environment_count
     from pufferlib.vector.recipe import EnvRecipe
 
     if "num_envs" in entry.settings:
@@ -92,10 +92,12 @@ def _merge_chosen(args: dict[str, Any], entry: Entry) -> None:
     with contextlib.suppress(APIUsageError):
         env = EnvRecipe.build(entry.creator, None, None, 1, 0).make(0, None)
         env.close()
-        facts = Facts.of(env, AUTO_SINGLE_ENVS * env.num_agents)
+        count = environment_count(env)
+        facts = Facts.of(env, count * env.num_agents)
         sizes = {"batch_size": "auto", "bptt_horizon": facts.num_steps}
         lengths = {"total_timesteps": 1_000_000, "checkpoint_interval": 100}  # as families/discrete.ini has them
         args |= facts.settings("base")
+        args["vec"] |= {"num_envs": count} if count < AUTO_SINGLE_ENVS else {}
         args["policy"] |= facts.settings("policy")
         args["train"] |= {**PPO_DEFAULTS, **facts.settings("train"), **sizes, **lengths}
 

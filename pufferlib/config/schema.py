@@ -111,7 +111,7 @@ class VecConfig(ConfigSection, section="vec"):
     num_envs: int | Auto = setting(
         "auto",
         "PufferEnvs, each holding [env] num_envs environments; auto is 1, but 2 on CUDA where a CPU steps them, and 16 "
-        "where each is one environment alone.",
+        "where each is one environment alone, fewer if it has 64 agents or more.",
         "[1, 1e6]",
     )
     num_workers: int | Auto = setting(

@@ -15,7 +15,7 @@ from torch import nn
 
 from pufferlib import distributed, models, vector
 from pufferlib.config import ResolvedTrainConfig, SelfplayConfig, TrainConfig, env_settings, load_config, schema
-from pufferlib.config.automatic import BATCH_SIZE, NUM_STEPS, PPO_DEFAULTS, Facts
+from pufferlib.config.automatic import BATCH_SIZE, NUM_STEPS, PPO_DEFAULTS, Facts, environment_count
 from pufferlib.config.configuration import WRAPPER, policy_classes
 from pufferlib.config.schema import AUTO_SINGLE_ENVS
 from pufferlib.config.sizes import nearest_divisor, require_multiple, resolve_sizes
@@ -372,7 +372,12 @@ def _make(
         made.close()
         return making.make(env, num_envs=fewer, **arguments)
     if num_envs == "auto":
-        num_envs = AUTO_SINGLE_ENVS
+        made = _make(env, AUTO_SINGLE_ENVS, num_workers, seed, **arguments)
+        fewer = environment_count(made.driver_env)
+        if fewer >= AUTO_SINGLE_ENVS:
+            return made
+        made.close()
+        num_envs = fewer
     sizes = {"num_envs": num_envs, "num_workers": num_workers, "seed": seed}
     if isinstance(env, str):
         entry, arguments = catalog.find(env), making.env_arguments(env, arguments)

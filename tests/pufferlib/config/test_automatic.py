@@ -254,6 +254,31 @@ def test_a_configuration_without_an_ini_has_them_too(creator, kind):
     assert type(policy.policy) is kind and vecenv.num_envs == 16
 
 
+@pytest.mark.parametrize(("agents", "count"), [(63, 16), (64, 4), (100, 2), (300, 1)])
+def test_as_many_full_vectors_of_ones_own_are_made_as_a_batch_has_room_for(agents, count):
+    class Crowd(pufferlib.PufferEnv):
+        def __init__(self, buf=None, seed=0):
+            self.single_observation_space, self.single_action_space = AMOUNTS, Discrete(2)
+            self.num_agents = agents
+            super().__init__(buf)
+
+        def reset(self, seed=None):
+            return self.observations, []
+
+        def step(self, actions):
+            return self.observations, self.rewards, self.terminals, self.truncations, []
+
+        def close(self):
+            pass
+
+    args = load_config(Crowd)
+    args["train"].update(device="cpu")
+    vecenv = pufferl.load_env(Crowd, args)
+    vecenv.close()
+    assert vecenv.num_envs == trained_with(Crowd).vecenv.num_envs == count
+    assert trained_with(Crowd, num_envs=5).vecenv.num_envs == 5
+
+
 @pytest.mark.quick("(36, 40, 3)")
 @pytest.mark.parametrize(
     "shape",
