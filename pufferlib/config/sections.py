@@ -78,7 +78,9 @@ def check_section(section: str, given: Mapping[str, Any], env: str | Entry, are_
 
 
 def require_sections(args: Mapping[str, Any]) -> None:
-    """Raises ConfigError for the first key at the top of a configuration that does not count, with the nearest."""
+    """Raises ConfigError for what is no dict, and for its first key that does not count, with the nearest."""
+    if not isinstance(args, Mapping):
+        raise ConfigError(f"the configuration must be a dict, got {kind_of(args)}; load_config returns it")
     known = [*BaseConfig.settings(), *SECTIONS, *ARGUMENTS]
     for name in args:
         if name not in known:

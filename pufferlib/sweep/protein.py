@@ -67,6 +67,10 @@ class Protein:
         """
         if env_name is None and not search_space:
             raise APIUsageError("Protein needs something to vary, got neither env_name nor a search_space; pass one")
+        if search_space is not None and not (
+            isinstance(search_space, Mapping) and all(isinstance(name, str) for name in search_space)
+        ):
+            raise APIUsageError(f"search_space must be a dict by the names of settings, got {search_space!r}")
         given = {"num_trials": num_trials, "metric": metric, "goal": goal, **settings}
         given = {name: value for name, value in given.items() if value is not None}
         self._env_name, self._args = env_name, {}
@@ -141,9 +145,13 @@ class Protein:
         Raises:
             APIUsageError: if a value is missing or none of its list, or a number is invalid.
         """
-        missing = [name for name in self._names if name not in values]
+        missing = [name for name in self._names if not isinstance(values, Mapping) or name not in values]
         if missing:
-            raise APIUsageError(f"observe() needs a value of {', '.join(missing)}, got {dict(values)}")
+            raise APIUsageError(f"observe() needs a value of {', '.join(missing)}, got {values}")
+        try:
+            score, cost = None if score is None else float(score), float(cost)
+        except (TypeError, ValueError) as error:
+            raise APIUsageError(f"observe() needs numbers, got a score of {score!r} and a cost of {cost!r}") from error
         if not 0 <= cost < math.inf:
             raise APIUsageError(f"observe() needs a cost in [0, inf), got {cost}")
         for row in curve:
@@ -152,7 +160,7 @@ class Protein:
                 raise APIUsageError(f"observe() needs a curve of {expected}, got {list(row)}")
         score = None if score is None or not math.isfinite(score) else score
         state = TrialState.FAIL if score is None else TrialState.COMPLETE
-        known = {COST: float(cost), CURVE: [[float(part) for part in row] for row in curve]}
+        known = {COST: cost, CURVE: [[float(part) for part in row] for row in curve]}
         chosen = {given: values[given] for given in self._names}
         waiting = next((each for each in self._pending if each[0] == chosen), None)
         if waiting is None:

@@ -52,6 +52,7 @@ def test_failures_and_what_was_known_before_are_observed_too():
     [
         ({"cost": math.nan}, "a cost in \\[0, inf\\), got nan"),
         ({"cost": -1.0}, "a cost in \\[0, inf\\), got -1.0"),
+        ({"cost": "high"}, "needs numbers, got a score of 1.0 and a cost of 'high'"),
         ({"cost": 1.0, "curve": [[50, 0.5, 0.1]]}, "progress in \\(0, 1\\].*got \\[50, 0.5, 0.1\\]"),
         ({"cost": 1.0, "curve": [[0.5, 0.1]]}, "score\\], got \\[0.5, 0.1\\]"),
     ],
@@ -67,6 +68,8 @@ def test_a_value_that_cannot_be_is_refused(space, value):
     protein = Protein(search_space={"x": space})
     with pytest.raises(APIUsageError, match=f"values of the search space, got .*{value}"):
         protein.observe({"x": value}, 1.0, cost=1.0)
+    with pytest.raises(APIUsageError, match="needs a value of x, got 5"):
+        protein.observe(5, 1.0, cost=1.0)
 
 
 def test_numbers_of_numpy_are_choices_as_those_of_python_are(recwarn):
@@ -110,6 +113,9 @@ def short():
         ({}, "something to vary"),
         ({"search_space": {}}, "something to vary"),
         ({"search_space": {"x": 3}}, "'x' must be a list of values or a dict"),
+        ({"search_space": ["x"]}, r"a dict by the names of settings, got \['x'\]"),
+        ({"search_space": {5: [1]}}, r"a dict by the names of settings, got \{5: \[1\]\}"),
+        ({"env_name": "puffer_cartpole", "args": 5}, "must be a dict, got int"),
         ({"search_space": {"x": [1]}, "num_trial": 3}, "did you mean 'num_trials'"),
         ({"env_name": "puffer_cartpole", "search_space": {"learning_rat": [1]}}, "did you mean 'learning_rate'"),
     ],
