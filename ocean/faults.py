@@ -54,14 +54,10 @@ class _Probe:
         while True:
             actions = np.array(space.sample())
             if self.env.has_action_masks:
-                drawn = [(generator.random(part.shape) * part).argmax(1) for part in self.allowed()]
-                actions = np.stack(drawn, 1).reshape(actions.shape)
+                actions = spaces.allowed_actions(
+                    actions, self.env.action_masks, self.env.single_action_space, generator
+                )
             yield actions
-
-    def allowed(self) -> list[np.ndarray]:
-        """The action masks of each part of an action."""
-        choices = [part.choices for part in spaces.action_parts(self.env.single_action_space)]
-        return np.split(self.env.action_masks, np.cumsum(choices)[:-1], axis=1)
 
 
 def warn_of_faults(env: object) -> None:
@@ -120,7 +116,8 @@ def _first_fault(one: _Probe, many: _Probe, filled: _Probe, other: _Probe, steps
                 found = f"observes {env.observations[place]:g} at {list(place[1:])}, outside of {space}"
                 return f"{found}; declare the bounds that it keeps in its class, and write no NaN"
         acting = env.masks if env.has_turns else slice(None)
-        if env.has_action_masks and not all(part[acting].any(1).all() for part in many.allowed()):
+        parts = spaces.mask_parts(env.action_masks, env.single_action_space) if env.has_action_masks else []
+        if not all(allowed[acting].any(1).all() for _, allowed in parts):
             return "leaves an agent that acts without a choice in action_masks; set 1 for all that it may do"
         if step == 0:
             continue

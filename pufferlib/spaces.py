@@ -318,6 +318,24 @@ def num_choices(space: gymnasium.Space) -> int:
     return choices
 
 
+def mask_parts(masks: np.ndarray, space: gymnasium.Space) -> list[tuple[ActionPart, np.ndarray]]:
+    """Each discrete part of an action, and its columns of action masks `(rows, choices)`."""
+    parts = [part for part in action_parts(space) if part.choices is not None]
+    ends = np.cumsum([part.choices for part in parts])[:-1]
+    return list(zip(parts, np.split(masks, ends, axis=1), strict=True))
+
+
+def allowed_actions(
+    actions: np.ndarray, masks: np.ndarray, space: gymnasium.Space, generator: np.random.Generator | None = None
+) -> np.ndarray:
+    """Actions `(rows, ...)` with allowed choices in place of theirs: drawn ones, or the first without a generator."""
+    actions = actions.copy()
+    for part, allowed in mask_parts(masks, space):
+        keys = allowed if generator is None else allowed * generator.random(allowed.shape)
+        actions.reshape(len(actions), -1)[:, part.columns.start] = keys.argmax(1)
+    return actions
+
+
 def categories(space: Discrete | MultiDiscrete | MultiBinary) -> tuple[np.ndarray, np.ndarray]:
     """The least value of each number of a space, and how many values it has: int64 of the space's shape."""
     if isinstance(space, MultiBinary):

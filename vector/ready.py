@@ -65,10 +65,7 @@ def _some_actions(env: PufferEnv) -> np.ndarray:
     if isinstance(space, Box):
         return actions.clip(space.low, space.high).astype(actions.dtype)
     if getattr(env, "has_action_masks", False):
-        parts = [part for part in spaces.action_parts(space) if part.choices is not None]
-        ends = np.cumsum([part.choices for part in parts])[:-1]
-        for part, allowed in zip(parts, np.split(env.action_masks, ends, axis=1), strict=True):
-            actions.reshape(env.num_agents, -1)[:, part.columns.start] = allowed.argmax(1)
+        return spaces.allowed_actions(actions, env.action_masks, space)
     return actions
 
 

@@ -5,14 +5,16 @@ from __future__ import annotations
 import itertools
 import statistics
 import sys
+import time
 import timeit
 from contextlib import closing
+from functools import partial
 from typing import Any
 
 import gymnasium
 import numpy as np
 
-from pufferlib import ocean
+from pufferlib import ocean, spaces
 from pufferlib.config import check_section, env_settings, load_config, resolve_env_count
 from pufferlib.config.flags import BenchOptions
 from pufferlib.dashboard.output import plain_table, printable, printable_lines, terminal_columns
@@ -126,20 +128,32 @@ def _sizes(env_name: str, arguments: dict[str, Any]) -> list[dict[str, int]]:
 
 
 def measure(env: PufferEnv, seed: int, seconds: float) -> list[float]:
-    """Times `env.step` with prepared actions, after a reset; it stays in the middle of an episode.
+    """Times `env.step` by random actions after a reset; it stays in the middle of an episode.
 
     Returns the steps of one agent per second of REPEATS repeats, which together take `seconds`, at least a step each.
     """
     env.reset(seed)
-    actions = itertools.cycle(random_actions(env, seed))
-    timer = timeit.Timer(lambda: env.step(next(actions)))
-    timer.timeit(_WARM_UP_STEPS)  # warms the caches
-    seconds_each = timer.timeit(_WARM_UP_STEPS) / _WARM_UP_STEPS
-    steps = max(1, int(seconds / REPEATS / seconds_each))
-    return [steps * env.num_agents / timer.timeit(steps) for _ in range(REPEATS)]
+    seconds_of = partial(_seconds_by_masks, env, np.random.default_rng(seed))
+    if not env.has_action_masks:
+        actions = itertools.cycle(random_actions(env, seed))
+        seconds_of = timeit.Timer(lambda: env.step(next(actions))).timeit
+    seconds_of(_WARM_UP_STEPS)  # warms the caches
+    steps = max(1, int(seconds / REPEATS * _WARM_UP_STEPS / seconds_of(_WARM_UP_STEPS)))
+    return [steps * env.num_agents / seconds_of(steps) for _ in range(REPEATS)]
 
 
 def random_actions(env: PufferEnv, seed: int) -> list[np.ndarray]:
     """Returns uniform random actions of all agents, in the dtype of the environment's array."""
     env.action_space.seed(seed)
     return [env.action_space.sample().astype(env.actions.dtype) for _ in range(_ACTION_SETS)]
+
+
+def _seconds_by_masks(env: PufferEnv, generator: np.random.Generator, steps: int) -> float:
+    # In `env.step` alone, by allowed actions, which are drawn between two steps.
+    taken = 0.0
+    for _ in range(steps):
+        actions = spaces.allowed_actions(env.actions, env.action_masks, env.single_action_space, generator)
+        begin = time.perf_counter()
+        env.step(actions)
+        taken += time.perf_counter() - begin
+    return taken

@@ -406,10 +406,14 @@ def _findings(env: PufferEnv | Vector, steps: int, seed: int) -> Iterator[str]:
     observations, _ = env.reset(seed)
     space, action_space = env.single_observation_space, env.action_space
     action_space.seed(seed)
+    generator = np.random.default_rng(seed)
     seen, rewards, lengths = [observations.copy()], [], np.zeros(env.num_agents)
     complete: list[float] = []  # lengths of episodes
     for _ in range(steps):
-        observations, reward, terminals, truncations, _ = env.step(action_space.sample())
+        actions = action_space.sample()
+        if getattr(env, "has_action_masks", False):
+            actions = spaces.allowed_actions(actions, env.action_masks, env.single_action_space, generator)
+        observations, reward, terminals, truncations, _ = env.step(actions)
         seen.append(observations.copy())
         rewards.append(reward.copy())
         ended = terminals | truncations

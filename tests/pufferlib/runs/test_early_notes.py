@@ -1,5 +1,6 @@
 """What keeps a policy from learning is said at the beginning, once, with what helps."""
 
+import contextlib
 import re
 from types import SimpleNamespace
 
@@ -12,6 +13,7 @@ import pufferlib
 from pufferlib import PuffeRL
 from pufferlib.errors import APIUsageError, PufferWarning
 from pufferlib.models import Default
+from pufferlib.play import environments
 
 SEEN, NARROW = Box(-np.inf, np.inf, (3,), np.float32), Box(-0.1, 0.1, (2,), np.float32)
 
@@ -125,6 +127,32 @@ def test_an_environment_that_is_usual_has_no_findings(name):
 def test_check_env_says_what_is_unusual_before_a_training(keywords, found):
     (said,) = pufferlib.check_env(lambda: Odd(**keywords), steps=300)
     assert found in said
+
+
+class Gates(Odd):
+    """One of three gates is open."""
+
+    def __init__(self):
+        super().__init__(action_space=Discrete(3))
+
+    def reset(self, **keywords):
+        return super().reset(**keywords)[0], {"action_mask": self.action_masks()}
+
+    def step(self, action):
+        assert action == self.steps % 3, f"gate {action} is shut"
+        *found, _ = super().step(action)
+        return *found, {"action_mask": self.action_masks()}
+
+    def action_masks(self):
+        return np.arange(3) == self.steps % 3
+
+
+def test_random_actions_are_allowed_ones():
+    assert pufferlib.check_env(Gates, steps=50) == []
+    with contextlib.closing(pufferlib.make(Gates, num_envs=2)) as envs:
+        assert pufferlib.check_env(envs, steps=50) == []
+    with contextlib.closing(pufferlib.make(Gates)) as env:
+        assert all(rate > 0 for rate in environments.measure(env, 0, 0.01))
 
 
 def test_check_env_takes_what_the_trainer_takes_and_leaves_it_open():
