@@ -170,11 +170,11 @@ class MatchOptions(Section):
     PLAYER is a run's folder, a file of weights, an environment for the agent that comes with the package, `latest` or a
     run's id, `pretrained`, `bot` for the environment's own, or `random`. Agents draw their actions. Ratings are Elo's,
     those that explain all games best (Bradley and Terry), with intervals of 95 %; each pair counts one draw more.
-    The game has the settings of the first agent with a file; `--env.NAME VALUE` sets another, as in `puffer eval`.
+    The game has the settings of the first file or run; `--env.NAME VALUE` sets another, as in `puffer eval`.
     """
 
     games: int = setting(200, "Games of each pair, half of them from each side.", "[1, 1e6]")
-    env: str | None = setting(None, "The environment; None is that of the first agent with a file.")
+    env: str | None = setting(None, "The environment; None is that of the first file, or else of the first run.")
     output: str | None = setting(None, "A picture of the tables, a .png, .svg or .pdf. Needs the extra plot.")
     seed: int = setting(42, "Seed of the environments and of the actions.", "[0, inf)")
     data_dir: str = setting("experiments", "The folder of the runs.")

@@ -22,6 +22,7 @@ from pufferlib.play.matches import BOT, PRETRAINED, RANDOM, against, find_traini
 from pufferlib.play.scores import MAX_STEPS
 from pufferlib.ppo.opponents import NORMAL_95, rate
 from pufferlib.reports.figures import CYAN, SURFACE, WHITE, drawing
+from pufferlib.reports.recorded_run import find_run
 from pufferlib.runs.making import make
 
 
@@ -96,14 +97,15 @@ def play_all(
     """
     if len(words) < 2 or len({Path(word).resolve() for word in words}) < len(words):
         raise APIUsageError(f"a match needs 2 different players or more, got {' '.join(words) or 'none'}; name others")
+    own = [word for word in words if word not in (BOT, RANDOM, PRETRAINED)]
     if env_name is None:
-        files = [word for word in words if word in ocean.names() or Path(word).exists()]
-        if not files:
+        if not own:
             raise APIUsageError(f"a match of {', '.join(words)} does not say in what game; pass --env puffer_connect4")
-        env_name = training_settings(files[0])["env_name"]
+        files = [word for word in own if word in ocean.names() or Path(word).exists()]
+        env_name = training_settings(files[0])["env_name"] if files else find_run(own[0], data_dir).env_name
     entry = catalog.find(env_name)
-    own = next((word for word in words if word not in (BOT, RANDOM, PRETRAINED, *ocean.names())), None)
-    settings = load_config(env_name) if own is None else find_training(own, env_name, data_dir)
+    trained = next((word for word in own if word not in ocean.names()), None)
+    settings = load_config(env_name) if trained is None else find_training(trained, env_name, data_dir)
     given = check_section("env", env_kwargs or {}, entry)
     arguments = against("self", entry, settings["env"] | given)
     with closing(make(env_name, **{**arguments, "num_envs": 1})) as env:

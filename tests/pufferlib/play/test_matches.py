@@ -151,6 +151,15 @@ def test_players_of_a_game_that_takes_no_number_of_environments_meet(tmp_path, m
     assert (match.points + match.points.T).sum() == 2 * 4
 
 
+def test_a_run_says_what_game_is_played(in_tmp_path):
+    with closing(PuffeRL("puffer_connect4", opponent="self", num_envs=8)) as trainer:
+        trainer.save_checkpoint()
+    match = play_all(["random", "latest"], 4)
+    assert match.env_name == "puffer_connect4" and match.points.sum() == 4
+    with pytest.raises(CheckpointError, match="no run 'none' in experiments"):
+        play_all(["random", "none"], 4)
+
+
 @pytest.mark.parametrize(("choices", "expected"), [((1, 0), 1.0), ((0, 1), 0.0)])
 def test_the_agents_of_an_environment_of_pettingzoo_are_those_of_a_game(choices, expected):
     rps = pytest.importorskip("pettingzoo.classic.rps_v2", exc_type=ImportError)
