@@ -4,7 +4,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from pufferlib.extensions.orthogonalize import _in_one_stack, orthogonalize_each, reference_orthogonalize
 
-SHAPES = [(2, 192, 64), (1, 64, 118), (1, 4, 64), (3, 5, 3), (1, 1, 1), (2, 33, 70), (1, 16, 16)]
+SHAPES = [(2, 192, 64), (1, 64, 118), (1, 4, 64), (3, 5, 3), (1, 1, 1), (2, 33, 70), (1, 16, 16), (1, 64, 2080)]
+SHAPES += [(2, 1859, 33)]
 
 
 def orthogonalize(matrices):
@@ -50,8 +51,19 @@ def test_singular_vectors_stay():
     torch.testing.assert_close(rotated, rotated.diagonal().diag(), atol=1e-5, rtol=0)
 
 
+@pytest.mark.parametrize("smallest", [1e-2, 1e-4, 0.0])
+def test_small_singular_values_of_a_wide_matrix_are_lifted_as_float64_does(smallest):
+    torch.manual_seed(5)
+    u, _, vh = torch.linalg.svd(torch.randn(64, 2080, dtype=torch.float64), full_matrices=False)
+    values = torch.linspace(1.0, smallest, 64, dtype=torch.float64)
+    matrix = (u * values @ vh).float()
+    difference = orthogonalize(matrix[None])[0].double() - truth(matrix[None])[0]
+    assert torch.linalg.matrix_norm(difference, 2) < 1e-4
+
+
 def test_zeros_stay_zeros():
     assert (orthogonalize(torch.zeros(1, 5, 7)) == 0).all()
+    assert (orthogonalize(torch.zeros(1, 40, 3000)) == 0).all()
 
 
 def test_float64_keeps_its_precision():
