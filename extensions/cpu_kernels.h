@@ -194,9 +194,10 @@ struct Learn {
     const int64_t* segments;  // [count], rows of the observations, of which there are so many:
     int64_t all_segments;
     int64_t count, steps;
-    int64_t block, chunks;        // segments in a block; groups of segments with gradients of their own
-    const void* actions;          // [count, steps, num_parts] int32 or float
-    const uint8_t* masks;         // [count, steps, decision_numbers], as for Act; or NULL
+    int64_t block, chunks;  // segments in a block; groups of segments with gradients of their own
+    const void* actions;    // [count, steps, num_parts] int32 or float
+    const uint8_t* masks;   // of every row of the observations [steps, decision_numbers], as for Act; or NULL
+    int64_t mask_segment_stride, mask_step_stride;
     const uint8_t* reset;         // [count, steps]
     const float* const* initial;  // states of the layers in their order: [count, width] each
     const float *old_logprobs, *old_values, *advantages, *returns;  // [count, steps]

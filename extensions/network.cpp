@@ -165,6 +165,14 @@ KERNEL_FN bool is_all_zero(const uint8_t* bytes, int64_t count) {
     return any == 0;
 }
 
+// The highest bit of each of eight bytes that is not zero.
+KERNEL_FN uint64_t nonzero_bytes(const uint8_t* bytes) {
+    const uint64_t LOW_BITS = 0x7f7f7f7f7f7f7f7fu;
+    uint64_t eight;
+    memcpy(&eight, bytes, sizeof(eight));
+    return (((eight & LOW_BITS) + LOW_BITS) | eight) & ~LOW_BITS;
+}
+
 // Finds what the mask of a row allows, many bytes at a time.
 KERNEL_FN void find_choices(const Network& network, const uint8_t* mask, const Choices& row) {
     int64_t count = 0, first = 0;
@@ -174,8 +182,12 @@ KERNEL_FN void find_choices(const Network& network, const uint8_t* mask, const C
         for (int64_t i = first; i < end;) {
             if (i + 64 <= end && is_all_zero(mask + i, 64)) {
                 i += 64;
-            } else if (i + 8 <= end && is_all_zero(mask + i, 8)) {
-                i += 8;
+            } else if (i + 8 <= end) {
+                for (int64_t last = matmul_part(end - 7, i + 64); i < last; i += 8) {
+                    for (uint64_t found = nonzero_bytes(mask + i); found != 0; found &= found - 1) {
+                        row.places[count++] = (int32_t)(i + __builtin_ctzll(found) / 8);
+                    }
+                }
             } else {
                 row.places[count] = (int32_t)i;
                 count += mask[i++] != 0;
@@ -185,6 +197,12 @@ KERNEL_FN void find_choices(const Network& network, const uint8_t* mask, const C
         row.ends[part] = (int32_t)count;
         first = end;
     }
+}
+
+// A mask comes from memory, at another place for each step: asked for so that it is there when it is read.
+KERNEL_FN void ask_for_mask(const Learn& call, int64_t index, int64_t step) {
+    int64_t place = call.segments[index] * call.mask_segment_stride + step * call.mask_step_stride;
+    for (int64_t i = 0; i < call.network->decision_numbers; i += 64) __builtin_prefetch(call.masks + place + i);
 }
 
 // The allowed choices of a part, and their logits side by side.
@@ -326,8 +344,9 @@ KERNEL_FN void read_segment(const Learn& call, int64_t index, int64_t sequence, 
         read_into(network, call.observations, call.segments[index], step, scratch, row);
         scratch.reset[row] = call.reset[index * call.steps + step];
         if (call.masks == nullptr) continue;
-        const uint8_t* mask = call.masks + (index * call.steps + step) * network.decision_numbers;
-        find_choices(network, mask, scratch.choices.from(row));
+        if (step + 1 < call.steps) ask_for_mask(call, index, step + 1);
+        int64_t place = call.segments[index] * call.mask_segment_stride + step * call.mask_step_stride;
+        find_choices(network, call.masks + place, scratch.choices.from(row));
     }
 }
 
@@ -479,7 +498,6 @@ void move_on(Learn& call) {
     int64_t rows = call.count * call.steps, numbers = rows * call.network->num_parts;
     call.segments += call.count;
     call.actions = (const char*)call.actions + numbers * (int64_t)sizeof(int32_t);  // or float
-    if (call.masks != nullptr) call.masks += rows * call.network->decision_numbers;
     call.reset += rows;
     call.old_logprobs += rows;
     call.old_values += rows;

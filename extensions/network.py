@@ -88,12 +88,13 @@ class NetworkBatch:
     advantages: Tensor  # normalised and weighted, ready for the loss
     returns: Tensor  # what values should be
     weights: Tensor | None = None  # with mean 1 and 0 for steps that must not count; None counts all alike
-    # `(count, T, choices)` bool, False for choices that were not allowed; None where all were
+    # Of every row of the observations, `(segments, T, choices)` bool, each step contiguous: False for choices that were
+    # not allowed; None where all were
     masks: Tensor | None = None
 
 
 # Tensors of a minibatch that C calls the same.
-_SAME_NAMES = "segments", "actions", "old_logprobs", "old_values", "advantages", "returns", "weights", "masks"
+_SAME_NAMES = "segments", "actions", "old_logprobs", "old_values", "advantages", "returns", "weights"
 
 
 @dataclass(frozen=True)
@@ -425,7 +426,7 @@ class Network:
         self._check_results(rows, **results)
         if stored is not None:
             check_tensor("stored", stored, observations.shape, observations.device, observations.dtype)
-        self._check_masks(masks, rows)
+        self._check_masks(masks, (rows, sum(self.layers.parts)))
         if present is not None and (present.shape, present.dtype, present.is_cpu) != ((rows,), torch.bool, True):
             raise APIUsageError(f"present must be ({rows},) in torch.bool on a CPU, got {_describe(present)}")
         self._check_states(states, rows)
@@ -554,7 +555,8 @@ class Network:
     ) -> _LearnCall:
         # For the first `count` segments.
         self._check_minibatch(minibatch)
-        steps = minibatch.old_logprobs.shape[1]
+        steps, masks = minibatch.old_logprobs.shape[1], minibatch.masks
+        self._check_masks(masks, (*observations.shape[:2], sum(self.layers.parts)))
         block, chunks = self._divide(count, steps)
         slots = min(self._threads.size, chunks)
         scratch, scratch_size = self._take_scratch(slots, block, steps)
@@ -567,6 +569,9 @@ class Network:
             network=self._address,
             observations=self._describe(observations, 2),
             **{name: _address(getattr(minibatch, name)) for name in _SAME_NAMES},
+            masks=_address(masks),
+            mask_segment_stride=0 if masks is None else masks.stride(0),
+            mask_step_stride=0 if masks is None else masks.stride(1),
             all_segments=observations.shape[0] if steps <= observations.shape[1] else 0,
             count=count,
             steps=steps,
@@ -665,13 +670,15 @@ class Network:
             tensor = getattr(minibatch, name)
             if tensor is not None:
                 self._check_input(name, tensor, count * steps)
-        self._check_masks(minibatch.masks, count * steps)
 
-    def _check_masks(self, masks: Tensor | None, rows: int) -> None:
-        if masks is not None and self.layers.log_std is not None:
+    def _check_masks(self, masks: Tensor | None, shape: tuple[int, ...]) -> None:
+        if masks is None:
+            return
+        if self.layers.log_std is not None:
             raise APIUsageError("masks are for choices, got some for a policy that gives numbers; leave them out")
-        if masks is not None:
-            self._check_input("masks", masks, rows * sum(self.layers.parts), torch.bool)
+        is_whole = masks.is_contiguous() if masks.dim() == 2 else masks.stride(-1) == 1
+        if masks.shape != shape or masks.dtype != torch.bool or not masks.is_cpu or not is_whole:
+            raise APIUsageError(f"masks must be {shape} in contiguous torch.bool on a CPU, got {_describe(masks)}")
 
 
 def _find_gradients(

@@ -252,7 +252,7 @@ class NetworkGradients(Gradients):
             advantages=minibatch.advantages,
             returns=minibatch.returns,
             weights=minibatch.weights,
-            masks=rollout.masks_of(rows),
+            masks=rollout.action_masks,
         )
 
     def prepare_steps(self, optimizer: Optimizer) -> AdamBatch | None:
@@ -284,12 +284,13 @@ class NetworkGradients(Gradients):
         rollout, whole = self.rollout, self._batch(minibatch)
         rows, steps = present.nonzero(as_tuple=True)
         segments = minibatch.rows[rows]
-        names = "actions", "resets", "old_logprobs", "old_values", "advantages", "returns", "weights", "masks"
+        names = "actions", "resets", "old_logprobs", "old_values", "advantages", "returns", "weights"
         given = {name: getattr(whole, name) for name in names}
         chosen = {name: None if tensor is None else tensor[present].unsqueeze(1) for name, tensor in given.items()}
         chosen["weights"] *= len(segments) / whole.weights.numel()
-        inputs = NetworkBatch(segments=steps * rollout.segments + segments, states=[], **chosen)
-        learned = self._learn(rollout.by_column.flatten(0, 1).unsqueeze(1), inputs)
+        observations, masks = rollout.seen_by_step
+        inputs = NetworkBatch(segments=steps * rollout.segments + segments, states=[], masks=masks, **chosen)
+        learned = self._learn(observations, inputs)
         if self._refreshes:
             rollout.ratios[segments, steps] = learned.ratios[:, 0]
             rollout.values[segments, steps] = learned.values[:, 0]

@@ -180,9 +180,14 @@ class Rollout:
         was filled.
         """
         actions = torch.zeros_like(self.actions).flatten(0, 1).unsqueeze(1)
-        masks = self.action_masks
-        masks = None if masks is None else masks.transpose(0, 1).flatten(0, 1).unsqueeze(1)
-        return self._around(self.by_column.flatten(0, 1).unsqueeze(1), actions, {}, masks)
+        observations, masks = self.seen_by_step
+        return self._around(observations, actions, {}, masks)
+
+    @property
+    def seen_by_step(self) -> tuple[Tensor, Tensor | None]:
+        """The observations `(T * S, 1, ...)` and the action masks, in the rows of `single_steps`; the same memory."""
+        masks = None if self.action_masks is None else self.action_masks.transpose(0, 1).flatten(0, 1).unsqueeze(1)
+        return self.by_column.flatten(0, 1).unsqueeze(1), masks
 
     def masks_of(self, rows: Tensor) -> Tensor | None:
         """Copies the action masks of segments `(rows,)`: `(rows, T, choices)`; None where there are none."""

@@ -340,10 +340,11 @@ def random_masks(parts, *rows):
     return masks
 
 
-def masked(layers, minibatch):
-    """The minibatch with masks, and with actions that they allow."""
-    masks = random_masks(layers.parts, *minibatch.old_logprobs.shape)
-    drawn = [torch.rand(part.shape).mul(part).argmax(-1) for part in masks.split(layers.parts, -1)]
+def masked(layers, minibatch, segments):
+    """The minibatch with masks of all segments, and with actions that they allow."""
+    masks = random_masks(layers.parts, minibatch.old_logprobs.shape[1], segments).transpose(0, 1)  # as a rollout has it
+    allowed = masks[minibatch.segments]
+    drawn = [torch.rand(part.shape).mul(part).argmax(-1) for part in allowed.split(layers.parts, -1)]
     actions = torch.stack(drawn, -1).int().view(minibatch.actions.shape)
     return dataclasses.replace(minibatch, actions=actions, masks=masks)
 
@@ -565,7 +566,8 @@ class Truth:
         decision, values, _ = self.forward(
             observations[minibatch.segments].flatten(2), minibatch.states, minibatch.resets
         )
-        logprobs, entropy = self.evaluate(decision, minibatch.actions.view(*values.shape, -1), minibatch.masks)
+        masks = None if minibatch.masks is None else minibatch.masks[minibatch.segments]
+        logprobs, entropy = self.evaluate(decision, minibatch.actions.view(*values.shape, -1), masks)
         names = ("old_logprobs", "old_values", "advantages", "returns", "weights")
         others = [getattr(minibatch, name) for name in names]
         others = [None if tensor is None else tensor.double() for tensor in others]

@@ -89,7 +89,7 @@ def test_every_instruction_set_learns_the_same(options, portable, monkeypatch):
         minibatch, observations = random_minibatch(layers, 9, 7, 11), random_observations(layers, 9, 11)
         assert_learns_like_the_truth(layers, observations, minibatch)
         if layers.log_std is None:
-            assert_learns_like_the_truth(layers, observations, masked(layers, minibatch))
+            assert_learns_like_the_truth(layers, observations, masked(layers, minibatch, len(observations)))
     matrices = torch.randn(2, 33, 70)
     expected = reference_orthogonalize(matrices.double())
     found = torch.stack(orthogonalize_each(matrices.unbind()))

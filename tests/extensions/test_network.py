@@ -53,7 +53,7 @@ def test_the_gradients_with_masks_match_float64(case, steps):
     torch.manual_seed(40)
     layers = random_layers(**CASES[case])
     observations = random_observations(layers, 23, steps)
-    minibatch = masked(layers, random_minibatch(layers, 23, 19, steps))
+    minibatch = masked(layers, random_minibatch(layers, 23, 19, steps), 23)
     assert_learns_like_the_truth(layers, observations, minibatch)
 
 
@@ -129,6 +129,10 @@ def test_masks_must_be_for_choices_and_have_a_column_for_each():
     with pytest.raises(APIUsageError, match="masks must be"):
         wrong = torch.ones(rows, sum(layers.parts) + 1, dtype=torch.bool)
         Network(layers).act(observations, states, torch.rand(rows, parts), *results, masks=wrong)
+    batch = random_minibatch(layers, rows, 2, 4)
+    of_the_minibatch = dataclasses.replace(batch, masks=random_masks(layers.parts, 2, 4))
+    with pytest.raises(APIUsageError, match=r"masks must be \(3, 4, "):
+        Network(layers).learn(random_observations(layers, rows, 4), of_the_minibatch, **COEFFICIENTS)
 
 
 @settings(deadline=None, max_examples=25)
@@ -657,7 +661,7 @@ def test_parts_in_one_call_are_minibatches_with_steps_between(case, counts, is_n
         layers, total = random_layers(**CASES[case]), sum(counts)
         observations = random_observations(layers, total, 1)
         batch = random_minibatch(layers, total, total, 1, has_weights=False)
-        batch = masked(layers, batch) if layers.log_std is None else batch
+        batch = masked(layers, batch, len(observations)) if layers.log_std is None else batch
         net = Network(layers, num_threads=2)
         for parameter, gradient in zip(net.parameters, net.gradients, strict=True):
             parameter.grad = gradient
@@ -685,7 +689,8 @@ def test_parts_in_one_call_are_minibatches_with_steps_between(case, counts, is_n
 
 
 def rows_of(batch, part):
-    tensors = ((field.name, getattr(batch, field.name)) for field in dataclasses.fields(batch))
+    names = {field.name for field in dataclasses.fields(batch)} - {"masks"}  # those of all segments
+    tensors = ((name, getattr(batch, name)) for name in names)
     return dataclasses.replace(
         batch, **{name: each[part].contiguous() for name, each in tensors if torch.is_tensor(each)}
     )
