@@ -174,7 +174,8 @@ class Network:
         num_parts: of a decision.
         action_dtype: int32 for choices, float32 for numbers.
         products: `float32` or `bfloat16`, which factors of products are rounded to, but for those of the head and,
-            unless it is a convolution that sees pictures, of the first layer; everything else is float32.
+            unless it sees bytes as they are or is a convolution that sees pictures, of the first layer; everything else
+            is float32.
 
     Raises:
         APIUsageError: if the layers do not fit the kernel; see `Layers.fit`.
@@ -233,9 +234,10 @@ class Network:
         described, first_state, loops, observed = [], 0, self.layers.loops(), {0}
         for index, layer in enumerate(layers):
             seen = [shapes[value] for value in layer.inputs]
-            # What is seen and what is decided keeps its digits, but for pictures.
+            # What is seen and what is decided keeps its digits, but for pictures: of bytes as they are none is lost.
             is_picture = layer.is_image and self.layers.divides_integers and not layer.is_of_categories
-            is_exact = index + 1 in outputs or not (is_picture or observed.isdisjoint(layer.inputs))
+            keeps_digits = is_picture or (self.layers.are_bytes and 0 in layer.inputs)
+            is_exact = index + 1 in outputs or not (keeps_digits or observed.isdisjoint(layer.inputs))
             if isinstance(layer, _COPYING) and observed.issuperset(layer.inputs):
                 observed.add(index + 1)
             described.append(

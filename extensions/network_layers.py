@@ -542,6 +542,8 @@ class Layers:
     categories: Categories | None = None
     # Whether observations of integers that are neither categories nor normalised are divided by 255
     divides_integers: bool = False
+    # Whether observations are bytes that the layers see as they are, which bfloat16 has all digits of
+    are_bytes: bool = False
     # Whether observations are images of which a row has one pixel after the other; `shape` has channels first then, too
     has_channels_last: bool = False
     constants: Sequence[Tensor] = ()  # tensors of the layers that have no gradient

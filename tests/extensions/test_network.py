@@ -612,6 +612,25 @@ def test_what_is_seen_and_what_is_decided_is_not_rounded():
     assert all(torch.equal(left, right) for left, right in zip(found, expected, strict=True))
 
 
+@needs_bfloat16
+def test_bytes_lose_nothing_where_they_are_rounded():
+    torch.manual_seed(21)
+    layers = dataclasses.replace(random_layers(inputs=300, width=40), are_bytes=True)
+    first = layers.layers[0].weight
+    first.copy_(first.bfloat16() / 128)  # of as few digits
+    minibatch = random_minibatch(layers, 9, 9, 4)
+
+    def difference(observations):
+        by_bfloat16, exact = (
+            Network(layers, products=products).learn(observations, minibatch, **COEFFICIENTS).values
+            for products in ("bfloat16", "float32")
+        )
+        return (by_bfloat16 - exact).abs().max()
+
+    of_bytes = torch.randint(0, 256, (9, 4, 300), dtype=torch.uint8)
+    assert difference(of_bytes) < 1e-5 < 1e-3 < difference(of_bytes + torch.rand(9, 4, 300))
+
+
 def test_products_that_there_are_not_are_refused(monkeypatch):
     with pytest.raises(APIUsageError, match="got 'float16'"):
         Network(random_layers(), products="float16")

@@ -1403,3 +1403,16 @@ def test_what_no_call_reaches_is_no_reason_for_torch(tmp_path, monkeypatch):
     trainer = make_trainer(Counted, tmp_path)
     assert trainer.computed_by == "C kernel"
     trainer.release()
+
+
+@pytest.mark.parametrize(
+    ("dtype", "are_bytes"), [(np.uint8, True), (np.int8, True), (np.int16, False), (np.float32, False)]
+)
+def test_bytes_are_known_where_layers_see_them_as_they_are(dtype, are_bytes):
+    env = Game(Box(0, 100, (9, 8), dtype), CHOICES)
+    assert layers_of(Default(env, 16), env).are_bytes is are_bytes
+
+
+def test_bytes_that_are_divided_are_none():
+    make_policy = camera(np.uint8)
+    assert not layers_of(make_policy(), Game(*make_policy.spaces)).are_bytes
