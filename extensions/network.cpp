@@ -199,12 +199,6 @@ KERNEL_FN void find_choices(const Network& network, const uint8_t* mask, const C
     }
 }
 
-// A mask comes from memory, at another place for each step: asked for so that it is there when it is read.
-KERNEL_FN void ask_for_mask(const Learn& call, int64_t index, int64_t step) {
-    int64_t place = call.segments[index] * call.mask_segment_stride + step * call.mask_step_stride;
-    for (int64_t i = 0; i < call.network->decision_numbers; i += 64) __builtin_prefetch(call.masks + place + i);
-}
-
 // The allowed choices of a part, and their logits side by side.
 struct Part {
     const int32_t* places;  // [count], as those of Choices; NULL where all are allowed
@@ -337,6 +331,16 @@ KERNEL_FN void act(const Shared<Act>& shared, int64_t begin, int64_t end) {
 
 // -------------------------------------------------------------------------------------------------------- learning
 
+KERNEL_FN const uint8_t* mask_of(const Learn& call, int64_t index, int64_t step) {
+    return call.masks + call.segments[index] * call.mask_segment_stride + step * call.mask_step_stride;
+}
+
+// A mask comes from memory, at another place for each step: asked for so that it is there when it is read.
+KERNEL_FN void ask_for_mask(const Learn& call, int64_t index, int64_t step) {
+    const uint8_t* mask = mask_of(call, index, step);
+    for (int64_t i = 0; i < call.network->decision_numbers; i += 64) __builtin_prefetch(mask + i);
+}
+
 KERNEL_FN void read_segment(const Learn& call, int64_t index, int64_t sequence, const NetworkScratch& scratch) {
     const Network& network = *call.network;
     for (int64_t step = 0; step < call.steps; step++) {
@@ -345,8 +349,7 @@ KERNEL_FN void read_segment(const Learn& call, int64_t index, int64_t sequence, 
         scratch.reset[row] = call.reset[index * call.steps + step];
         if (call.masks == nullptr) continue;
         if (step + 1 < call.steps) ask_for_mask(call, index, step + 1);
-        int64_t place = call.segments[index] * call.mask_segment_stride + step * call.mask_step_stride;
-        find_choices(network, call.masks + place, scratch.choices.from(row));
+        find_choices(network, mask_of(call, index, step), scratch.choices.from(row));
     }
 }
 
