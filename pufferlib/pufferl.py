@@ -242,6 +242,7 @@ class PuffeRL:
             selfplay,
             snapshot_steps=lambda: max(1, self.config.total_timesteps // 20) if steps == "auto" else steps,
             num_agents=self.vecenv.num_agents,
+            agents_per_batch=self.vecenv.agents_per_batch,
             agents_per_game=agents_in_one(self.vecenv),
             fixed={
                 name: load_member(name, env_name, self.vecenv, self.device, self.config.data_dir) for name in members

@@ -184,7 +184,7 @@ class NetworkActor(Actor):
         are_present = present.numpy()
 
         def step(seen: Tensor | None) -> np.ndarray:
-            self._draw(noise.shape, out=noise, generator=self._streams.ready(rows))
+            self._draw(noise.shape, out=noise, generator=self.streams.ready(rows))
             seen = stored if seen is None else seen
             # Without memory nothing is asked of absent agents; where they are few, all rows are computed all the same.
             if self.states or 4 * np.count_nonzero(are_present) >= 3 * len(are_present):

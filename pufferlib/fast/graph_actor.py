@@ -77,7 +77,7 @@ class GraphActor(Actor):
     @torch.no_grad()
     def act(self, rows: slice, column: int) -> np.ndarray:
         batch = self.batch(rows)
-        self._streams.ready(rows)  # seeds the stream that the batch draws from
+        self.streams.ready(rows)  # seeds the stream that the batch draws from
         with torch.cuda.stream(batch.stream):
             batch.run()
             batch.host_actions.copy_(batch.actions, non_blocking=True)
@@ -128,7 +128,7 @@ class GraphActor(Actor):
         """What one batch acts by."""
         key = rows.start, rows.stop
         if key not in self._batches:
-            self._batches[key] = batch = ActorBatch(self, rows, self._streams.of(rows))
+            self._batches[key] = batch = ActorBatch(self, rows, self.streams.of(rows))
             batch.start_rollout(self._offset)
             batch.wait()
         return self._batches[key]

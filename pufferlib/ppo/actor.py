@@ -34,6 +34,10 @@ class Streams:
         self._seed: int | None = None  # of the streams of this group, None until one is asked for
         self._seeded: set[int] = set()
 
+    def draw_seed(self) -> None:
+        """Seeds the streams of this group now; else the first batch that asks for one does."""
+        self._seed = int(torch.randint(1 << 62, (), generator=self._generator, device=self._generator.device))
+
     def of(self, agents: slice) -> torch.Generator:
         """The stream of a batch of agents, always the same object; call `ready` before drawing from it."""
         if agents.stop - agents.start == self._num_agents:
@@ -47,7 +51,7 @@ class Streams:
         stream = self.of(agents)
         if stream is not self._generator and agents.start not in self._seeded:
             if self._seed is None:
-                self._seed = int(torch.randint(1 << 62, (), generator=self._generator, device=self._generator.device))
+                self.draw_seed()
             self._seeded.add(agents.start)
             stream.manual_seed(mix_seed(self._seed, agents.start))
         return stream
@@ -58,6 +62,7 @@ class Actor:
 
     Attributes:
         states: the recurrent state of every agent, by name.
+        streams: draw the actions.
         last_observations: those of column T, which the next rollout begins with.
         last_action_masks: likewise, `(agents, choices)`; None where everything is always allowed.
     """
@@ -79,14 +84,14 @@ class Actor:
             self.last_action_masks = torch.ones_like(rollout.action_masks[:num_agents, 0])
         self._device = rollout.values.device
         self._forward = acting_forward(policy)
-        self._streams = Streams(generator, num_agents)
+        self.streams = Streams(generator, num_agents)
         self._autocast = autocast
         self._offset = 0  # first segment of the group of agents that is being filled
 
     def start_rollout(self, offset: int) -> None:
         """Begins to fill the segments from `offset` on, one for each agent, with the observations stored last."""
         self._offset = offset
-        self._streams.begin()
+        self.streams.begin()
         group = slice(offset, offset + len(self.last_observations))
         self.rollout.by_column[0, group] = self.last_observations
         if self.last_action_masks is not None:
@@ -130,7 +135,7 @@ class Actor:
         with self._autocast():
             logits, values = self._forward(self._input(rows, column), state)
         masks = self.action_masks(rows, column)
-        actions, logprobs, _ = sample_logits(logits, generator=self._streams.ready(rows), masks=masks)
+        actions, logprobs, _ = sample_logits(logits, generator=self.streams.ready(rows), masks=masks)
         actions = actions.to(rollout.actions.dtype)
         rollout.actions[segments, column] = actions
         rollout.logprobs[segments, column] = logprobs

@@ -193,9 +193,9 @@ class Collector:
             if self.pool is not None:
                 ended = terminals | truncations
                 masks = self.pool.receive(rows, observations, rewards, ended, masks, action_masks)
+            # The mask of the last column is what the next rollout begins with.
             rewards, _ = self._without_nonfinite(rewards, segments)
             observations, is_whole = self._without_nonfinite(observations, segments)
-            # The mask of the last column is what the next rollout begins with.
             received = rewards, terminals, truncations, masks & is_whole, self.tracker.is_pending[rows]
             for name, array in zip(BOUNDARY_COLUMNS, received, strict=True):
                 self._arrays[name][column, segments] = array

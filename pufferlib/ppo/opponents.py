@@ -19,9 +19,10 @@ from pufferlib.ppo.actor import Actor, Streams
 
 _FORGETTING = 0.95  # of the results so far, with each rollout: the policy is another one then
 _LEAST_GAMES = 100  # by which a win rate is known
-_RESULTS = ("points", "games", "elos", "_recent")
+RESULTS = ("points", "games", "elos", "_recent")
+"""Attributes of a pool that all processes share."""
 _GAMES = ("opponents", "_returns", "_has_ended", "_starts", "_masks", "_players", "_is_counted")  # that are running
-ARRAYS = (*_RESULTS, *_GAMES)
+ARRAYS = (*RESULTS, *_GAMES)
 """Attributes of a pool that a checkpoint holds as they are."""
 
 
@@ -79,6 +80,7 @@ class OpponentPool:
         config: SelfplayConfig,
         snapshot_steps: Callable[[], int],  # agent steps from one snapshot to the next
         num_agents: int,
+        agents_per_batch: int,
         agents_per_game: int,
         fixed: Mapping[str, nn.Module | None],  # the agents that stay, by name; None is the environments' own bot
         make_actor: Callable[[nn.Module, torch.Generator], Actor],
@@ -91,11 +93,11 @@ class OpponentPool:
                 "pass opponent='self' where the environment has it, as puffer_connect4"
             )
         self._config, self._snapshot_steps, self._seats = config, snapshot_steps, agents_per_game
-        self._ranks = ranks
+        self._ranks, self._has_several_batches = ranks, agents_per_batch < num_agents
         self._make_actor, self.generator, self._streams = make_actor, generator, Streams(generator, num_agents)
         self.num_fixed, self.capacity = len(fixed), len(fixed) + config.pool_size
         self.points, self.games, self.elos = np.zeros((3, self.capacity))
-        self._before = np.zeros((2, self.capacity))  # points and games when the rollout began
+        self._found = np.zeros((2, self.capacity))  # points and games of this rollout
         self.next_snapshot = 0
         self._recent = np.zeros(2)  # points and games against the pool since the last snapshot
         self._returns = np.zeros(num_agents)  # NaN for who took no part in a game so far
@@ -126,19 +128,21 @@ class OpponentPool:
         self.points *= _FORGETTING
         self.games *= _FORGETTING
         self._chances = self.probabilities()
-        self._before = np.stack([self.points, self.games])
+        self._found[:] = 0.0
         self._streams.begin()
         for actor in self._actors():
             actor.start_rollout(0)
+        if self._has_several_batches:  # here, as the batches may come in any order
+            for streams in (self._streams, *(actor.streams for actor in self._actors())):
+                streams.draw_seed()
 
     def end_rollout(self) -> None:
-        """Adds what the games of the other processes found; no agent acts meanwhile."""
-        if self._ranks.world_size == 1:
-            return
-        own = np.stack([self.points, self.games]) - self._before
-        found = self._ranks.gather_numbers(torch.from_numpy(own).flatten()).sum(0).view(2, -1).numpy()
-        self.points[:], self.games[:] = self._before + found  # the same sums in all processes, to the last bit
-        self._recent += (found - own).sum(1)
+        """Adds the results of this rollout's games, those of all processes; no agent acts meanwhile."""
+        own = torch.from_numpy(self._found).flatten()
+        found = self._ranks.gather_numbers(own).sum(0).view(2, -1).numpy()  # exact: they are halves and integers
+        self.points += found[0]
+        self.games += found[1]
+        self._recent += found.sum(1)
 
     def receive(
         self,
@@ -188,13 +192,15 @@ class OpponentPool:
         returns, is_other = (each.reshape(-1, self._seats)[rated] for each in (self._returns, self._players >= 0))
         points = points_of(returns, ~is_other)
         rated, points = rated[~np.isnan(points)], points[~np.isnan(points)]
-        np.add.at(self.points, self.opponents[rated], points)
-        np.add.at(self.games, self.opponents[rated], 1.0)
-        self._recent += points.sum(), len(points)
+        np.add.at(self._found[0], self.opponents[rated], points)
+        np.add.at(self._found[1], self.opponents[rated], 1.0)
 
     def _draw(self, games: np.ndarray, generator: torch.Generator) -> None:
         # Opponents and their seats for games that begin.
-        numbers = torch.rand(len(games), 2 + self._seats, generator=generator, dtype=torch.float64).numpy()
+        device = generator.device
+        dtype = torch.float32 if device.type == "mps" else torch.float64  # MPS has no float64
+        shape = len(games), 2 + self._seats
+        numbers = torch.rand(shape, generator=generator, dtype=dtype, device=device).cpu().numpy()
         self.opponents[games] = -1
         if len(self._chances):
             bounds = self._chances.cumsum()
@@ -304,7 +310,7 @@ class OpponentPool:
             member = self._make_member(name, copy.deepcopy(policy))
             member.policy.load_state_dict(weights)
             self.members.append(member)
-        for name in _RESULTS:
+        for name in RESULTS:
             getattr(self, name)[...] = state[name].numpy()
         self.next_snapshot = state["next_snapshot"]
         self._chances = self.probabilities()

@@ -22,7 +22,7 @@ from pufferlib import spaces
 from pufferlib.errors import APIUsageError, CheckpointError
 from pufferlib.extensions.optimizers import Muon, Sgd
 from pufferlib.ppo.collector import BOUNDARY_COLUMNS, Collector
-from pufferlib.ppo.opponents import ARRAYS
+from pufferlib.ppo.opponents import ARRAYS, RESULTS
 from pufferlib.ppo.rollout import FinalValues, Rollout
 from pufferlib.reading import UnreadableFile
 from pufferlib.runs.trainer_state import TrainerParts, rollout_state
@@ -221,7 +221,7 @@ PROGRESS = {
 def check_trainer_state(path: Path, state: dict[str, Any], parts: TrainerParts, world_size: int) -> None:
     """Checks what was loaded from `trainer_state.pt` against the parts of the trainer that is to continue.
 
-    Of a state of more or fewer processes only the first interval is used, and checked.
+    Of a state of more or fewer processes only the first interval and the members of the pool are used, and checked.
     """
     expected = {
         **{"format": int, "env": str, "model": str, "metadata": dict},
@@ -242,6 +242,10 @@ def check_trainer_state(path: Path, state: dict[str, Any], parts: TrainerParts, 
             compare(ranks, [_expected_rank(parts)] * world_size, "ranks")
         else:
             compare(ranks[0].get("interval"), _INTERVAL, "ranks[0]['interval']")
+            if parts.collector.pool is not None:
+                pool, place = ranks[0].get("pool"), "ranks[0]['pool']"
+                expected = _expected_members(parts.collector, pool, place)
+                compare({name: pool.get(name) for name in expected}, expected, place)
     except Mismatch as error:
         raise CheckpointError(
             f"{path} was saved with other settings than these, or is damaged: {error}; "
@@ -298,23 +302,31 @@ def _expected_rank(parts: TrainerParts) -> dict[str, Any]:
     }
 
 
-def _check_pool(collector: Collector, found: object, place: str) -> None:
-    pool, policy, states = collector.pool, collector.actor.policy, collector.actor.states
-    expected = {name: torch.from_numpy(getattr(pool, name)) for name in ARRAYS}
+def _expected_members(collector: Collector, found: object, place: str) -> dict[str, Any]:
+    # Of the state of a pool, what also another number of processes continues with.
+    pool, weights = collector.pool, dict(collector.actor.policy.state_dict())
     _require(type(found) is dict and type(found.get("names")) is list, place, "a pool of opponents", found)
     count, fixed = len(found["names"]), [member.name for member in pool.members[: pool.num_fixed]]
     _require(count <= pool.capacity - pool.num_fixed, place, f"of a pool_size of {count} or more", found["names"])
-    found = {"fixed": fixed, **found}  # earlier checkpoints do not tell
-    _require(found["fixed"] == fixed, f"{place}['fixed']", f"the pool_members {', '.join(fixed)}", found["fixed"])
-    of_fixed = [member.states for member in pool.members[: pool.num_fixed]]
+    known = found.setdefault("fixed", fixed)  # earlier checkpoints do not tell
+    _require(known == fixed, f"{place}['fixed']", f"the pool_members {', '.join(fixed)}", known)
+    return {
+        **{name: torch.from_numpy(getattr(pool, name)) for name in RESULTS},
+        **{"fixed": [str] * len(fixed), "names": [str] * count, "weights": [weights] * count, "next_snapshot": int},
+    }
+
+
+def _check_pool(collector: Collector, found: object, place: str) -> None:
+    pool, states = collector.pool, collector.actor.states
+    expected, fixed = _expected_members(collector, found, place), pool.members[: pool.num_fixed]
     expected |= {
-        **{"generator": partial(_check_generator, pool.generator.device), "next_snapshot": int},
-        **{"fixed": [str] * len(fixed), "names": [str] * count},
-        **{"weights": [dict(policy.state_dict())] * count, "states": [*of_fixed, *[states] * count]},
+        **{name: torch.from_numpy(getattr(pool, name)) for name in ARRAYS},
+        "generator": partial(_check_generator, pool.generator.device),
+        "states": [*(member.states for member in fixed), *[states] * len(found["names"])],
     }
     compare(found, expected, place)
     for name in ("opponents", "_players"):  # which are read as indices
-        is_member = (found[name] >= -1) & (found[name] < pool.num_fixed + count)
+        is_member = (found[name] >= -1) & (found[name] < len(expected["states"]))
         _require(bool(is_member.all()), place, "of members", found[name])
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from dataclasses import fields
 
+import numpy as np
 import torch
 from scripted import ScriptedEnv
 
@@ -16,6 +17,24 @@ from pufferlib.ppo.rollout import Rollout
 from pufferlib.runs.trainer_state import collector_state, load_collector_state
 
 HORIZON = 7
+
+
+class Unordered(vector.Serial):
+    """Batches finish in any order, some of them several times before others."""
+
+    order = 0  # a seed of its own
+
+    def __init__(self, *arguments):
+        super().__init__(*arguments)
+        self.random = np.random.default_rng(self.order)
+
+    def _finish(self):
+        self._running.rotate(self.random.integers(len(self._running)))
+        return super()._finish()
+
+
+class OtherwiseUnordered(Unordered):
+    order = 1
 
 
 def scripted_vector(num_envs=3, agents=2, backend="Serial", has_absent_agents=False, **keywords):

@@ -4,7 +4,7 @@ import warnings
 import numpy as np
 import pytest
 import torch
-from collecting import HORIZON, collected, make_collector, scripted_vector
+from collecting import HORIZON, OtherwiseUnordered, Unordered, collected, make_collector, scripted_vector
 from scripted import ACTION, EPISODE, NUM_ACTIONS, STEP, ScriptedEnv, episode_length, expected
 from scripted_policies import ConstantPolicy, CountingPolicy, InPlacePolicy, LinearPolicy
 
@@ -63,24 +63,6 @@ def test_batches_in_flight_land_in_their_own_rows(keywords, groups):
     vecenv.close()
     observations, _ = assert_as_scripted(arrays)
     np.testing.assert_array_equal(arrays["values"], observations[..., STEP])
-
-
-class Unordered(vector.Serial):
-    """Batches finish in any order, some of them several times before others."""
-
-    order = 0  # a seed of its own
-
-    def __init__(self, *arguments):
-        super().__init__(*arguments)
-        self.random = np.random.default_rng(self.order)
-
-    def _finish(self):
-        self._running.rotate(self.random.integers(len(self._running)))
-        return super()._finish()
-
-
-class OtherwiseUnordered(Unordered):
-    order = 1
 
 
 @pytest.mark.parametrize("groups", [1, 2])

@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 import ranks
 import torch
+from collecting import OtherwiseUnordered, Unordered
 from rivals_game import Rounds, SmallRounds
 from torch import nn
 
-from pufferlib import NoLogger, PuffeRL
+from pufferlib import NoLogger, PuffeRL, vector
 from pufferlib.distributed import Ranks
 from pufferlib.environment import BOT_MOVES
 from pufferlib.errors import APIUsageError, CheckpointError, ConfigError
@@ -338,6 +339,55 @@ def test_a_pool_needs_games_of_several_agents_in_one_process(monkeypatch):
         make_trainer(pool_choice="worst")
 
 
+@pytest.mark.parametrize("is_recurrent", [False, True])
+def test_the_order_in_which_batches_come_changes_no_training_against_a_pool(is_recurrent):
+    found = []
+    for backend in (Unordered, OtherwiseUnordered):
+        env = vector.make(Rounds, env_kwargs={"num_envs": 2}, num_envs=4, batch_size=1, backend=backend)
+        torch.manual_seed(3)
+        policy = MinGRUWrapper(env, Default(env, 16), 16, 16) if is_recurrent else Default(env, 16)
+        pool = {"pool_size": 2, "snapshot_steps": 50, "selfplay_share": 0.3, "final_episodes": 0}
+        trainer = PuffeRL(env, policy, logger=NoLogger(), **{**SIZES, **pool})
+        iterate(trainer, 5)
+        found.append(([tensor.clone() for tensor in state_of(trainer)], trainer.pool.metrics()))
+        trainer.close()
+    (first, told), (second, told_again) = found
+    assert all(map(torch.equal, first, second)) and told == told_again and told
+
+
+def test_opponents_are_drawn_on_the_device_of_their_generator(monkeypatch):
+    trainer, found, rand = make_trainer(), [], torch.rand
+
+    def recorded(*shape, **settings):
+        found.append(settings)
+        return rand(*shape, **settings)
+
+    monkeypatch.setattr(torch, "rand", recorded)
+    trainer.pool.restart()
+    assert found and all(each["device"] == each["generator"].device for each in found)
+    trainer.close()
+
+
+@pytest.mark.parametrize("what", ["observations", "rewards"])
+def test_numbers_that_are_not_finite_are_skipped_in_games_against_the_pool_too(what):
+    class Faulty(Rounds):
+        calls = 0
+
+        def step(self, actions):
+            results = super().step(actions)
+            self.calls += 1
+            if self.calls % 5 == 0:
+                getattr(self, what)[self.calls // 5 % self.num_agents] = np.inf
+            return results
+
+    trainer = make_trainer(env=Faulty, skip_nonfinite=True, selfplay_share=0.0)
+    iterate(trainer, 6)
+    trainer.evaluate()
+    assert trainer.train()["skipped_steps"] > 0
+    assert trainer.pool.games.sum() > 20 and not np.isinf(trainer.pool._returns).any()
+    trainer.close()
+
+
 class TwoRanks(Ranks):
     """A process whose twin found two points in three games against every member in each rollout."""
 
@@ -354,10 +404,11 @@ def test_results_are_those_of_the_games_of_all_processes():
     trainer.evaluate()
     alone, recent = pool.games - 0.95 * before, pool._recent.copy()
     pool._ranks = TwoRanks(0, 2)
-    pool.points[0] += 0.5  # of this process
+    pool._found[:] = 0.0
+    pool._found[0, 0] = 0.5  # of this process
     pool.end_rollout()
     assert pool.games - 0.95 * before == pytest.approx(alone + 3.0)
-    assert pool._recent - recent == pytest.approx([2.0 * pool.capacity, 3.0 * pool.capacity])
+    assert (pool._recent - recent == [2.0 * pool.capacity + 0.5, 3.0 * pool.capacity]).all()
     assert (pool.points <= pool.games).all()
     trainer.close()
 
@@ -378,6 +429,17 @@ def play_in_a_process():
 def test_several_processes_share_a_pool():
     first, second = ranks.call(play_in_a_process)
     assert first[0] == second[0] and first[1] != second[1]
+    for settings, problem in (
+        ({"pool_size": 1}, "of a pool_size of 3 or more"),
+        ({"pool_size": 8}, r"\['points'\] must be float64 of shape \(8,\)"),
+        ({"pool_size": 2, "pool_members": "random"}, r"\['fixed'\] must be the pool_members random"),
+    ):
+        other = make_trainer(snapshot_steps=40, **settings)
+        before = [tensor.clone() for tensor in state_of(other)]
+        with pytest.raises(CheckpointError, match=problem):
+            other.load_checkpoint(first[2])
+        assert all(map(torch.equal, before, state_of(other)))
+        other.close()
     names, weights, points, games = first[0]
     alone = make_trainer(snapshot_steps=40)
     alone.load_checkpoint(first[2])
