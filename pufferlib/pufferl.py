@@ -448,7 +448,9 @@ class PuffeRL:
         self._follow_policy("train")
         self._has_untrained_rollout = self._is_rollout_loaded = False
         with self.run.append_checkpoint_hint(), self.report.iteration:
-            is_full = self._rollout_steps.result() == self.config.batch_size  # no agent was absent, in any process
+            waiting = self.ranks.start_total(self._collector.num_waiting)
+            # No agent of any process was absent at a step, or is after the last one.
+            is_full = waiting.result() == 0 and self._rollout_steps.result() == self.config.batch_size
             # LaTeX: p = \min(\mathrm{epoch} / \mathrm{total\_epochs},\ 1) ; p = progress
             progress = min(self.epoch / self.config.total_epochs, 1.0)
             with self._explaining():

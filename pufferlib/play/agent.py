@@ -30,9 +30,9 @@ from pufferlib.errors import APIUsageError, CheckpointError, PufferError, Unknow
 from pufferlib.families import catalog
 from pufferlib.families.entry import importable_name
 from pufferlib.metrics.finite import require_finite_weights
-from pufferlib.play.player import clear_states
+from pufferlib.play.player import clear_states, draw_actions
 from pufferlib.policy import Logits, acting_forward, device_of, initial_state, normalized
-from pufferlib.ppo.sampling import greedy_action, mask_logits, sample_logits
+from pufferlib.ppo.sampling import greedy_action, mask_logits
 from pufferlib.runs import description
 from pufferlib.runs.checkpoint import age_key, load_policy_weights
 from pufferlib.runs.checks import check_acting
@@ -177,7 +177,7 @@ class Agent:
             DivergedError: if the policy's logits are NaN and an action is sampled.
         """
         logits, _, state, is_one = self._forward_once(observations, action_masks)
-        chosen = sample_logits(logits, generator=self._generator)[0] if sample else greedy_action(logits)
+        chosen = draw_actions(logits, self._generator) if sample else greedy_action(logits)
         chosen = chosen.cpu().numpy()
         if self._is_recurrent:
             self._state, self._num_rows = state, len(chosen)

@@ -175,10 +175,7 @@ class Player:
         drawn = {}
         for steps in {batch.steps for batch in playing}:
             self._generator.manual_seed(mix_seed(self._seed, steps))
-            actions, logprobs, _ = sample_logits(logits, generator=self._generator)
-            if logprobs.isnan().any():  # on a GPU nothing raised
-                raise DivergedError("the policy's logits contain NaN; check its weights and the observations")
-            drawn[steps] = actions.cpu().numpy()
+            drawn[steps] = draw_actions(logits, self._generator).cpu().numpy()
         if len(drawn) == 1:
             return next(iter(drawn.values()))
         actions = np.zeros_like(next(iter(drawn.values())))
@@ -212,6 +209,14 @@ def clear_states(state: dict[str, torch.Tensor], starts: torch.Tensor) -> None:
     """Replaces the rows of a recurrent state where an episode starts, `(rows,)` bool, by zeros."""
     for name, value in state.items():  # not in place: the policy's tensor may be a view of another
         state[name] = value.masked_fill(starts.view(-1, *[1] * (value.dim() - 1)), 0)
+
+
+def draw_actions(logits: Logits, generator: torch.Generator) -> torch.Tensor:
+    """Draws actions as `sample_logits` does; logits that are NaN raise a DivergedError on a GPU too."""
+    actions, logprobs, _ = sample_logits(logits, generator=generator)
+    if logprobs.isnan().any():
+        raise DivergedError("the policy's logits contain NaN; check its weights and the observations")
+    return actions
 
 
 def _owned(reports: list[dict], counts: np.ndarray) -> list[dict]:

@@ -152,7 +152,7 @@ class Advantages:
             self._cuts[finals.segments, finals.columns] = 0.0
 
     def begin(self, is_full: bool) -> None:
-        """Begins to learn from the rollout that `load` loaded; says whether every agent was there at every step."""
+        """Begins to learn from the rollout that `load` loaded; says whether no agent was absent from it."""
         if is_full:
             self.learned = None
             return

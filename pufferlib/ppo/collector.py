@@ -151,6 +151,12 @@ class Collector:
         self._finish_rollout()
         return int(np.count_nonzero(self._arrays["masks"][:-1]))
 
+    @property
+    def num_waiting(self) -> int:
+        """Agents that are absent after the last step though their episodes go on, so that no value follows it."""
+        _, *flags = (array[-1, -self.vecenv.num_agents :] for array in self._arrays.values())
+        return int(np.count_nonzero(~np.logical_or.reduce(flags)))
+
     def _collect_group(self) -> None:
         # One segment for every agent: each batch acts, and steps while the others act, until its row is full.
         self.actor.start_rollout(self._offset)
@@ -190,12 +196,12 @@ class Collector:
             column = int(self._columns[rows.start])
             if action_masks is not None:
                 action_masks = self._playable(rows, action_masks, masks)
+            rewards, _ = self._without_nonfinite(rewards, segments)
+            observations, is_whole = self._without_nonfinite(observations, segments)
             if self.pool is not None:
                 ended = terminals | truncations
                 masks = self.pool.receive(rows, observations, rewards, ended, masks, action_masks)
             # The mask of the last column is what the next rollout begins with.
-            rewards, _ = self._without_nonfinite(rewards, segments)
-            observations, is_whole = self._without_nonfinite(observations, segments)
             received = rewards, terminals, truncations, masks & is_whole, self.tracker.is_pending[rows]
             for name, array in zip(BOUNDARY_COLUMNS, received, strict=True):
                 self._arrays[name][column, segments] = array

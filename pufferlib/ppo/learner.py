@@ -133,7 +133,10 @@ class Gradients:
             raise APIUsageError(f"a loss must return a PPOLoss(total, metrics, ratio), got {type(loss).__name__}")
         self.rollout.ratios[rows, :-1] = loss.ratio.detach()  # a loss of a user's own may not have
         self.metric_names = tuple(loss.metrics)
-        return torch.stack([metric.detach().float() for metric in loss.metrics.values()])
+        metrics = [torch.as_tensor(metric, device=loss.total.device).detach() for metric in loss.metrics.values()]
+        if any(metric.numel() != 1 for metric in metrics):
+            raise APIUsageError("a loss's metrics must be single numbers, got several in one; take their mean")
+        return torch.stack([metric.float().reshape(()) for metric in metrics]) if metrics else loss.total.new_zeros(0)
 
     def clip(self, limit: float) -> None:
         """Scales the parameters' gradients so that the norm of all together is at most `limit`."""
@@ -253,7 +256,7 @@ class Learner:
         Args:
             learning_rate: for all steps of this call.
             progress: of the whole run, 0 to 1.
-            is_full: whether every agent of every process was there at every step.
+            is_full: whether every agent of every process was there at every step, and after the last one.
             meanwhile: is called when all minibatches are done, or queued on a GPU, which then is waited for.
 
         Returns:

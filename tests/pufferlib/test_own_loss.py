@@ -49,6 +49,29 @@ def test_the_loss_of_the_library_given_as_ones_own_is_what_runs_without():
         assert torch.equal(parameter, other)
 
 
+def with_metrics(metrics):
+    def loss(*tensors, **coefficients):
+        found = ppo_loss(*tensors, **coefficients)
+        return PPOLoss(found.total, metrics(found.metrics), found.ratio)
+
+    return loss
+
+
+def test_metrics_may_be_numbers_or_none_at_all():
+    as_numbers = with_metrics(lambda found: {name: metric.item() for name, metric in found.items()} | {"one": 1})
+    (numbers, found), (tensors, expected) = trained(loss=as_numbers), trained(fused=False)
+    assert found.pop("one") == 1.0 and found == expected
+    _, losses = trained(loss=with_metrics(lambda found: {}))
+    assert list(losses) == ["explained_variance"]
+    for parameter, other in zip(numbers.policy.parameters(), tensors.policy.parameters(), strict=True):
+        assert torch.equal(parameter, other)
+
+
+def test_a_metric_of_several_numbers_is_refused():
+    with pytest.raises(APIUsageError, match="a loss's metrics must be single numbers"):
+        trained(loss=with_metrics(lambda found: {"several": torch.ones(3)}))
+
+
 def test_a_configuration_takes_a_loss_too():
     vecenv = pufferlib.vector.make(pufferlib.ocean.env_class("puffer_squared"), env_kwargs={"num_envs": 32})
     config = {"device": "cpu", "bptt_horizon": 16, "total_timesteps": 10_000, "minibatch_size": 256}

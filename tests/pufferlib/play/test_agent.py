@@ -344,6 +344,13 @@ def test_a_policy_gone_wrong_is_said_where_it_is_drawn_from():
         Agent(Broken(), env).act(np.zeros(3), sample=True)
 
 
+def test_a_policy_gone_wrong_is_said_on_a_gpu_too_where_sampling_does_not_wait_to_look(monkeypatch):
+    monkeypatch.setattr("pufferlib.ppo.sampling._refuse_nan", lambda logits: None)
+    env = puffer_env(Box(-1, 1, (3,), np.float32))
+    with pytest.raises(DivergedError, match="NaN"):
+        Agent(Broken(), env).act(np.zeros(3), sample=True)
+
+
 # --- making
 
 

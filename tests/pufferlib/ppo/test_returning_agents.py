@@ -230,3 +230,44 @@ def test_a_player_begins_episodes_from_zero(batch_size):
     for time, count in enumerate(counts):
         there = np.tile(is_there(time), 2)
         np.testing.assert_array_equal(count.numpy()[there], np.tile(time % LENGTH - FIRST, 2)[there])
+
+
+class RestingEnv(PufferEnv):
+    """Two agents in an endless episode; the second is absent at every fourth step, where it sees `unseen`."""
+
+    def __init__(self, unseen=0.0, buf=None, seed=0):
+        self.single_observation_space = Box(-np.inf, np.inf, (4,), np.float32)
+        self.single_action_space, self.num_agents, self.unseen = Discrete(3), 2, unseen
+        super().__init__(buf)
+
+    def reset(self, seed=None):
+        self.time = 0
+        return self.show(), []
+
+    def step(self, actions):
+        self.time += 1
+        self.rewards[:] = actions == self.time % 3
+        return self.show(), self.rewards, self.terminals, self.truncations, []
+
+    def show(self):
+        self.observations[:] = np.random.default_rng(self.time).normal(size=self.observations.shape)
+        self.masks[1] = self.time % 4 != 3
+        if not self.masks[1]:
+            self.observations[1] = self.unseen
+        return self.observations
+
+
+@pytest.mark.parametrize("settings", [{}, {"fused": False}, {"shuffle": "steps", "prio_alpha": 0.0}], ids=str)
+def test_what_an_agent_would_see_that_waits_after_the_last_step_leaves_no_trace(settings):
+    weights = []
+    for unseen in (0.0, 9.0):
+        vecenv = vector.make(RestingEnv, env_kwargs={"unseen": unseen}, num_envs=4, backend="Serial")
+        torch.manual_seed(0)
+        sizes = {"batch_size": 24, "bptt_horizon": 3, "minibatch_size": 24, "total_timesteps": 10_000}
+        trainer = pufferl.PuffeRL({"device": "cpu", **sizes, **settings}, vecenv, Default(vecenv, 16))
+        trainer.evaluate()  # all act at each of the three steps
+        assert trainer.global_step == 24
+        trainer.train()
+        weights.append([parameter.detach().clone() for parameter in trainer.policy.parameters()])
+        trainer.release()
+    assert all(map(torch.equal, *weights))
