@@ -264,13 +264,14 @@ KERNEL_FN const uint8_t* mask_of(const Act& call, int64_t row) {
 KERNEL_FN void decide_row(const Act& call, int64_t row, const Choices& choices, NetworkOutput output) {
     const Network& network = *call.network;
     int64_t place = row * call.action_stride;
-    if (call.present != nullptr && call.present[row * call.present_stride] == 0) {
+    bool is_present = call.present == nullptr || call.present[row * call.present_stride] != 0;
+    call.values[row * call.value_stride] = is_present ? *output.value : 0.0f;
+    if (call.noise == nullptr) return;
+    if (!is_present) {
         memset((int32_t*)call.actions + place, 0, network.num_parts * sizeof(int32_t));  // or float
-        call.values[row * call.value_stride] = call.logprobs[row * call.logprob_stride] = 0.0f;
+        call.logprobs[row * call.logprob_stride] = 0.0f;
         return;
     }
-    call.values[row * call.value_stride] = *output.value;
-    if (call.noise == nullptr) return;
     const float* noise = call.noise + row * network.num_parts;
     float logprob = 0.0f;
     if (network.log_std == nullptr) {

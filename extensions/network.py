@@ -236,7 +236,8 @@ class Network:
             seen = [shapes[value] for value in layer.inputs]
             # What is seen and what is decided keeps its digits, but for pictures: of bytes as they are none is lost.
             is_picture = layer.is_image and self.layers.divides_integers and not layer.is_of_categories
-            keeps_digits = is_picture or (self.layers.are_bytes and 0 in layer.inputs)
+            are_bytes = self.layers.are_bytes and self.layers.categories is None
+            keeps_digits = is_picture or (are_bytes and 0 in layer.inputs)
             is_exact = index + 1 in outputs or not (keeps_digits or observed.isdisjoint(layer.inputs))
             if isinstance(layer, _COPYING) and observed.issuperset(layer.inputs):
                 observed.add(index + 1)

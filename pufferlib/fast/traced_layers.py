@@ -206,7 +206,10 @@ class _Calls(StepStates):
             normalizer=normalizer,
             categories=self.categories,
             divides_integers=self.seen == {True},
-            are_bytes=self.seen == {False} and self.dtype in (torch.uint8, torch.int8) and not self.is_normalized,
+            are_bytes=self.seen == {False}
+            and self.dtype in (torch.uint8, torch.int8)
+            and not self.is_normalized
+            and self.categories is None,
             has_channels_last=self.has_channels_last,
             fields=self._fields(),
             state_places=self.state_places(),

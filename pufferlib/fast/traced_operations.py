@@ -260,7 +260,9 @@ class Operations(LayerList):
         return self._call("method to", _CASTS[dtype], (value,), {})
 
     def _torch_long(self, value: Value) -> Value:
-        return value if value.kind == "integer" else replace(numbers(value), kind="integer")
+        if value.kind in ("integer", "cut"):
+            return value
+        return replace(numbers(value), kind="integer" if value.kind == "observed" else "cut")
 
     def _torch_bool(self, value: Value) -> Value:
         return self._compare("ne", value, 0)

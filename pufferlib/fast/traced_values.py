@@ -29,8 +29,8 @@ class Value:
     """Numbers of every row.
 
     Torch has them as their `kind` says: `float`; `observed` integers of the observation's type, whose arithmetic may
-    wrap; `integer`, without what stands behind the point; `bool`, where it asks whether they are above 0.5;
-    `double`, which layers see as what `float()` leaves.
+    wrap; `integer`; `cut`, integers of numbers that here still have what stands behind the point, so that they can only
+    be categories; `bool`, where it asks whether they are above 0.5; `double`, which layers see as `float()` leaves it.
     """
 
     index: int  # of a value of the layers
@@ -238,7 +238,7 @@ class LayerList:
         return self._combine(Add, left, -right)
 
     def _torch_float(self, value: Value) -> Value:
-        if value.kind == "integer" and self.dtype.is_floating_point and self.packed is None:
+        if value.kind == "cut":
             self._refuse("numbers without what stands behind the point")
         found = replace(value, kind="float", is_negated=False)
         return self._subtract(1.0, found) if value.is_negated else found
@@ -277,7 +277,7 @@ class LayerList:
     # ---------------------------------------------------------------------------------------- parts of observations
 
     def _embed(self, value: Operand, table: Tensor) -> Value:
-        is_integer = isinstance(value, Value) and value.kind in ("integer", "observed")
+        is_integer = isinstance(value, Value) and value.kind in ("integer", "cut", "observed")
         if not is_integer or value.divided or self.is_normalized:
             self._refuse("categories that are not integers")
         row = self._row(value)

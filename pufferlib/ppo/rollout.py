@@ -124,7 +124,8 @@ class Rollout:
         )
         shape, dtype = spaces.action_shape(action_space), getattr(torch, spaces.action_dtype(action_space).name)
         actions = torch.zeros(segments, horizon, *shape, dtype=dtype, device=device)
-        states = {name: torch.zeros_like(state, device=device) for name, state in states.items()}
+        # Contiguous, whatever the policy's own are, as kernels view them in other shapes.
+        states = {name: torch.zeros(state.shape, dtype=state.dtype, device=device) for name, state in states.items()}
         masks = None
         if has_action_masks:
             choices = spaces.num_choices(action_space)

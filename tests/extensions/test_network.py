@@ -524,6 +524,9 @@ def test_absent_rows_decide_nothing_and_change_no_other(numbers, has_masks):
     Network(layers).act(observations[present], [], noise[present], *expected, masks=others)
     for result, of_present in zip(found, expected, strict=True):
         assert torch.equal(result[present], of_present) and not result[~present].any()
+    values = torch.empty(rows)
+    Network(layers).act(observations, [], None, None, None, values, present=present)  # nobody decides
+    assert torch.equal(values, found[2])
 
 
 @pytest.mark.parametrize(("count", "steps"), [(1, 1), (1, 64), (3, 5), (7, 129), (16, 9), (37, 3), (129, 2), (200, 1)])
@@ -629,6 +632,14 @@ def test_bytes_lose_nothing_where_they_are_rounded():
 
     of_bytes = torch.randint(0, 256, (9, 4, 300), dtype=torch.uint8)
     assert difference(of_bytes) < 1e-5 < 1e-3 < difference(of_bytes + torch.rand(9, 4, 300))
+
+
+@needs_bfloat16
+def test_categories_are_not_bytes_that_are_rounded():
+    torch.manual_seed(21)
+    layers = dataclasses.replace(random_layers(**CASES["planes"]), are_bytes=True)
+    observations = random_observations(layers, 150, 13)
+    assert_rounds_little(layers, observations, random_minibatch(layers, 150, 150, 13))
 
 
 def test_products_that_there_are_not_are_refused(monkeypatch):

@@ -616,6 +616,7 @@ def camera(dtype, one_hot=False):
 STRUCTURED = {
     **{f"Default, {name}": library_policy(Default, space, CHOICES) for name, space in STRUCTURES.items()},
     "Continuous, all": library_policy(Continuous, STRUCTURES["all"], Box(-1, 1, (2,), np.float32)),
+    "Continuous, one number": library_policy(Continuous, Box(-1, 1, (), np.float32), Box(-1, 1, (2,), np.float32)),
     "MinGRUWrapper, all": library_policy(MinGRUWrapper, STRUCTURES["all"], PARTS),
     "LSTMWrapper, all": library_policy(LSTMWrapper, STRUCTURES["all"], CHOICES),
 }
@@ -1105,6 +1106,26 @@ def test_an_index_that_is_not_of_columns_is_not_traced(index):
         layers_of(Indexes(index), Game(*Attends.spaces))
 
 
+class Offsets(Base):
+    """The tile that a place lies in, as a category, and where it lies in the tile."""
+
+    spaces = Dict({"place": Box(0, 9.99, (2,), np.float32), "kind": Discrete(4)}), CHOICES
+
+    def __init__(self):
+        super().__init__()
+        self.emulated = Layout.of(self.spaces[0])
+        self.tile, self.body = nn.Embedding(10, 4), nn.Linear(10, 6)
+
+    def hidden(self, observations):
+        place = nativize(observations, self.emulated)["place"]
+        tile = place.long()
+        return self.body(torch.cat([self.tile(tile).flatten(1), place - tile.float()], 1))
+
+
+def test_what_stands_behind_the_point_is_not_left_out_where_random_rows_have_none(tmp_path):
+    assert "behind the point" in make_trainer(Offsets, tmp_path).computed_by
+
+
 @pytest.mark.parametrize("dtype", [np.uint16, np.uint32])
 def test_observations_of_types_that_the_kernel_does_not_read_are_left_to_torch(dtype, tmp_path):
     trainer = make_trainer(Counted, tmp_path, spaces=(Box(0, 255, (7,), dtype), CHOICES))
@@ -1413,6 +1434,7 @@ def test_bytes_are_known_where_layers_see_them_as_they_are(dtype, are_bytes):
     assert layers_of(Default(env, 16), env).are_bytes is are_bytes
 
 
-def test_bytes_that_are_divided_are_none():
-    make_policy = camera(np.uint8)
+@pytest.mark.parametrize("one_hot", [False, True])
+def test_bytes_that_are_divided_or_categories_are_none(one_hot):
+    make_policy = camera(np.uint8, one_hot)
     assert not layers_of(make_policy(), Game(*make_policy.spaces)).are_bytes

@@ -238,6 +238,13 @@ class GRU(Modules):
         return h[-1]
 
 
+class TurnedGRU(GRU):
+    """Its state begins as torch has it, with the layers first, turned."""
+
+    def initial_state(self, batch, device="cpu"):
+        return {"h": torch.zeros(2, batch, 12, device=device).transpose(0, 1)}
+
+
 class SeenGRU(Modules):
     """Its first layer is seen as well, and a norm of steps stands before and after it."""
 
@@ -362,7 +369,7 @@ class Takes(HandMinGRU):
 
 KINDS = (
     *(HandGRU, HandLSTM, GateLSTM, HandMinGRU, TwoHands, Remembers, Shifts, SeenCell, SeenGRUCell, LSTM, TimeFirstLSTM),
-    *(StackedLSTM, GRU, SeenGRU, PackedState, Numbers, Frozen, Shares, Slots, LeavesALayer, Takes),
+    *(StackedLSTM, GRU, TurnedGRU, SeenGRU, PackedState, Numbers, Frozen, Shares, Slots, LeavesALayer, Takes),
 )
 
 
