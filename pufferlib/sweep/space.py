@@ -305,6 +305,8 @@ def trial_args(args: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, 
     if width is not None and trial["rnn_name"] is not None:
         trial["policy"]["hidden_size"] = width
         trial["rnn"].update({key: width for key in ("hidden_size", "input_size") if key in trial["rnn"]})
+    if values.get("base.rnn_name") is not None and "train.shuffle" not in values:
+        train["shuffle"] = "segments"  # single steps have no order
     if (args["sweep"].get("metric") or "").startswith("eval/"):
         train["evaluations"] = train["evaluations"] or _EVALUATIONS
 

@@ -51,6 +51,18 @@ def test_the_widths_of_policy_and_recurrent_layer_stay_the_same(name):
     assert both["rnn"]["hidden_size"] == both["policy"]["hidden_size"] == 96
 
 
+@pytest.mark.parametrize("name", ["CartPole-v1", "puffer_squared"])
+def test_a_recurrent_layer_takes_segments(name):
+    args = configuration(name)
+    values = {"base.rnn_name": "LSTM"}
+    trial = trial_args(args, values)
+    assert trial["train"]["shuffle"] == "segments"
+    is_changed = args["train"]["shuffle"] != "segments"
+    assert ("shuffle" in trial_settings(args, trial, values).get("train", {})) is is_changed
+    assert trial_args(args, {"base.rnn_name": None})["train"]["shuffle"] == args["train"]["shuffle"]
+    assert trial_args(args, {**values, "train.shuffle": "steps"})["train"]["shuffle"] == "steps"
+
+
 def test_what_would_have_no_effect_has_one():
     args = configuration("puffer_cartpole", "--sweep.metric", "eval/return_mean")
     values = {"train.total_timesteps": 100_000, "train.num_minibatches": 8}
