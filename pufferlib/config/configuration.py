@@ -71,13 +71,17 @@ def load_config(env_name: str, argv: Sequence[str] | None = None, config: str | 
     if not entry.ini_files:
         _merge_chosen(args, entry)
     args |= {"package": entry.family, "env_name": entry.name}
+    if isinstance(argv, str) or not all(isinstance(token, str) for token in argv or ()):
+        raise APIUsageError(f"argv must be a list of texts, such as sys.argv[1:], got {argv!r}")
+    flags = FlagTable(entry).parse(argv) if argv else []
     if config is not None:
-        apply_flags(_settings_in(Path(config), entry), args)
-    if argv is not None:
-        if isinstance(argv, str) or not all(isinstance(token, str) for token in argv):
-            raise APIUsageError(f"argv must be a list of texts, such as sys.argv[1:], got {argv!r}")
-        apply_flags(with_files(entry, FlagTable(entry).parse(argv)), args)
+        apply_flags(_settings_in(Path(config), entry, _names_policy(flags)), args)
+    apply_flags(with_files(entry, flags), args)
     return args
+
+
+def _names_policy(found: Found) -> bool:
+    return any((setting.section, setting.name) == ("base", "policy_name") for setting, _ in found)
 
 
 def _merge_chosen(args: dict[str, Any], entry: Entry) -> None:
@@ -105,21 +109,37 @@ def _merge_chosen(args: dict[str, Any], entry: Entry) -> None:
 def with_files(env: str | Entry, found: Found) -> Found:
     """Puts the settings in the files that `--config` names in the place of that flag, before all others.
 
-    Raises ConfigError if there is no such file, or it holds an unknown section or key, or a wrong value.
+    Raises ConfigError if there is no such file, or it holds an unknown section or key, or a wrong value, or if the
+    description of a run names a policy in a module, and no flag does.
     """
-    inside = [_settings_in(Path(value), find(env)) for setting, value in found if setting is CONFIG_FILE]
+    paths = [Path(value) for setting, value in found if setting is CONFIG_FILE]
+    inside = [_settings_in(path, find(env), _names_policy(found)) for path in paths]
     return [*itertools.chain(*inside), *(pair for pair in found if pair[0] is not CONFIG_FILE)]
 
 
 def environment_in_files(tokens: Sequence[str]) -> str | None:
     """Returns the `[base] env_name` of the first file that a command line's `--config` names with one; else None.
 
-    Raises ConfigError if a file cannot be read, or holds no settings.
+    Raises ConfigError if a file cannot be read, or holds no settings, or is the description of a run and names an
+    environment in a module.
     """
     following = (value for flag, value in itertools.pairwise(tokens) if flag == CONFIG_FILE.flag)
     attached = (token.partition("=")[2] for token in tokens if token.startswith(f"{CONFIG_FILE.flag}="))
-    names = (_read(Path(path))[0].get("base", {}).get("env_name") for path in (*following, *attached))
-    return next(filter(None, names), None)
+    for path in map(Path, (*following, *attached)):
+        sections, is_description = _read(path)
+        name = sections.get("base", {}).get("env_name")
+        if is_description and ":" in str(name):
+            raise _unnamed(path, f"the environment {name}", "name it before --config")
+        if name:
+            return name
+    return None
+
+
+def _unnamed(path: Path, what: str, remedy: str) -> ConfigError:
+    # The description of a run may come from a stranger, and an import runs code.
+    return ConfigError(
+        f"{path} is for {what}, and a module is imported only where you name it yourself; {remedy} if you trust it"
+    )
 
 
 def read_ini(path: Path) -> dict[str, dict[str, str]]:
@@ -134,13 +154,19 @@ def read_ini(path: Path) -> dict[str, dict[str, str]]:
     return {section: dict(parser[section]) for section in parser.sections()}
 
 
-def _settings_in(path: Path, entry: Entry) -> Found:
+def _settings_in(path: Path, entry: Entry, is_policy_named: bool) -> Found:
     sections, is_description = _read(path)
     made_for = sections.get("base", {}).get("env_name", entry.name)
     if made_for != entry.name:
         command = f"puffer train {shlex.quote(made_for)}"
         remedy = f"`{command}` takes it" if is_description else "leave out its env_name to try it"
         raise ConfigError(f"{path} must be for {entry.name}, found one for {made_for}; {remedy}")
+    policy = sections.get("base", {}).get("policy_name")
+    if is_description and ":" in str(policy) and not is_policy_named:
+        raise _unnamed(path, f"the policy {policy}", f"add --policy-name {shlex.quote(str(policy))}")
+    swept = sections.get(f"{PREFIX}base.policy_name")
+    if is_description and ":" in str(list(swept.values()) if isinstance(swept, Mapping) else swept):
+        raise _unnamed(path, "a sweep over policies in modules", "write them into an ini")
     return _checked(path, sections, entry, are_texts=not is_description)
 
 

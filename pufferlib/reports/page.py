@@ -145,10 +145,11 @@ def _origin(config: Mapping[str, Any]) -> list[tuple[str, str]]:
 def _commands(run: RecordedRun) -> list[str]:
     if run.env_name is None:
         return []
-    begun = run.settings.get("load_model_path")
-    weights = [] if begun is None else ["--load-model-path", str(begun)]
+    begun, policy = run.settings.get("load_model_path"), str(run.settings.get("policy_name"))
+    flags = [] if begun is None else ["--load-model-path", str(begun)]
+    flags += ["--policy-name", policy] if ":" in policy else []  # which `--config` imports only where it is typed
     return [
-        shlex.join(["puffer", "train", run.env_name, "--config", str(run.folder / CONFIG_FILE), *weights]),
+        shlex.join(["puffer", "train", run.env_name, "--config", str(run.folder / CONFIG_FILE), *flags]),
         shlex.join(["puffer", "eval", run.env_name, "--load-model-path", str(run.folder / "last.pt")]),
     ]
 

@@ -176,6 +176,39 @@ def test_a_description_of_a_run_names_the_environment(tmp_path, stared):
     assert (args["env_name"], args["train"]["gamma"]) == ("puffer_cartpole", 0.5)
 
 
+STRANGE = "raise SystemExit('this was imported')\n"
+
+
+@pytest.mark.usefixtures("in_tmp_path")
+def test_a_description_of_a_run_imports_nothing_that_is_not_typed(stared, capsys):
+    Path("strange.py").write_text(STRANGE)
+    file = described(Path("config.json"))
+    told = json.loads(file.read_text())
+    told["settings"]["env_name"] = "strange:Env"
+    Path("env.json").write_text(json.dumps(told))
+    assert cli.main(["stare", "--config", "env.json"]) == 2
+    assert "env.json is for the environment strange:Env, and a module is imported only" in capsys.readouterr().err
+    described(Path("policy.json"), policy_name="strange:Net")
+    assert cli.main(["stare", SQUARED, "--config", "policy.json"]) == 2
+    assert "only where you name it yourself; add --policy-name strange:Net if you trust it" in capsys.readouterr().err
+    told["settings"] |= {"env_name": SQUARED, "sweep": {"base": {"policy_name": ["Default", "strange:Net"]}}}
+    Path("sweep.json").write_text(json.dumps(told))
+    assert cli.main(["stare", SQUARED, "--config", "sweep.json"]) == 2
+    assert "sweep.json is for a sweep over policies in modules" in capsys.readouterr().err
+    assert not stared
+
+
+@pytest.mark.usefixtures("in_tmp_path")
+def test_what_is_typed_may_be_a_module_that_a_description_names_too(stared, monkeypatch):
+    monkeypatch.syspath_prepend(str(Path.cwd()))
+    Path("own_net.py").write_text("from pufferlib.models import Default\n\n\nclass Net(Default):\n    pass\n")
+    described(Path("policy.json"), policy_name="own_net:Net")
+    assert cli.main(["stare", SQUARED, "--config", "policy.json", "--policy-name", "own_net:Net"]) == 0
+    assert stared[0][0]["policy_name"] == "own_net:Net" and stared[0][0]["train"]["gamma"] == 0.5
+    Path("own.ini").write_text("[base]\npolicy_name = own_net:Net\n")
+    assert cli.main(["stare", SQUARED, "--config", "own.ini"]) == 0
+
+
 def test_the_first_file_that_names_one_counts_and_others_must_be_for_it(tmp_path, stared, capsys):
     texts = {"rate.ini": "[train]\ngamma = 0.5\n", "pole.ini": "[base]\nenv_name = puffer_cartpole\n"}
     for name, text in texts.items():
