@@ -220,6 +220,7 @@ class Continuous(RecordsInitArgs):
                 raise APIUsageError(f"{name} must be one or more widths of at least 1, got {sizes}")
         self.activation = activation
         self.emulated = getattr(env, "emulated", None)
+        self._is_number = env.single_observation_space.shape == ()
         self.actor = _layers([_num_inputs(env), *actor_sizes], activation, math.sqrt(2.0))
         self.critic = _layers([_num_inputs(env), *critic_sizes], activation, math.sqrt(2.0))
         space = env.single_action_space
@@ -234,7 +235,10 @@ class Continuous(RecordsInitArgs):
 
     def forward(self, observations: Tensor, state: State | None = None) -> tuple[Logits, Tensor]:
         """Observations `(rows, *observation_shape)` -> logits and values `(rows,)`."""
-        flat = features(observations, self.emulated) if self.emulated else observations.flatten(1).float()
+        if self.emulated:
+            flat = features(observations, self.emulated)
+        else:
+            flat = (observations.unsqueeze(-1) if self._is_number else observations.flatten(1)).float()
         mean = self.mean(self.actor(flat))
         # LaTeX: \sigma = e^{\mathrm{log\_std}} ; \sigma = deviation
         deviation = self.log_std.exp().expand_as(mean)

@@ -87,6 +87,12 @@ class PufferWrapper(PufferEnv):
     def emulated(self) -> Any:
         return getattr(self.env, "emulated", None) if self._shows_the_same else None
 
+    @property
+    def own_spaces(self) -> tuple[gymnasium.Space, gymnasium.Space] | None:
+        """Those that the library of the environment inside declares, but for observations that are others here."""
+        own = getattr(self.env, "own_spaces", None)
+        return own if own is None or self._shows_the_same else (self.single_observation_space, own[1])
+
     @override
     def reset(self, seed: int | None = None, **kwargs: object) -> tuple[np.ndarray, list[dict]]:
         """Resets the environment inside, which gets every keyword."""

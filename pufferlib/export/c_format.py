@@ -130,7 +130,7 @@ def play_files(env: OceanEnv, name: str, writer: HeaderWriter) -> dict[str, str]
     include = re.compile(r'^#include "(puffer_\w+\.h)"', re.MULTILINE)
     while missing := {*include.findall("\n".join(files.values()))} - files.keys():
         files |= {header: (INCLUDE / header).read_text() for header in sorted(missing)}
-    settings = "".join(f'{{"{key}", {float(value):.9g}}}, ' for key, value in env.arguments.items())
+    settings = "".join(f'{{"{key}", {float(value):.17g}}}, ' for key, value in env.arguments.items())
     text = (HERE / "play.c").read_text()
     for old, new in (
         *(("game", name), ("GamePolicy", writer.type_name), ("GAME_POLICY", writer.name.upper())),

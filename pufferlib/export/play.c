@@ -49,6 +49,7 @@ static uint8_t action_masks[MAX_AGENTS * GAME_POLICY_CHOICES];
 #endif
 #ifdef ENV_TURNS
 static uint8_t masks[MAX_AGENTS];
+static bool is_pending[MAX_AGENTS];  // the last episode has ended, and the agent has not moved since
 #endif
 #ifdef ENV_TURNS
 enum { HAS_OWN = 0 };
@@ -109,6 +110,9 @@ static bool open_environments(void) {
 #endif
         env->rng = rng_seed(SEED, (uint64_t)i);
         c_reset(env);
+#ifdef ENV_TURNS
+        for (int j = agent; j < agent + AGENTS_PER_ENV; j++) is_pending[j] = !masks[j];
+#endif
     }
     return true;
 }
@@ -169,7 +173,12 @@ static void step(Scores* scores, bool is_sampled) {
         if (envs[i].log.n > 0) count_episodes(i, scores);
     }
     for (int agent = 0; agent < num_agents; agent++) {
-        if (terminals[agent] | truncations[agent]) game_policy_forget(&policy, agent);
+        bool begins = terminals[agent] | truncations[agent];
+#ifdef ENV_TURNS
+        begins |= is_pending[agent];
+        is_pending[agent] = begins && !masks[agent];
+#endif
+        if (begins) game_policy_forget(&policy, agent);
     }
 }
 

@@ -146,7 +146,7 @@ def compiled(
     Raises:
         ExportError: if it does not compile; the first function that WebAssembly lacks is named.
     """
-    settings = "".join(f'{{"{key}", {float(value):.9g}}}, ' for key, value in arguments.items())
+    settings = "".join(f'{{"{key}", {float(value):.17g}}}, ' for key, value in arguments.items())
     files = {**policy, **dict.fromkeys(OF_LIBC, '#include "libc.h"\n'), "raylib.h.modified": '#include "screen.h"\n'}
     files["puffer_binding.h"] = (c_format.HERE / "play_binding.h").read_text()
     files["settings.h"] = f"#define SETTINGS {settings}\n"

@@ -45,6 +45,9 @@ static struct Arrays {
     uint8_t masks[ROWS];
 #endif
 } arrays, earlier;
+#ifdef ENV_TURNS
+static bool is_pending[ROWS];  // the last episode has ended, and the agent has not moved since
+#endif
 
 // ------------------------------------------------------------------------------------------------------------ libc
 
@@ -176,6 +179,11 @@ void EXPORT(reset)(int game, uint64_t seed, uint64_t index) {
         web_policy_forget(&policy, agent);
     }
     c_reset(env);
+#ifdef ENV_TURNS
+    for (int agent = game * num_agents; agent < (game + 1) * num_agents; agent++) {
+        is_pending[agent] = !arrays.masks[agent];
+    }
+#endif
     memset(&clients[game], 0, sizeof(Client));
     has_moved[game] = false;
     picture = c_open_client(&clients[game], env);
@@ -189,7 +197,12 @@ void EXPORT(step)(int games, int is_kept) {
         has_moved[game] = is_kept != 0;
     }
     for (int agent = 0; agent < games * num_agents; agent++) {
-        if (arrays.terminals[agent] | arrays.truncations[agent]) web_policy_forget(&policy, agent);
+        bool begins = arrays.terminals[agent] | arrays.truncations[agent];
+#ifdef ENV_TURNS
+        begins |= is_pending[agent];
+        is_pending[agent] = begins && !arrays.masks[agent];
+#endif
+        if (begins) web_policy_forget(&policy, agent);
     }
 }
 

@@ -237,6 +237,22 @@ def test_numbers_as_actions_have_towers_apart_by_every_door(door):
     assert trainer.policy.policy.log_std.exp().item() == pytest.approx(2 * math.exp(-0.5))  # actions from -2 to 2
 
 
+class Thermostat(gymnasium.Env):
+    observation_space, action_space = Box(-1, 1, (), np.float32), Box(-1, 1, (1,), np.float32)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return np.float32(0.5), {}
+
+    def step(self, action):
+        return np.float32(0.5), float(action[0]), True, False, {}
+
+
+def test_a_single_number_may_be_seen_and_numbers_be_done():
+    trainer = trained_with(Thermostat)
+    assert type(trainer.policy.policy) is Continuous
+
+
 @pytest.mark.parametrize(("creator", "kind"), [(CART_POLE, Default), (PENDULUM, Continuous)])
 def test_a_configuration_without_an_ini_has_them_too(creator, kind):
     args = load_config(creator)

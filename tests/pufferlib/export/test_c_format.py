@@ -653,6 +653,15 @@ def test_a_program_plays_environments_of_other_kinds(name, env, agents, argument
     assert done.returncode == 1 and done.stderr == f"{name}: {setting} must be a number from 1 to 1000\n"
 
 
+def test_every_digit_of_a_setting_is_written():
+    env = pufferlib.make("puffer_squared", num_envs=1)
+    writer, _ = written(spread(Default(env, 8)), env, "squared")
+    env.arguments = {"seed": 2147483647, "rate": 0.1}
+    program = c_format.play_files(env, "squared", writer)["squared_play.c"]
+    assert '{"seed", 2147483647}, {"rate", 0.10000000000000001}' in program
+    env.close()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["breakout", "pong", "squared", "template", "cartpole"])
 def test_every_environment_is_played_cleanly_under_sanitizers(name, tmp_path):

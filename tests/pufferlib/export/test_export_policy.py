@@ -26,6 +26,7 @@ from pufferlib.export.one_step import OneStep
 from pufferlib.models import Default, MinGRUWrapper
 from pufferlib.policy import acting_forward
 from pufferlib.spaces import Layout
+from pufferlib.wrappers import ClipReward, FrameStack
 
 onnxruntime = pytest.importorskip("onnxruntime", reason="pip install -e '.[test]'")
 slow, weekly = pytest.mark.slow, pytest.mark.weekly
@@ -368,6 +369,9 @@ def test_a_file_tells_of_the_environments_own_spaces(tmp_path):
         warnings.simplefilter("ignore", DeprecationWarning)  # torch's, of TorchScript
         torch.jit.load(path, _extra_files=extra)
     assert json.loads(extra["notes.json"])["action_space"] == "Discrete(3, start=5)"
+    stacked = FrameStack(GymnasiumPufferEnv(Fifth()), 4)
+    assert stacked.own_spaces == (stacked.single_observation_space, Discrete(3, start=5))
+    assert ClipReward(GymnasiumPufferEnv(Fifth())).own_spaces == (VECTOR, Discrete(3, start=5))
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

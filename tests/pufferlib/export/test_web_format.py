@@ -1,5 +1,6 @@
 """Pages: what they carry, stepped in Node, is what Python steps; what cannot be made is refused in a sentence."""
 
+import contextlib
 import json
 import re
 from inspect import signature
@@ -8,17 +9,21 @@ from pathlib import Path
 import golden
 import numpy as np
 import pytest
+import torch
 from checked_headers import quick_params
 from made_pages import DRAWN, every_drawn, in_node, made, needs_compiler, needs_node, page_of
 from policies_to_export import CHOICE, VECTOR, spaces_of
 from rollouts import random_actions
 
 from pufferlib import cli, ocean
-from pufferlib.environment import Keys
+from pufferlib.environment import EpisodeTracker, Keys
 from pufferlib.errors import ExportError, MissingExtraError
 from pufferlib.export import c_format, export_policy, web_format
 from pufferlib.export.c_layers import network_of
-from pufferlib.models import Default
+from pufferlib.models import Default, MinGRUWrapper
+from pufferlib.play.player import clear_states
+from pufferlib.policy import acting_forward
+from pufferlib.ppo.sampling import greedy_action
 from pufferlib.runs.description import pretrained_names
 from pufferlib.seeding import mix_seed
 from pufferlib.watch.controls import Keyboard
@@ -89,6 +94,37 @@ def test_agents_play_against_each_other_as_they_do_in_python(name, tmp_path):
     for moment in played:
         assert env.observations.tobytes() == np.ascontiguousarray(moment[:, :width]).tobytes()
         env.step(np.ascontiguousarray(moment[:, width:]).view(env.actions.dtype).reshape(env.actions.shape))
+    env.close()
+
+
+@needs_compiler
+@needs_node
+def test_who_waits_when_a_game_begins_moves_first_without_memory(tmp_path):
+    make, page = ocean.env_class("puffer_connect4"), tmp_path / "page.html"
+    torch.manual_seed(3)
+    with contextlib.closing(make(num_envs=4)) as env:
+        policy = MinGRUWrapper(env, Default(env, 16), 16, 16)
+        with torch.no_grad():
+            for parameter in policy.parameters():
+                parameter.normal_()  # so that memory counts
+        export_policy(policy, env, page, format="web")
+    env = make(num_envs=4, opponent="self", seed=5)
+    agents, width = env.num_agents, env.observations[0].nbytes
+    in_node(page, does="play", seed=5, count=4, steps=120, output=str(tmp_path / "played"), players=2)
+    played = np.fromfile(tmp_path / "played", np.uint8).reshape(120, agents, width + env.actions[0].nbytes)
+    env.reset(seed=5)
+    tracker, state, games = EpisodeTracker(agents), policy.initial_state(agents, torch.device("cpu")), 0
+    for moment in played:
+        starts = tracker.begin(slice(0, agents), env.terminals | env.truncations, env.masks)
+        clear_states(state, torch.from_numpy(starts))
+        with torch.no_grad():
+            logits, _ = acting_forward(policy)(torch.from_numpy(env.observations), state)
+        expected = greedy_action(logits, torch.from_numpy(env.action_masks | ~env.masks[:, None])).numpy()
+        actions = np.ascontiguousarray(moment[:, width:]).view(env.actions.dtype).reshape(env.actions.shape)
+        np.testing.assert_array_equal(actions[env.masks], expected[env.masks])
+        env.step(actions)
+        games += env.terminals.any()
+    assert games > 2
     env.close()
 
 
