@@ -131,6 +131,8 @@ class EnvPoolEnv(LibraryEnv):
 
     @override
     def _start_episode(self, seed: int | None, options: dict[str, Any] | None) -> None:
+        if options:
+            raise APIUsageError(f"EnvPool's reset takes no options, got {options}; pass settings of {self.task}")
         self._pool.reset(None if seed is None else self.env_seeds(seed))
         self._pool.receive()
 

@@ -108,7 +108,8 @@ class LibraryEnv(PufferEnv):
         env_kwargs: for `env_creator`.
         buf: the arrays of its agents to fill.
         seed: of the first reset, where that gives none.
-        options: for `env.reset`, at every reset; the attribute may be replaced.
+        options: for `env.reset`, at every reset; the attribute may be replaced. A vector environment begins the
+            episodes that follow by itself, without them.
 
     Raises:
         APIUsageError: if not exactly one of `env` and `env_creator` is given, it is of another kind, or one of its

@@ -7,7 +7,7 @@ import functools
 import inspect
 import sys
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import FunctionType
 from typing import Any
 
@@ -47,14 +47,14 @@ class GymnasiumPufferEnv(EmulatedEnv):
       something else here (`n`, `agent_id`, `final_observation`).
 
     Where the environment tells what is allowed, `action_masks` has it: by a method `action_masks()`, as that of
-    Stable-Baselines3's contributions, or by `info["action_mask"]`. One that has this name in a method of its class, or
-    in the module of its class or of a wrapper, is reset once when it is taken, with its first seed, to see it. An
-    `action_mask` that appears later is an APIUsageError.
+    Stable-Baselines3's contributions, by an attribute of that name, or by `info["action_mask"]`. One that has the last
+    name in a method of its class, or in the module of its class or of a wrapper, is reset once when it is taken, with
+    its first seed, to see it. An `action_mask` that appears later is an APIUsageError.
     """
 
     env: gymnasium.Env
     _RESULTS = ("observation", "reward", "terminated", "truncated", "info")  # of a step
-    _get_masks: Callable[[], Any] | None = None  # the method of the environment
+    _get_masks: Callable[[], Any] | None = None  # by the method or the attribute of the environment
 
     @override
     def _describe(self, env: object) -> None:
@@ -70,8 +70,7 @@ class GymnasiumPufferEnv(EmulatedEnv):
         _warn_of_normalizers(env)
         self._take_spaces(self.env.observation_space, self.env.action_space)
         self.num_agents = 1
-        with contextlib.suppress(AttributeError):
-            self._get_masks = self.env.get_wrapper_attr("action_masks")
+        self._get_masks = _masks_of(_layers(self.env))
         self.has_action_masks = self._get_masks is not None
         if not self.has_action_masks and _names_masks(self.env):
             _, info = self._reset_inside(library_seed(self._first_seed), self.options)
@@ -120,6 +119,18 @@ class GymnasiumPufferEnv(EmulatedEnv):
         observation, info = self._reset_inside(library_seed(seed), options)
         self._write(observation)
         self._write_masks(info)
+
+
+def _masks_of(layers: Iterable[Any]) -> Callable[[], Any] | None:
+    # What returns the masks of the outermost layer that has any; a property may work only after a reset.
+    for layer in layers:
+        is_property = isinstance(inspect.getattr_static(layer, "action_masks", None), property)
+        found = None if is_property else getattr(layer, "action_masks", None)
+        if is_property or not (found is None or callable(found)):
+            return functools.partial(getattr, layer, "action_masks")
+        if found is not None:
+            return found
+    return None
 
 
 def _late_mask(env: object) -> APIUsageError:
@@ -199,7 +210,7 @@ class GymnasiumVectorPufferEnv(LibraryEnv):
     """
 
     env: VectorEnv
-    _get_masks: Callable[[], Sequence] | None = None  # the method of each environment, or of the vector
+    _get_masks: Callable[[], Sequence] | None = None  # by that of each environment, or of the vector
 
     @override
     def _describe(self, env: object) -> None:
@@ -213,7 +224,7 @@ class GymnasiumVectorPufferEnv(LibraryEnv):
         self._take_spaces(self.env.single_observation_space, self.env.single_action_space)
         self.num_agents = self.num_envs = self.env.num_envs
         vector = self.env.unwrapped
-        self._get_masks = getattr(vector, "action_masks", None)
+        self._get_masks = _masks_of([vector])
         if isinstance(vector, (SyncVectorEnv, AsyncVectorEnv)) and all(vector.call("has_wrapper_attr", "action_masks")):
             self._get_masks = functools.partial(vector.call, "action_masks")
         self.has_action_masks = self._get_masks is not None

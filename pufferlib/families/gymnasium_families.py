@@ -51,7 +51,11 @@ def build(
 
 def in_single_precision(env: gymnasium.Env) -> gymnasium.Env:
     """Declares observations of double precision as float32, which is what policies compute in."""
-    env.observation_space = spaces.in_single_precision(env.observation_space)
+    space = spaces.in_single_precision(env.observation_space)
+    if space == env.observation_space:
+        return env
+    env = env if isinstance(env, gymnasium.Wrapper) else gymnasium.Wrapper(env)  # the environment's own space stays
+    env.observation_space = space
     return env
 
 

@@ -78,13 +78,15 @@ def load_env(env_name: str, args: dict[str, Any]) -> Vector:
     keywords = vec.keywords(device_type, train.seed, are_single)
     is_free = vec.backend in ("auto", "Device") and vec.batch_size in ("auto", vec.num_envs)
     can_be_lent = device_type == "cuda" and suits(train) and is_free and is_stepped_in_c(entry.creator)
+    given = env_kwargs.get("num_envs", None if are_single else entry.settings["num_envs"].default)
     lent_buffers = 1 if vec.num_envs == "auto" else vec.num_envs  # nothing overlaps with the GPU's work
 
     def count_in(buffers: int) -> int:
         world_size, agents = distributed.connect().world_size, entry.agents_per_env
-        return resolve_env_count(env_kwargs["num_envs"], device_type, buffers, agents, world_size, train)
+        return resolve_env_count(given, device_type, buffers, agents, world_size, train)
 
-    if can_be_lent and (vec.backend == "Device" or lent_buffers * count_in(lent_buffers) >= _GPU_ENVS):
+    has_many = can_be_lent and given is not None and lent_buffers * count_in(lent_buffers) >= _GPU_ENVS
+    if can_be_lent and (vec.backend == "Device" or has_many):
         keywords |= {"backend": "Device", "num_envs": lent_buffers}
     if "num_envs" in env_kwargs:
         env_kwargs["num_envs"] = count_in(keywords["num_envs"])

@@ -37,12 +37,31 @@ class ByMethod(Corridor):
         return np.array([self.place > 0, self.place < 4])
 
 
+class ByAttribute(Corridor):
+    def told(self):
+        self.action_masks = np.array([self.place > 0, self.place < 4])
+        return {}
+
+    def __init__(self):
+        super().__init__()
+        self.action_masks = np.ones(2, bool)
+
+
+class ByProperty(Corridor):
+    def told(self):
+        return {}
+
+    @property
+    def action_masks(self):
+        return [self.place > 0, self.place < 4]
+
+
 class Plain(Corridor):
     def told(self):
         return {}
 
 
-@pytest.mark.parametrize("kind", [Corridor, ByMethod])
+@pytest.mark.parametrize("kind", [Corridor, ByMethod, ByAttribute, ByProperty])
 @pytest.mark.parametrize("is_wrapped", [False, True])
 def test_gymnasiums_masks_are_understood(kind, is_wrapped):
     env = GymnasiumPufferEnv(gymnasium.wrappers.TimeLimit(kind(), 50) if is_wrapped else kind())
@@ -210,9 +229,13 @@ def test_a_vector_may_have_the_method_itself():
         def action_masks(self):
             return np.array([[True, False], [False, True]])
 
-    env = GymnasiumVectorPufferEnv(Own([Plain] * 2, **SAME_STEP))
-    env.reset()
-    assert env.action_masks.tolist() == [[True, False], [False, True]]
+    class Kept(SyncVectorEnv):
+        action_masks = np.array([[True, False], [False, True]])
+
+    for kind in (Own, Kept):
+        env = GymnasiumVectorPufferEnv(kind([Plain] * 2, **SAME_STEP))
+        env.reset()
+        assert env.action_masks.tolist() == [[True, False], [False, True]]
 
 
 def test_a_vector_without_masks_is_not_reset_before_it_is_used_and_a_later_mask_is_refused():

@@ -235,6 +235,45 @@ def test_settings_reach_the_environment(registered):
     env.close()
 
 
+class Measured(gymnasium.Env):
+    """Declares double precision, in a space that cannot be set, and looks whether it is still there."""
+
+    action_space = Discrete(2)
+
+    @property
+    def observation_space(self):
+        return Box(-np.inf, np.inf, (1,), np.float64)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        assert self.observation_space.contains(np.zeros(1))
+        return np.zeros(1), {}
+
+    def step(self, action):
+        return np.ones(1), 1.0, False, False, {}
+
+
+class Declaring(Walk):
+    def step(self, action):
+        observation, *others = super().step(action)
+        assert self.observation_space.contains(observation)
+        return observation, *others
+
+
+@pytest.mark.parametrize("kind", [Measured, Declaring])
+def test_the_space_of_a_registered_environment_stays_as_it_declares_it(kind):
+    gymnasium.register("CatalogMeasured-v0", kind)  # without a limit, so that no wrapper is around it
+    try:
+        env = catalog.find("CatalogMeasured-v0").creator(buf=None, seed=0)
+        assert env.single_observation_space == Box(-np.inf, np.inf, (1,), np.float32)
+        env.reset(1)
+        env.step(np.ones(env.actions.shape, np.int32))
+        assert env.env.unwrapped.observation_space.dtype == np.float64
+        env.close()
+    finally:
+        registry.pop("CatalogMeasured-v0")
+
+
 def test_an_environment_with_open_keywords_takes_flags_that_nobody_knows(registered):
     assert catalog.find("CatalogAnything-v0").takes_any_setting
     ((setting, value),) = FlagTable("CatalogAnything-v0").parse(["--env.length", "3"])

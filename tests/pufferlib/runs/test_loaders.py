@@ -1,3 +1,5 @@
+import contextlib
+
 import pytest
 import torch
 from trained import weights
@@ -7,6 +9,7 @@ from pufferlib.config import load_config
 from pufferlib.distributed import Ranks
 from pufferlib.errors import CheckpointError, ConfigError
 from pufferlib.models import Default, LSTMWrapper, MinGRUWrapper
+from pufferlib.ocean.squared.squared import Squared
 from pufferlib.runs import checkpoint
 from pufferlib.runs.loaders import load_env, load_policy, resolve_device
 
@@ -55,6 +58,19 @@ def test_on_cuda_c_environments_can_go_to_the_gpu(section, settings, backend, nu
     args[section].update(settings)
     vecenv = make_env(args)
     assert (type(vecenv).__name__, vecenv.num_envs) == (backend, num_envs)
+
+
+def test_on_cuda_a_class_of_c_environments_has_as_many_as_it_says(monkeypatch):
+    monkeypatch.setattr("pufferlib.runs.loaders.resolve_device", lambda name: torch.device("cuda"))
+
+    class Alone(Squared):
+        def __init__(self, buf=None, seed=0):
+            super().__init__(num_envs=3, buf=buf, seed=seed)
+
+    for kind, agents in ((Squared, 2048), (Alone, 48)):
+        args = load_config(kind)
+        with contextlib.closing(load_env(kind, args)) as vecenv:
+            assert (type(vecenv).__name__, vecenv.num_agents) == ("Native", agents)
 
 
 def test_the_gpu_takes_few_environments_where_it_is_asked_to(args, make_env, monkeypatch):
