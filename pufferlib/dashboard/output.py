@@ -69,7 +69,8 @@ class Output:
 
     def isatty(self) -> bool:
         """Whether it is a terminal."""
-        return self._stream is not None and not self._stream.closed and self._stream.isatty()
+        ask = getattr(self._stream, "isatty", None)  # a stream of one's own may have `write` and `flush` alone
+        return ask is not None and not getattr(self._stream, "closed", False) and bool(ask())
 
     def write(self, text: str) -> int:
         """Writes as much as can be written; returns the number of characters given."""
@@ -150,7 +151,7 @@ def is_stdout_gone() -> bool:
 
 def terminal_columns() -> int:
     """The width of stdout, practically unlimited where that is no terminal."""
-    return shutil.get_terminal_size().columns if sys.stdout.isatty() else 10**6
+    return shutil.get_terminal_size().columns if Output(sys.stdout).isatty() else 10**6
 
 
 def plain_table(header: Sequence[str], rows: Sequence[Sequence[str]], width: int = 10**6) -> str:

@@ -236,7 +236,8 @@ def eval_mode(policy: nn.Module) -> Iterator[None]:
     It acts on one thread, as the barriers of such small operations wait long where other programs run.
     """
     modes = [(module, module.training) for module in policy.modules()]
-    buffers = [(buffer, buffer.clone()) for buffer in policy.buffers()]
+    owned = [(module._buffers, name) for module in policy.modules() for name in module._buffers]
+    buffers = [(kept, name, kept[name], kept[name].clone()) for kept, name in owned if kept[name] is not None]
     devices = [device for device in (device_of(policy),) if device.type == "cuda"]
     policy.eval()
     try:
@@ -246,5 +247,5 @@ def eval_mode(policy: nn.Module) -> Iterator[None]:
         for module, is_training in modes:
             module.training = is_training
         with torch.no_grad():
-            for buffer, value in buffers:
-                buffer.copy_(value)
+            for kept, name, buffer, value in buffers:
+                kept[name] = buffer.copy_(value)  # also where the policy has assigned another one

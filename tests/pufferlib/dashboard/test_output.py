@@ -13,7 +13,7 @@ import pytest
 from trained import iterate
 
 from pufferlib import JsonLogger, PuffeRL, cli
-from pufferlib.dashboard.output import Output, say
+from pufferlib.dashboard.output import Output, say, terminal_columns
 from pufferlib.dashboard.panel import Dashboard
 from pufferlib.errors import StorageError
 from pufferlib.runs import checkpoint
@@ -293,3 +293,20 @@ class Filling:
         taken = self.file.write(data[: self.room])
         self.room -= taken
         return taken
+
+
+def test_a_stream_of_ones_own_may_have_two_methods_alone(monkeypatch):
+    class Tee:
+        text = ""
+
+        def write(self, text):
+            self.text += text
+
+        def flush(self):
+            pass
+
+    tee = Tee()
+    monkeypatch.setattr(sys, "stdout", tee)
+    assert not Output(tee).isatty() and terminal_columns() == 10**6
+    say("told")
+    assert tee.text == "told\n"

@@ -328,7 +328,7 @@ class Noisy(Biased):
 
     def forward(self, observations, state):
         torch.rand(1)
-        self.calls += 1
+        self.calls = self.calls + 1
         self.modes.add(self.training)
         return super().forward(observations, state)
 
