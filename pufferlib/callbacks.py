@@ -139,7 +139,7 @@ class EvaluateEvery(Callback):
     as the phase `evaluation`. Of several processes the first plays while the others wait.
 
     Args:
-        steps: agent steps between two evaluations; one more follows the last iteration of `learn`.
+        steps: agent steps between two evaluations; one more follows the last iteration of a `learn` that nothing stops.
         env: to play in, as for `pufferlib.evaluate`; None for environments like those of the training, where these were
             made by their name or by `pufferlib.vector.make`.
         episodes: in each evaluation.

@@ -278,6 +278,7 @@ class Multiprocessing(RemoteVector):
         if error is not None:
             self._raise_error(worker, error)
         self._contents[worker] = content
+        self._asked.pop(worker, None)
 
     def _raise_end(self, worker: WorkerHandle) -> NoReturn:
         end = worker.describe_end()
