@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from pufferlib.emulation.emulated_env import EmulatedEnv
@@ -11,38 +9,20 @@ from pufferlib.environment import PufferEnv
 from pufferlib.errors import APIUsageError
 from pufferlib.ocean.environment import OceanEnv
 from pufferlib.ocean.rendering import Drawing
-from pufferlib.ocean.screen import Screen, open_screen, raylib
+from pufferlib.ocean.screen import raylib
 from pufferlib.runs.making import environment_name
 
 
-class Texture:
-    """Holds one picture on the screen's side; a screen that closes takes it away, and the next `draw` puts it back."""
-
-    def __init__(self) -> None:
-        self._texture: Any = None
-        self._size = (0, 0)
-
-    def draw(self, screen: Screen, picture: np.ndarray, x: float, y: float, width: float, height: float) -> None:
-        """Draws a picture, pixel by pixel where it is enlarged; between `begin` and `end`."""
-        library = raylib()
-        screen.welcome(self)
-        picture = np.ascontiguousarray(picture)
-        rows, columns, _ = picture.shape
-        data = library.ffi.from_buffer(picture)
-        if self._texture is None or self._size != (columns, rows):
-            self.leave()
-            image = (data, columns, rows, 1, library.PIXELFORMAT_UNCOMPRESSED_R8G8B8)
-            self._texture, self._size = library.LoadTextureFromImage(image), (columns, rows)
-        else:
-            library.UpdateTexture(self._texture, data)
-        whole, place = (0, 0, columns, rows), (x, y, width, height)
-        library.DrawTexturePro(self._texture, whole, place, (0, 0), 0.0, (255, 255, 255, 255))
-
-    def leave(self) -> None:
-        """Unloads the texture."""
-        if self._texture is not None:
-            raylib().UnloadTexture(self._texture)
-            self._texture = None
+def draw_picture(picture: np.ndarray, x: float, y: float, width: float, height: float) -> None:
+    """Draws a picture, pixel by pixel where it is enlarged; between `begin` and `end` of the open screen."""
+    library = raylib()
+    picture = np.ascontiguousarray(picture)
+    rows, columns, _ = picture.shape
+    data = library.ffi.from_buffer(picture)
+    texture = library.LoadTextureFromImage((data, columns, rows, 1, library.PIXELFORMAT_UNCOMPRESSED_R8G8B8))
+    library.DrawTexturePro(texture, (0, 0, columns, rows), (x, y, width, height), (0, 0), 0.0, (255, 255, 255, 255))
+    library.rlDrawRenderBatchActive()  # now, as the texture goes
+    library.UnloadTexture(texture)
 
 
 FRAME_RATE = 30.0  # steps a second of an environment that does not tell
@@ -54,7 +34,7 @@ class ArrayScene:
     """Shows what the `render` of an environment that was reset returns, enlarged by whole numbers where it is small.
 
     The environment is asked once for each step. At the end of an episode it is asked before it begins the next, so that
-    the end is seen. What was loaded for a screen that is closed is loaded again for the next.
+    the end is seen.
 
     Attributes: as those of an environment in C, see `pufferlib.ocean.rendering.Drawing`.
 
@@ -68,7 +48,6 @@ class ArrayScene:
             _require_pictures(env, self.title)
         self._frame = self._rendered()
         self._is_stale = False
-        self._texture = Texture()
         height, width, _ = self._frame.shape
         factor = max(1, min(COMFORTABLE[0] // width, COMFORTABLE[1] // height))
         self.size = (width * factor, height * factor)
@@ -87,11 +66,10 @@ class ArrayScene:
             self._frame = self._rendered()
         self._is_stale = False
         width, height = self.size
-        self._texture.draw(open_screen(), self._frame, x, y, scale * width, scale * height)
+        draw_picture(self._frame, x, y, scale * width, scale * height)
 
     def close(self) -> None:
-        """Frees the texture; the environment stays open."""
-        self._texture.leave()
+        """Lets go of the environment, which stays open."""
         if isinstance(self._env, EmulatedEnv):
             self._env.before_restart = None
 

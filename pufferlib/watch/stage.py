@@ -16,7 +16,7 @@ from torch.distributions import Normal
 from pufferlib import spaces
 from pufferlib.ocean.screen import BACKGROUND, CYAN, PANEL, RED, WHITE, Screen
 from pufferlib.play.player import Decision
-from pufferlib.watch.scene import Scene, Texture
+from pufferlib.watch.scene import Scene, draw_picture
 
 EDGE = (28, 80, 80)
 DIM_CYAN = (0, 96, 96)
@@ -125,7 +125,6 @@ class SidePanel:
         self._action_space, self._action_names = action_space, action_names
         self._largest: np.ndarray | None = None
         self._has_negative = False  # so far
-        self._texture = Texture()
 
     def draw(self, screen: Screen, left: float, height: float, traces: Sequence[PolicyTrace], progress: float) -> None:
         """Draws it, from the top of the screen."""
@@ -145,7 +144,7 @@ class SidePanel:
             return self._draw_bars(screen, x, y, observation.ravel().astype(float))
         rows, columns, _ = picture.shape
         scale = min(_INNER / columns, _MAX_IMAGE / rows)
-        self._texture.draw(screen, picture, x, y, round(scale * columns), round(scale * rows))
+        draw_picture(picture, x, y, round(scale * columns), round(scale * rows))
         return y + round(scale * rows)
 
     def _draw_bars(self, screen: Screen, x: float, y: float, numbers: np.ndarray) -> float:
