@@ -394,13 +394,14 @@ class Vector(abc.ABC):
             self.action_masks = batches[-1].buffers.action_masks
             self._idle_state = None
 
-    def again(self, num_envs: int, seed: int) -> Vector:
+    def again(self, num_envs: int, seed: int, batch_size: int | str = AUTO) -> Vector:
         """Makes a separate vector of environments like these, on the same backend.
 
         Args:
             num_envs: environments in all, those inside PufferEnvs counted one by one. A creator with a `num_envs` of
                 its own makes one PufferEnv of them; otherwise there are as many PufferEnvs as hold them.
             seed: as for `pufferlib.vector.make`.
+            batch_size: as for `pufferlib.vector.make`.
 
         Raises:
             APIUsageError: if the vector is not repeatable.
@@ -413,7 +414,7 @@ class Vector(abc.ABC):
         source = self._source.again(num_envs, getattr(self.driver_env, "num_envs", 1), seed)
         driver = source.make(0, None)
         try:
-            vecenv = type(self)(source, driver, replace(self.options, num_workers=AUTO, batch_size=AUTO))
+            vecenv = type(self)(source, driver, replace(self.options, num_workers=AUTO, batch_size=batch_size))
         except BaseException:
             driver.close()
             raise

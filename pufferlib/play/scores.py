@@ -257,7 +257,8 @@ def _vector_to_play(env: object, episodes: int, seed: int, undo: ExitStack, is_s
         vecenv = configured.make(episodes, seed, is_shown)
         undo.callback(vecenv.close)
     elif getattr(env, "is_repeatable", False):
-        vecenv = env.again(min(episodes, MAX_PYTHON_ENVIRONMENTS), seed)
+        batch_size = 1 if isinstance(env, vector.Serial) else "auto"  # alone in its batch it owns what is reported
+        vecenv = env.again(min(episodes, MAX_PYTHON_ENVIRONMENTS), seed, batch_size)
         undo.callback(vecenv.close)
     elif is_vector(env):
         vecenv = env
