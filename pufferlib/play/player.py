@@ -18,7 +18,7 @@ from pufferlib.errors import DivergedError
 from pufferlib.fast.cpu import torch_threads
 from pufferlib.policy import Forward, Logits, acting_forward, device_of, initial_state
 from pufferlib.ppo.sampling import greedy_action, mask_logits, sample_logits
-from pufferlib.runs.loaders import borrowed_generator
+from pufferlib.runs.checks import unchanged
 from pufferlib.seeding import mix_seed
 from pufferlib.spaces import num_choices
 from pufferlib.vector import Vector
@@ -231,21 +231,15 @@ def _owned(reports: list[dict], counts: np.ndarray) -> list[dict]:
 
 @contextlib.contextmanager
 def eval_mode(policy: nn.Module) -> Iterator[None]:
-    """Puts a policy in evaluation mode; restores its modes and buffers and torch's generators afterwards.
+    """Puts a policy in evaluation mode, without gradients; restores modes, buffers and torch's generators afterwards.
 
     It acts on one thread, as the barriers of such small operations wait long where other programs run.
     """
     modes = [(module, module.training) for module in policy.modules()]
-    owned = [(module._buffers, name) for module in policy.modules() for name in module._buffers]
-    buffers = [(kept, name, kept[name], kept[name].clone()) for kept, name in owned if kept[name] is not None]
-    devices = [device for device in (device_of(policy),) if device.type == "cuda"]
     policy.eval()
     try:
-        with borrowed_generator(devices=devices), torch_threads(1), torch.no_grad():
+        with unchanged(policy), torch_threads(1):
             yield
     finally:
         for module, is_training in modes:
             module.training = is_training
-        with torch.no_grad():
-            for kept, name, buffer, value in buffers:
-                kept[name] = buffer.copy_(value)  # also where the policy has assigned another one

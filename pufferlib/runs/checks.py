@@ -23,7 +23,7 @@ from pufferlib.environment import PufferEnv
 from pufferlib.errors import APIUsageError, kind_of
 from pufferlib.ocean.environment import OceanEnv
 from pufferlib.ocean.faults import find_faults
-from pufferlib.policy import EnvSpaces, Forward, Logits, acting_forward, initial_state, training_forward
+from pufferlib.policy import EnvSpaces, Forward, Logits, acting_forward, device_of, initial_state, training_forward
 from pufferlib.ppo.rollout import Rollout
 from pufferlib.runs.description import pretrained_names
 from pufferlib.runs.loaders import borrowed_generator
@@ -50,7 +50,7 @@ def prepare_policy(policy: nn.Module, env: EnvSpaces, device: torch.device) -> N
         raise APIUsageError(f"{type(policy).__name__} must have parameters to train, got none that require gradients")
     check_acting(policy, env, device)
     policy = getattr(policy, "_orig_mod", policy)
-    with _unchanged(policy, device), torch.enable_grad():
+    with unchanged(policy), torch.enable_grad():
         observations, state = _zeros(env, device), _first_state(policy, device)
         if hasattr(policy, "initial_state"):
             observations = observations.unsqueeze(1).repeat_interleave(_HORIZON, 1)
@@ -68,7 +68,7 @@ def prepare_policy(policy: nn.Module, env: EnvSpaces, device: torch.device) -> N
 def check_acting(policy: nn.Module, env: EnvSpaces, device: torch.device) -> None:
     """Checks what a policy that acts returns of observations of zeros; raises as `prepare_policy`, which calls it."""
     policy = getattr(policy, "_orig_mod", policy)  # checked as it is, without compiling it for these sizes
-    with _unchanged(policy, device):
+    with unchanged(policy):
         state = _first_state(policy, device)
         name = "forward_eval" if hasattr(policy, "forward_eval") else "forward"
         # Writes are counted by `_version`, except those of a kernel that torch does not know: hence the copy.
@@ -116,12 +116,17 @@ def _first_state(policy: nn.Module, device: torch.device) -> dict[str, Tensor]:
 
 
 @contextlib.contextmanager
-def _unchanged(policy: nn.Module, device: torch.device) -> Iterator[None]:
-    buffers = {name: buffer.clone() for name, buffer in policy.named_buffers()}
+def unchanged(policy: nn.Module) -> Iterator[None]:
+    """Calls a policy without gradients; restores its buffers and torch's generators afterwards."""
+    owned = [(module._buffers, name) for module in policy.modules() for name in module._buffers]
+    buffers = [(kept, name, kept[name], kept[name].clone()) for kept, name in owned if kept[name] is not None]
+    device = device_of(policy)
     with torch.no_grad(), borrowed_generator(devices=[device] if device.type == "cuda" else []):
-        yield
-        for name, buffer in policy.named_buffers():
-            buffer.copy_(buffers.get(name, buffer))
+        try:
+            yield
+        finally:
+            for kept, name, buffer, value in buffers:
+                kept[name] = buffer.copy_(value)  # also where the policy has assigned another one
 
 
 def _zeros(env: EnvSpaces, device: torch.device) -> Tensor:
