@@ -13,9 +13,8 @@ GROUPS = ("environment", "episode", "eval")  # groups in which a name alone is l
 
 FINAL = "final"  # the group of what the final policy of a run scored: `final/score`, `final/return_mean`, `final/n`
 
-_OWN_RETURN = "episode/return_mean"
 _ALIASES = {
-    **dict.fromkeys(("mean_reward", "reward", "return", "episode_return", "episode_reward"), _OWN_RETURN),
+    **dict.fromkeys(("mean_reward", "reward", "return", "episode_return", "episode_reward"), "episode/return_mean"),
     "episode_length": "episode/length_mean",
 }
 _COUNTS = {  # of the episodes that the means of a group are over

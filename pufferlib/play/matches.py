@@ -58,9 +58,8 @@ def load_member(word: str, env_name: str, env: EnvSpaces, device: torch.device, 
         return None
     if word == RANDOM:
         policy = Default(env, hidden_size=8).to(device)
-        with torch.no_grad():
-            for parameter in policy.parameters():
-                parameter.zero_()  # all choices are equally likely then
+        for parameter in policy.parameters():
+            nn.init.zeros_(parameter)  # all choices are equally likely then
         return policy
     return load_agent(find_training(word, env_name, data_dir)["load_model_path"], env, str(device)).policy
 
@@ -118,8 +117,7 @@ def _choose(is_first: Tensor, first: Logits, second: Logits) -> Logits:
     if isinstance(first, tuple):
         return tuple(_choose(is_first, *parts) for parts in zip(first, second, strict=True))
     if isinstance(first, Normal):
-        parts = ((first.loc, second.loc), (first.scale, second.scale))
-        return Normal(*(_choose(is_first, *part) for part in parts))
+        return Normal(_choose(is_first, first.loc, second.loc), _choose(is_first, first.scale, second.scale))
     return torch.where(is_first.view(-1, *[1] * (first.dim() - 1)), first, second)
 
 

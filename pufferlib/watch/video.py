@@ -147,7 +147,6 @@ class VideoWriter:
         self._temporary = _temporary(path)
         make = _GifEncoder if path.suffix.lower() == ".gif" else _Mp4Encoder
         self._encoder = make(self._temporary, size, self.fps)
-        self._has_failed = False
 
     def add(self, frame: np.ndarray) -> None:
         """Adds one frame, `(height, width, 3)` uint8 RGB, which is shown for 1 / fps seconds.
@@ -159,7 +158,7 @@ class VideoWriter:
             with storing(self.path):
                 self._encoder.add(frame)
         except StorageError:
-            self._has_failed = True
+            self.frames = 0  # as none can be used any more
             raise
         self.frames += 1
 
@@ -168,7 +167,7 @@ class VideoWriter:
 
     def __exit__(self, *_: object) -> None:
         try:
-            if self.frames and not self._has_failed:
+            if self.frames:
                 with storing(self.path):
                     self._encoder.close()
                     os.replace(self._temporary, self.path)
