@@ -254,17 +254,14 @@ def array_settings(entry: Entry) -> dict[str, Any]:
 def _vector_to_play(env: object, episodes: int, seed: int, undo: ExitStack, is_shown: bool) -> Vector:
     configured = env if isinstance(env, ConfiguredEnv) else configured_env(env)
     if configured is not None:
-        vecenv = configured.make(episodes, seed, is_shown)
-        undo.callback(vecenv.close)
-    elif getattr(env, "is_repeatable", False):
+        return undo.enter_context(configured.make(episodes, seed, is_shown))
+    if getattr(env, "is_repeatable", False):
         batch_size = 1 if isinstance(env, vector.Serial) else "auto"  # alone in its batch it owns what is reported
-        vecenv = env.again(min(episodes, MAX_PYTHON_ENVIRONMENTS), seed, batch_size)
-        undo.callback(vecenv.close)
-    elif is_vector(env):
-        vecenv = env
-    else:
-        vecenv = vector.adopt(env, seed=seed)
-        undo.callback(vecenv.hand_over)
+        return undo.enter_context(env.again(min(episodes, MAX_PYTHON_ENVIRONMENTS), seed, batch_size))
+    if is_vector(env):
+        return env
+    vecenv = vector.adopt(env, seed=seed)
+    undo.callback(vecenv.hand_over)
     return vecenv
 
 
