@@ -42,6 +42,10 @@ KNOWN: Mapping[str, tuple[Keys, ...]] = {
 }
 """By the beginning of the id; one for each kind of action space that the environment can have."""
 
+ARROWS = {"w": "up", "a": "left", "s": "down", "d": "right"}  # the arrows of letters without another meaning
+
+OPPOSITES = (("left", "right"), ("up", "down"))
+
 
 def _gymnasium_keys(env: gymnasium.Env) -> list[Keys]:
     # Those that may fit its actions.
@@ -54,7 +58,7 @@ def _gymnasium_keys(env: gymnasium.Env) -> list[Keys]:
 
 def _declared_keys(actions: Mapping[object, object]) -> list[Keys]:
     # Gymnasium names keys by letters: W, A, S and D are the arrows, and E does nothing.
-    names = {"w": "up", "a": "left", "s": "down", "d": "right", " ": "space"}
+    names = {**ARROWS, " ": "space"}
     chords = {tuple(keys): action for keys, action in actions.items() if isinstance(keys, (tuple, str))}
     if len(chords) < len(actions) or not all(isinstance(key, str) for keys in chords for key in keys):
         return []  # numbers of keys, which mean something else to every library
@@ -62,11 +66,6 @@ def _declared_keys(actions: Mapping[object, object]) -> list[Keys]:
     idle = chords.pop(("e",), idle)
     named = {"+".join(names.get(key, key) for key in keys): action for keys, action in chords.items()}
     return [Keys(named, idle=idle)]
-
-
-ARROWS = {"w": "up", "a": "left", "s": "down", "d": "right"}  # the arrows of letters without another meaning
-
-OPPOSITES = (("left", "right"), ("up", "down"))
 
 
 class Keyboard:
