@@ -119,7 +119,6 @@ class StopAfterSeconds(Callback):
 
     def __init__(self, seconds: float):
         self.seconds = _finite("seconds", seconds)
-        self._end = math.inf
 
     @override
     def on_start(self, trainer: PuffeRL) -> None:
@@ -150,7 +149,6 @@ class EvaluateEvery(Callback):
         inspect.signature(evaluate).bind(None, env, episodes, **settings)
         self.steps = whole_number("steps", steps)
         self.env, self.episodes, self.settings = env, whole_number("episodes", episodes), settings
-        self._next_step, self._playground = 0, env
 
     @override
     def on_start(self, trainer: PuffeRL) -> None:
@@ -241,11 +239,8 @@ class _FairMean:
 
     def reset(self, trainer: PuffeRL) -> None:
         self._seen: deque[tuple[float, float]] = deque()  # values and their episodes, the newest last
-        self._least = self._episodes  # in the mean over the newest
         self._next_step = 0.0  # before which the policy does not play
-        self._is_playing = True
-        if repeatable(trainer.vecenv) is None:
-            self._stop_playing(trainer)
+        self._is_playing = repeatable(trainer.vecenv) is not None
 
     def value(
         self, trainer: PuffeRL, logs: Mapping[str, float], pause: float, least: float = -math.inf
@@ -255,12 +250,14 @@ class _FairMean:
         name = self._metric.find(logs)
         if name is None or count_name(name) is None:
             return None if name is None else logs[name]
+        of_agents = 0 if self._is_playing else _EPISODES_PER_AGENT * trainer.vecenv.num_agents
+        enough = max(self._episodes, of_agents)  # in the mean over the newest
         self._seen.append((logs[name], episode_count(name, logs)))
         count = sum(episodes for _, episodes in self._seen)
-        while count - self._seen[0][1] >= self._least:
+        while count - self._seen[0][1] >= enough:
             count -= self._seen.popleft()[1]
         newest = sum(value * episodes for value, episodes in self._seen) / count
-        if count < self._least or newest < least:
+        if count < enough or newest < least:
             return None
         if not self._is_playing:
             return newest
@@ -268,14 +265,8 @@ class _FairMean:
             return None
         self._next_step = trainer.global_step + pause
         score = trainer.score(self._episodes).get(name)
-        if score is None:
-            self._stop_playing(trainer)
-            return None
-        return score.mean
-
-    def _stop_playing(self, trainer: PuffeRL) -> None:
-        self._is_playing = False
-        self._least = max(self._episodes, _EPISODES_PER_AGENT * trainer.vecenv.num_agents)
+        self._is_playing = score is not None
+        return score.mean if self._is_playing else None
 
 
 def _finite(name: str, value: float) -> float:
