@@ -34,19 +34,21 @@ def _settings_of_run(args: dict[str, Any], options: Section, flags: Found) -> di
     if os.environ.get("RANK", "0") == "0":  # of several processes the first
         say(f"preparing to train {env_name}")  # before torch is imported, which takes seconds
     from pufferlib.config import check_config
+    from pufferlib.config.configuration import is_policy_named
     from pufferlib.runs.description import run_settings
 
     if args["resume"] is not None:
         if args["load_model_path"] is not None:
             both = f"--resume {args['resume']} and --load-model-path {args['load_model_path']}"
             raise errors.APIUsageError(f"a resumed run goes on from its own weights, got {both}; pass one of them")
-        args = flags_over(run_settings(env_name, args, _is_policy_named(flags)), flags, but="resume")
+        args = flags_over(run_settings(env_name, args, is_policy_named(flags)), flags, but="resume")
     check_config(args)
     return args
 
 
 def _settings_of_model(args: dict[str, Any], options: Section, flags: Found) -> dict[str, Any]:
     from pufferlib.config import check_config
+    from pufferlib.config.configuration import is_policy_named
     from pufferlib.runs.description import model_settings, pretrained_path
 
     env_name = args["env_name"]
@@ -59,13 +61,9 @@ def _settings_of_model(args: dict[str, Any], options: Section, flags: Found) -> 
             raise errors.APIUsageError(f"--pretrained plays another policy than {other}; pass one of them")
         args["load_model_path"] = str(pretrained_path(env_name))
     if args["load_model_path"] is not None:
-        args = flags_over(model_settings(env_name, args, _is_policy_named(flags)), flags, but="load_model_path")
+        args = flags_over(model_settings(env_name, args, is_policy_named(flags)), flags, but="load_model_path")
     check_config(args)
     return args
-
-
-def _is_policy_named(flags: Found) -> bool:
-    return any(setting.name == "policy_name" for setting, _ in flags)
 
 
 def flags_over(args: dict[str, Any], flags: Found, but: str) -> dict[str, Any]:

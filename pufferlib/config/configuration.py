@@ -75,12 +75,13 @@ def load_config(env_name: str, argv: Sequence[str] | None = None, config: str | 
         raise APIUsageError(f"argv must be a list of texts, such as sys.argv[1:], got {argv!r}")
     flags = FlagTable(entry).parse(argv) if argv else []
     if config is not None:
-        apply_flags(_settings_in(Path(config), entry, _names_policy(flags)), args)
+        apply_flags(_settings_in(Path(config), entry, flags), args)
     apply_flags(with_files(entry, flags), args)
     return args
 
 
-def _names_policy(found: Found) -> bool:
+def is_policy_named(found: Found) -> bool:
+    """Returns whether the user names the policy by a flag."""
     return any((setting.section, setting.name) == ("base", "policy_name") for setting, _ in found)
 
 
@@ -113,7 +114,7 @@ def with_files(env: str | Entry, found: Found) -> Found:
     description of a run names a policy in a module, and no flag does.
     """
     paths = [Path(value) for setting, value in found if setting is CONFIG_FILE]
-    inside = [_settings_in(path, find(env), _names_policy(found)) for path in paths]
+    inside = [_settings_in(path, find(env), found) for path in paths]
     return [*itertools.chain(*inside), *(pair for pair in found if pair[0] is not CONFIG_FILE)]
 
 
@@ -154,7 +155,7 @@ def read_ini(path: Path) -> dict[str, dict[str, str]]:
     return {section: dict(parser[section]) for section in parser.sections()}
 
 
-def _settings_in(path: Path, entry: Entry, is_policy_named: bool) -> Found:
+def _settings_in(path: Path, entry: Entry, flags: Found) -> Found:
     sections, is_description = _read(path)
     made_for = sections.get("base", {}).get("env_name", entry.name)
     if made_for != entry.name:
@@ -162,7 +163,7 @@ def _settings_in(path: Path, entry: Entry, is_policy_named: bool) -> Found:
         remedy = f"`{command}` takes it" if is_description else "leave out its env_name to try it"
         raise ConfigError(f"{path} must be for {entry.name}, found one for {made_for}; {remedy}")
     policy = sections.get("base", {}).get("policy_name")
-    if is_description and ":" in str(policy) and not is_policy_named:
+    if is_description and ":" in str(policy) and not is_policy_named(flags):
         raise _unnamed(path, f"the policy {policy}", f"add --policy-name {shlex.quote(str(policy))}")
     swept = sections.get(f"{PREFIX}base.policy_name")
     if is_description and ":" in str(list(swept.values()) if isinstance(swept, Mapping) else swept):
