@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Mapping
 from typing import Any, SupportsFloat
 
@@ -17,6 +16,7 @@ from pufferlib.environment import Buffers
 from pufferlib.errors import APIUsageError
 from pufferlib.families.entry import Entry
 from pufferlib.families.gymnasium_families import GymnasiumFamily, build
+from pufferlib.setting import signature_settings
 from pufferlib.vector import AUTO, GymnasiumVector, Options, Vector, make
 from pufferlib.vector.recipe import count_batch, count_threads, is_count
 
@@ -111,9 +111,8 @@ def register_games() -> None:
     gymnasium.register_envs(ale_py)
 
 
-_PARAMETERS = inspect.signature(build_atari).parameters
 SETTINGS: Mapping[str, Any] = {
-    **{name: each.default for name, each in _PARAMETERS.items() if each.default is not each.empty},
+    **{name: setting.default for name, setting in signature_settings("env", build_atari).items()},
     "full_action_space": False,
 }
 """Settings of a game that its vector environment has as well, and their defaults."""
