@@ -40,10 +40,7 @@ def section_settings(section: str, env: str | Entry | None) -> Mapping[str, Sett
 
 
 def env_settings(env: str | Entry) -> Mapping[str, Setting]:
-    """Returns the keyword arguments of an environment, by name; `num_envs` may be 'auto' too.
-
-    Raises UnknownEnvironmentError if there is no such environment, MissingExtraError if a package for it is missing.
-    """
+    """Returns the keyword arguments of an environment, by name; `num_envs` may be 'auto' too. Raises as `find`."""
     found = dict(find(env).settings)
     if "num_envs" in found:
         count = found["num_envs"]

@@ -150,10 +150,7 @@ class GymnasiumFamily(Family):
         return None if spec is None or not self.lists(spec) else self.entry(name, spec, name)
 
     def entry(self, name: str, spec: EnvSpec, target: str | EnvSpec) -> Entry:
-        """The entry of a registered environment, whose settings are the arguments of its class.
-
-        `target` is its id, or the registration where other processes do not know the id.
-        """
+        """The entry of a registered environment, with the settings of its class; `target` is as `build` takes it."""
         own, takes_any = keyword_settings(_entry_point(name, spec), spec.kwargs)
         common = signature_settings("env", build, {"max_episode_steps": spec.max_episode_steps})
         if self.builder is not build:
