@@ -394,13 +394,16 @@ class Vector(abc.ABC):
             self.action_masks = batches[-1].buffers.action_masks
             self._idle_state = None
 
-    def again(self, num_envs: int, seed: int, batch_size: int | str = AUTO) -> Vector:
-        """Makes a separate vector of environments like these, on the same backend.
+    def again(
+        self, num_envs: int, seed: int, backend: type[Vector] | None = None, batch_size: int | str = AUTO
+    ) -> Vector:
+        """Makes a separate vector of environments like these.
 
         Args:
             num_envs: environments in all, those inside PufferEnvs counted one by one. A creator with a `num_envs` of
                 its own makes one PufferEnv of them; otherwise there are as many PufferEnvs as hold them.
             seed: as for `pufferlib.vector.make`.
+            backend: None is that of this vector.
             batch_size: as for `pufferlib.vector.make`.
 
         Raises:
@@ -414,7 +417,8 @@ class Vector(abc.ABC):
         source = self._source.again(num_envs, getattr(self.driver_env, "num_envs", 1), seed)
         driver = source.make(0, None)
         try:
-            vecenv = type(self)(source, driver, replace(self.options, num_workers=AUTO, batch_size=batch_size))
+            options = replace(self.options, num_workers=AUTO, batch_size=batch_size)
+            vecenv = (backend or type(self))(source, driver, options)
         except BaseException:
             driver.close()
             raise

@@ -256,8 +256,10 @@ def _vector_to_play(env: object, episodes: int, seed: int, undo: ExitStack, is_s
     if configured is not None:
         return undo.enter_context(configured.make(episodes, seed, is_shown))
     if getattr(env, "is_repeatable", False):
-        batch_size = 1 if isinstance(env, vector.Serial) else "auto"  # alone in its batch it owns what is reported
-        return undo.enter_context(env.again(min(episodes, MAX_PYTHON_ENVIRONMENTS), seed, batch_size))
+        again = partial(env.again, min(episodes, MAX_PYTHON_ENVIRONMENTS), seed)
+        if type(env) in (vector.Serial, vector.Multiprocessing, vector.Ray):
+            again = partial(again, vector.Serial, 1)  # as by name: alone in its batch each owns what it reports
+        return undo.enter_context(again())
     if is_vector(env):
         return env
     vecenv = vector.adopt(env, seed=seed)

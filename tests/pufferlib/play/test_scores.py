@@ -297,15 +297,19 @@ def test_a_vector_that_can_be_repeated_stays_as_it_is():
         vecenv.send(np.zeros(2, np.int32))
 
 
-def test_a_vector_of_another_library_says_what_its_environments_report():
-    class Told(Stroll):
-        def step(self, action):
-            *results, info = super().step(action)
-            return *results, {**info, "apples": 4.0}
+class Picking(Stroll):
+    """Reports of every step how many apples it found."""
 
-    with vector.make(Told, num_envs=2, backend="Serial") as vecenv:
+    def step(self, action):
+        *results, info = super().step(action)
+        return *results, {**info, "apples": 4.0}
+
+
+@pytest.mark.parametrize("backend", ["Serial", "Multiprocessing"])
+def test_a_vector_of_another_library_says_what_its_environments_report(backend):
+    with vector.make(Picking, num_envs=2, backend=backend) as vecenv:
         found = evaluate(Biased(), vecenv, 7)
-    assert found == evaluate(Biased(), Told, 7) and found["apples"] == Score(4.0, 0.0, 7)
+    assert found == evaluate(Biased(), Picking, 7) and found["apples"] == Score(4.0, 0.0, 7)
 
 
 @pytest.mark.filterwarnings("ignore:The old environment creation API:DeprecationWarning")  # of PettingZoo's modules
