@@ -154,8 +154,7 @@ def in_single_precision(space: gymnasium.Space) -> gymnasium.Space:
         return space
     limit = np.finfo(np.float32).max
     low, high = (np.where(np.isinf(bound), bound, bound.clip(-limit, limit)) for bound in (space.low, space.high))
-    with precision_lowered():
-        return Box(low.astype(np.float32), high.astype(np.float32), dtype=np.float32)
+    return Box(low.astype(np.float32), high.astype(np.float32), dtype=np.float32)
 
 
 def as_declared(observation: Any, space: gymnasium.Space) -> Any:
@@ -204,12 +203,13 @@ def unpack(rows: np.ndarray, layout: Layout | None) -> Any:
     """
     if layout is None or not layout.is_packed:
         return rows
+    return map_structure(lambda leaf: leaf_array(rows, leaf, layout), layout.structure)
 
-    def view(leaf: Leaf) -> np.ndarray:
-        elements = rows[..., layout.elements(leaf)].view(leaf.dtype)
-        return elements.reshape((*rows.shape[:-1], *leaf.shape))
 
-    return map_structure(view, layout.structure)
+def leaf_array(rows: np.ndarray, leaf: Leaf, layout: Layout) -> np.ndarray:
+    """One leaf `(..., *leaf_shape)` of packed rows, a view."""
+    elements = rows[..., layout.elements(leaf)].view(leaf.dtype)
+    return elements.reshape((*rows.shape[:-1], *leaf.shape))
 
 
 def map_structure(function: Callable[[Leaf], Any], structure: Structure) -> Any:
@@ -367,12 +367,11 @@ class MixedRows(Box):
     """Rows of mixed actions: a Box whose discrete columns hold whole numbers only."""
 
     def __init__(self, space: Tuple, num_agents: int):
-        check_action_space(space)
+        discrete = [part for part in action_parts(space) if part.choices is not None]
         low = [np.zeros(1, np.float32) if isinstance(part, Discrete) else part.low for part in space.spaces]
         high = [np.float32([part.n - 1]) if isinstance(part, Discrete) else part.high for part in space.spaces]
         rows = (num_agents, 1)
         super().__init__(np.tile(np.concatenate(low), rows), np.tile(np.concatenate(high), rows), dtype=np.float32)
-        discrete = [part for part in action_parts(space) if part.choices is not None]
         self._columns = [part.columns.start for part in discrete]
         self._choices = [part.choices for part in discrete]
 

@@ -21,7 +21,7 @@ from typing_extensions import override
 
 from pufferlib import spaces
 from pufferlib.errors import APIUsageError
-from pufferlib.spaces import Layout, Leaf
+from pufferlib.spaces import Layout, Leaf, leaf_array
 
 Split = Callable[[np.ndarray], Any]
 """From a row to the environment's action, or to a part of it; from many rows to those of all."""
@@ -183,8 +183,11 @@ def row_writer(layout: Layout, row: np.ndarray) -> Callable[[Any], None]:
     APIUsageError that names the part of an observation which is missing, or has another shape or kind than its space.
     """
     leading = row.ndim - len(layout.row_space.shape)
-    leaves = [replace(leaf, shape=row.shape[:leading] + leaf.shape) if leading else leaf for leaf in layout.leaves]
-    slots = [(leaf.path, _view(row, leaf, leading), leaf.shape, leaf.dtype, leaf) for leaf in leaves]
+    slots = []
+    for leaf in layout.leaves:
+        view = leaf_array(row, leaf, layout) if layout.is_packed else row
+        of_rows = replace(leaf, shape=row.shape[:leading] + leaf.shape)
+        slots.append((leaf.path, view, of_rows.shape, leaf.dtype, of_rows))
     ndarray = np.ndarray
 
     def write(observation: Any) -> None:
@@ -201,11 +204,6 @@ def row_writer(layout: Layout, row: np.ndarray) -> Callable[[Any], None]:
             raise _unfit(leaf, f"none ({type(error).__name__}: {error})") from error
 
     return write
-
-
-def _view(row: np.ndarray, leaf: Leaf, leading: int) -> np.ndarray:
-    inside = np.empty(leaf.shape[leading:], leaf.dtype).strides
-    return np.ndarray(leaf.shape, leaf.dtype, row, leaf.offset, row.strides[:leading] + inside)
 
 
 def _store(leaf: Leaf, view: np.ndarray, value: ArrayLike) -> None:
