@@ -52,11 +52,6 @@ class CNetwork:
     has_masks: bool = False  # whether the environment says what is allowed
 
     @property
-    def num_logits(self) -> int:
-        """Logits and means of an agent."""
-        return sum(part.outputs for part in self.parts)
-
-    @property
     def deviations(self) -> np.ndarray:
         """`(numbers,)` float32, one for each number of the action that is no choice."""
         log_std = self.layers.log_std

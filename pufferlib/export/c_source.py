@@ -29,7 +29,7 @@ class HeaderWriter:
     """Writes the header of one network, for an environment's name in C, such as `breakout`.
 
     Its tables, buffers and lines compute a block of rows: layer after layer, those of images row by row. Raises an
-    ExportError if C has no type for the observations, or no layer of a kind.
+    ExportError if C has no layer of a kind.
 
     Attributes:
         name: the prefix of all functions and tables, such as `breakout_policy`.
@@ -39,8 +39,6 @@ class HeaderWriter:
 
     def __init__(self, name: str, network: CNetwork):
         dtype = network.observation.dtype
-        if str(dtype) not in C_TYPES:
-            raise ExportError(f"C has no type for observations of {dtype}; use --format onnx or torchscript")
         self.name = f"{name}_policy"
         self.type_name = "".join(part.capitalize() for part in self.name.split("_"))
         self.network = network
@@ -89,6 +87,7 @@ class HeaderWriter:
             type=self.type_name,
             notes={_comment(key): _comment(text) for key, text in notes.items()},
             num_observations=math.prod(self.network.observation.shape),
+            num_logits=sum(part.outputs for part in self.network.parts),
             num_choices=sum(part.choices or 0 for part in self.network.parts),
             parts_text=self._parts_text(),
         )

@@ -79,13 +79,7 @@ class PackedWriter(HeaderWriter):
 
 
 def web_page(step: OneStep, policy: nn.Module, env: object, title: str, observations: np.ndarray | None) -> str:
-    """The content of the page; arguments as for `c_files`, and any text for its title.
-
-    Raises:
-        ExportError: if the environment is not written in C or has no picture, C cannot express the policy, or the two
-            call what WebAssembly lacks.
-        MissingExtraError: if there is no compiler for WebAssembly.
-    """
+    """The content of the page; arguments as for `c_files`, and any text for its title."""
     name = type(env).__module__.split(".")[2] if isinstance(env, OceanEnv) else ""
     folder = Path(ocean.__file__).parent / name
     if not (name and (folder / f"{name}_render.h").exists()):
@@ -119,11 +113,7 @@ def _is_enough(step: OneStep, network: CNetwork, observations: np.ndarray | None
 
 
 def wasm_compiler() -> list[str]:
-    """The command that compiles C for WebAssembly: clang with its linker, or that of the package ziglang.
-
-    Raises:
-        MissingExtraError: if there is neither.
-    """
+    """The command that compiles C for WebAssembly: clang with its linker, or that of the package ziglang."""
     for version in ("", *(f"-{number}" for number in range(30, 12, -1))):
         linker = shutil.which(f"wasm-ld{version}")
         if shutil.which(f"clang{version}") and linker:
@@ -141,11 +131,7 @@ def wasm_compiler() -> list[str]:
 def compiled(
     command: list[str], folder: Path, policy: Mapping[str, str], arguments: Mapping[str, float], agents: int
 ) -> bytes:
-    """The module of an environment in a folder with a policy, which is the header web_policy.h by its name.
-
-    Raises:
-        ExportError: if it does not compile; the first function that WebAssembly lacks is named.
-    """
+    """The module of an environment in a folder with a policy, which is the header web_policy.h by its name."""
     settings = "".join(f'{{"{key}", {float(value):.17g}}}, ' for key, value in arguments.items())
     files = {**policy, **dict.fromkeys(OF_LIBC, '#include "libc.h"\n'), "raylib.h.modified": '#include "screen.h"\n'}
     files["puffer_binding.h"] = (c_format.HERE / "play_binding.h").read_text()
