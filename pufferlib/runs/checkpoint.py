@@ -232,9 +232,10 @@ def find_weights(folder: Path, env_name: str) -> Path:
     path = folder / TRAINER_STATE
     state = _read(path, env_name, has_numbers=False)
     _require_format(path, state)
-    saved_env, name = describe(state.get("env")).strip("'"), state.get("model")
+    saved_env, name = state.get("env"), state.get("model")
     if saved_env != env_name:
-        raise CheckpointError(f"{path} must be of a run of {env_name}, got one of {saved_env}")
+        found = describe(saved_env).strip("'")
+        raise CheckpointError(f"{path} must be of a run of {env_name}, got one of {found}")
     if type(name) is not str or Path(name).name != name:  # a path would lead out of the folder
         raise CheckpointError(f"{path} must name the weights beside it, got {describe(name)}; use another checkpoint")
     return folder / name

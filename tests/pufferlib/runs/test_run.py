@@ -174,3 +174,9 @@ def test_a_folder_that_was_removed_in_mid_run_can_be_resumed_again(keep):
     trainer.save_checkpoint()
     assert {path.name for path in trainer.run_folder.iterdir()} >= before - {"metrics.jsonl"} >= {"config.json"}
     assert trainer.load_checkpoint(trainer.run_folder) == {}
+
+
+def test_a_run_of_an_environment_with_a_long_name_can_be_resumed(keep):
+    trainer = recurrent_trainer(keep, env="my_procedural_world_" * 4)
+    trainer.save_checkpoint()
+    assert trainer.load_checkpoint(trainer.run_folder) == {}
