@@ -363,21 +363,16 @@ def _make(
     env: str | Callable, num_envs: int | str, num_workers: int | str, seed: int, **arguments: Any
 ) -> PufferEnv | vector.Vector:
     counts = "num_envs" in env_settings(env) if isinstance(env, str) else making.has_num_envs(env)
-    if counts:
-        count = making.NUM_ENVS if num_envs == "auto" else num_envs
-        made = making.make(env, num_envs=count, **arguments)
-        fewer = max(1, count * _MOST_AGENTS // made.num_agents)
-        if num_envs != "auto" or fewer >= count:
-            return made
-        made.close()
-        return making.make(env, num_envs=fewer, **arguments)
     if num_envs == "auto":
-        made = _make(env, AUTO_SINGLE_ENVS, num_workers, seed, **arguments)
-        fewer = environment_count(made.driver_env)
-        if fewer >= AUTO_SINGLE_ENVS:
+        most = making.NUM_ENVS if counts else AUTO_SINGLE_ENVS
+        made = _make(env, most, num_workers, seed, **arguments)
+        fewer = max(1, most * _MOST_AGENTS // made.num_agents) if counts else environment_count(made.driver_env)
+        if fewer >= most:
             return made
         made.close()
         num_envs = fewer
+    if counts:
+        return making.make(env, num_envs=num_envs, **arguments)
     sizes = {"num_envs": num_envs, "num_workers": num_workers, "seed": seed}
     if isinstance(env, str):
         entry, arguments = catalog.find(env), making.env_arguments(env, arguments)
