@@ -121,13 +121,9 @@ class Run:
 
     def require_finite(self, parts: TrainerParts) -> None:
         """Raises DivergedError, which names the checkpoint to use, if a number is not finite."""
-
-        def require() -> None:
-            found = find_nonfinite(parts)
-            if found is not None:
-                raise DivergedError(self._divergence or f"{found}, so nothing was saved; {self._checkpoint_hint()}")
-
-        self._ranks.from_first(require)
+        found = self._ranks.from_first(lambda: find_nonfinite(parts))
+        if found is not None:
+            raise DivergedError(self._divergence or f"{found}, so nothing was saved; {self._checkpoint_hint()}")
 
     @contextlib.contextmanager
     def append_checkpoint_hint(self) -> Iterator[None]:
