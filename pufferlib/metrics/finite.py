@@ -145,8 +145,7 @@ def describe_update(
 
     The weights are looked at only where one of these numbers is not finite.
     """
-    broken = [name for name, value in losses.items() if not math.isfinite(value)]
-    broken = [name for name in broken if name in VITAL or math.isnan(losses[name])]
+    broken = [name for name, value in losses.items() if math.isnan(value) or (name in VITAL and math.isinf(value))]
     if not broken and math.isfinite(weight_norm):
         return None
     weight = find_weight(policy)

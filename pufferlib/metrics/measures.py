@@ -331,7 +331,15 @@ class HardwareMeter:
         """
         cores, memory = self._read()
         used = {"cpu": min(cores / self._cores, 1.0), "memory": min(memory / self._memory, 1.0), "memory_bytes": memory}
-        return {**used, **_gpu_use(self._device)}
+        if self._device.type == "cuda":
+            # Of the whole GPU, other processes included. What the driver does not answer is no reason to stop: torch
+            # asks for the use by the package nvidia-ml-py, and a slice of a GPU does not tell it.
+            with contextlib.suppress(Exception):
+                free, total = torch.cuda.mem_get_info(self._device)
+                used |= {"gpu_memory": 1.0 - free / total, "gpu_memory_bytes": total - free}
+            with contextlib.suppress(Exception):
+                used["gpu"] = torch.cuda.utilization(self._device) / 100
+        return used
 
     def _read(self) -> tuple[float, int]:
         # Finding the children reads every process of the machine, so the list is kept for a while.
@@ -347,16 +355,3 @@ class HardwareMeter:
                 percent += process.cpu_percent()
                 memory += process.memory_info().rss
         return percent / 100, memory
-
-
-def _gpu_use(device: torch.device) -> dict[str, float]:
-    # Of the whole GPU, other processes included. What the driver does not answer is no reason to stop: torch asks for
-    # the use by the package nvidia-ml-py, and a slice of a GPU does not tell it.
-    found: dict[str, float] = {}
-    if device.type == "cuda":
-        with contextlib.suppress(Exception):
-            free, total = torch.cuda.mem_get_info(device)
-            found |= {"gpu_memory": 1.0 - free / total, "gpu_memory_bytes": total - free}
-        with contextlib.suppress(Exception):
-            found["gpu"] = torch.cuda.utilization(device) / 100
-    return found
