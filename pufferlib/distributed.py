@@ -93,7 +93,6 @@ class Ranks:
         """
         if self.world_size == 1:
             return numbers.unsqueeze(0)
-        self._end_comparison()
         own = [parameter.grad is not None for parameter in parameters]
         parts = [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters]
         flags, places = numbers.new_tensor(own), self._in_own_place(numbers)
@@ -109,7 +108,6 @@ class Ranks:
         """Gathers `(count,)` numbers of each process: `(world_size, count)`, by rank."""
         if self.world_size == 1 or not len(numbers):
             return numbers.expand(self.world_size, -1)
-        self._end_comparison()
         return Total(self, self._in_own_place(numbers)).numbers()
 
     def _in_own_place(self, numbers: Tensor) -> Tensor:
@@ -130,7 +128,6 @@ class Ranks:
 
     def start_total(self, number: float) -> Total:
         """Starts to sum a number over all processes; waits only for a comparison that has not ended."""
-        self._end_comparison()
         return Total(self, torch.tensor(float(number), dtype=torch.float64))
 
     def gather(self, value: T) -> list[T]:
@@ -174,6 +171,7 @@ class Ranks:
 
     def start_sum(self, tensor: Tensor) -> dist.Work:
         """Starts to replace a tensor by its sum over all processes; end it by `wait`."""
+        self._end_comparison()
         with self._naming_the_lost():
             return dist.all_reduce(tensor, group=self._group_of(tensor), async_op=True)
 
@@ -238,7 +236,6 @@ class Ranks:
         """Starts to compare facts, see `require_same`; whatever call sends next raises the error, in all processes."""
         if self.world_size == 1:
             return
-        self._end_comparison()
         digest = hashlib.sha256(repr(sorted(facts.items())).encode()).digest()
         number = int.from_bytes(digest[:8], "little", signed=True)
         self._compared = facts, Total(self, self._in_own_place(torch.tensor([number])))

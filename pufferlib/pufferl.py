@@ -33,7 +33,7 @@ from pufferlib.config.schema import words
 from pufferlib.dashboard.output import say
 from pufferlib.dashboard.report import Report
 from pufferlib.dashboard.score import Score, final_metrics, final_text
-from pufferlib.distributed import ROUNDING, Total
+from pufferlib.distributed import ROUNDING
 from pufferlib.extensions.advantage import compute_puff_advantage
 from pufferlib.fast.choose import choose_backend
 from pufferlib.fast.device_collector import DeviceCollector
@@ -94,6 +94,7 @@ class PuffeRL:
         policy: the module that is trained.
         rollout: the last one that was collected.
         epoch: iterations of `evaluate` and `train` done so far.
+        global_step: agent steps collected so far, by all processes.
         run: its name and folder, loggers and checkpoints.
         chosen: a sentence for each fact of the environment that settings follow from; empty in the configuration form.
         pool: the opponents of `[selfplay]`; None without any.
@@ -219,8 +220,8 @@ class PuffeRL:
             self._collector.reset(None if ranks.is_first else ranks.seed(self.vecenv.seed))  # the first keeps its own
             self._learning_rate, self._anneal_start = config.learning_rate, 0  # from which, and the epoch
             self._anneals_in_learn = call.anneals_in_learn
-            self.epoch = self._steps = 0  # steps but for those of the last rollout
-            self._rollout_steps: Total | None = None  # those, summed over all processes
+            self.epoch = self.global_step = 0
+            self._rollout_steps = 0  # those of the last rollout, by all processes
             self._skipped = {"skipped_steps": 0, "skipped_minibatches": 0}
             self._has_untrained_rollout = False  # that `train` has not learned from
             self._is_rollout_loaded = False  # and `evaluate` has not returned its statistics
@@ -416,11 +417,12 @@ class PuffeRL:
                     steps = self._collector.collect(self.global_step)
                 self._learner.prepare()
             self._collector.require_steps()
+            self._rollout_steps = int(self.ranks.start_total(steps).result())
         if self.epoch == 0 and self.ranks.is_first and self.env_name not in pretrained_names():
             found = checks.observation_far_outside(self.rollout, self.vecenv)
             if found is not None:
                 warnings.warn(found, errors.PufferWarning, stacklevel=3)
-        self._steps, self._rollout_steps = self.global_step, self.ranks.start_total(steps)
+        self.global_step += self._rollout_steps
         self._has_untrained_rollout = self._are_episodes_unheard = True
 
     def _hear_of_episodes(self) -> None:
@@ -448,9 +450,9 @@ class PuffeRL:
         self._follow_policy("train")
         self._has_untrained_rollout = self._is_rollout_loaded = False
         with self.run.append_checkpoint_hint(), self.report.iteration:
-            waiting = self.ranks.start_total(self._collector.num_waiting)
+            num_waiting = self.ranks.start_total(self._collector.num_waiting).result()
             # No agent of any process was absent at a step, or is after the last one.
-            is_full = waiting.result() == 0 and self._rollout_steps.result() == self.config.batch_size
+            is_full = num_waiting == 0 and self._rollout_steps == self.config.batch_size
             # LaTeX: p = \min(\mathrm{epoch} / \mathrm{total\_epochs},\ 1) ; p = progress
             progress = min(self.epoch / self.config.total_epochs, 1.0)
             with self._explaining():
@@ -537,11 +539,6 @@ class PuffeRL:
     # ------------------------------------------------------------------------------------------------------ progress
 
     @property
-    def global_step(self) -> int:
-        """Agent steps collected so far, by all processes."""
-        return self._steps + (0 if self._rollout_steps is None else int(self._rollout_steps.result()))
-
-    @property
     def total_epochs(self) -> int:
         """Iterations of the whole run, as many as reach `total_timesteps`.
 
@@ -555,7 +552,6 @@ class PuffeRL:
 
     def _change_settings(self, **settings: Any) -> None:
         self.config = replace(self.config, **settings)
-        self.report.total_steps = self.config.total_timesteps
         self.run.change_settings(settings)
 
     def _anneal_until(self, epoch: int) -> None:
@@ -780,7 +776,7 @@ class PuffeRL:
         return Progress(
             epoch=self.epoch,
             global_step=self.global_step,
-            untrained_steps=int(self._rollout_steps.result()) if self._has_untrained_rollout else 0,
+            untrained_steps=self._rollout_steps if self._has_untrained_rollout else 0,
             uptime=report.uptime,
             learning_rate=float(self._learning_rate),
             anneal_start=self._anneal_start if self.config.anneal_lr else self.epoch,
@@ -807,8 +803,8 @@ class PuffeRL:
         """
         self._follow_policy("load_checkpoint")  # the optimizer gets what belongs to the parts of now
         progress, statistics, metadata = self.run.load(Path(path), self._parts)
-        self.epoch, self._steps = progress.epoch, progress.global_step - progress.untrained_steps
-        self._rollout_steps = self.ranks.start_total(progress.untrained_steps if self.ranks.is_first else 0)
+        self.epoch, self.global_step = progress.epoch, progress.global_step
+        self._rollout_steps = progress.untrained_steps
         self._learning_rate, self._anneal_start = progress.learning_rate, progress.anneal_start
         if self._anneals_in_learn:  # nobody said where this trainer ends, and what its rate does: as that one, then
             self.total_epochs = progress.end
