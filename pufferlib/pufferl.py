@@ -44,7 +44,6 @@ from pufferlib.metrics.measures import prefixed
 from pufferlib.play.matches import load_member
 from pufferlib.play.scores import PeriodicEvaluation, final_episodes, play_whole_episodes
 from pufferlib.policy import NormalizedObservations
-from pufferlib.ppo.collector import agents_in_one
 from pufferlib.ppo.learner import Loss
 from pufferlib.ppo.opponents import OpponentPool
 from pufferlib.runs import checks
@@ -241,10 +240,8 @@ class PuffeRL:
             return None
         return OpponentPool(
             selfplay,
+            self.vecenv,
             snapshot_steps=lambda: max(1, self.config.total_timesteps // 20) if steps == "auto" else steps,
-            num_agents=self.vecenv.num_agents,
-            agents_per_batch=self.vecenv.agents_per_batch,
-            agents_per_game=agents_in_one(self.vecenv),
             fixed={
                 name: load_member(name, env_name, self.vecenv, self.device, self.config.data_dir) for name in members
             },
@@ -505,7 +502,7 @@ class PuffeRL:
             warnings.warn(message, errors.PufferWarning, stacklevel=5)
 
     def _explaining(self) -> AbstractContextManager[None]:
-        return explaining(self._collector.find_not_finite, self.policy, self._collector.find_layer)
+        return explaining(self._collector.find_not_finite, self.policy, self._collector.act_again)
 
     def _agree(self, call: str) -> None:
         if self.ranks.world_size > 1:

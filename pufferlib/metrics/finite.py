@@ -68,13 +68,11 @@ def find_first(
 
 
 @contextmanager
-def explaining(
-    find: Callable[[], str | None], policy: nn.Module, find_layer: Callable[[], str | None]
-) -> Iterator[None]:
+def explaining(find: Callable[[], str | None], policy: nn.Module, act_again: Callable[[], object]) -> Iterator[None]:
     """Replaces an error of a policy by a DivergedError of what led to it, where that is a number which is not finite.
 
     `find` names the first such number that the policy was given, or returns None; its weights are looked at after that.
-    `find_layer` then names the layer whose output is the first that is not finite.
+    Then the policy acts again, to find the layer whose output is the first that is not finite.
     """
     try:
         yield
@@ -85,7 +83,7 @@ def explaining(
         if finding is not None:
             raise DivergedError(finding) from error
         if isinstance(error, DivergedError):
-            layer = find_layer()
+            layer = find_layer(policy, act_again)
             place = "" if layer is None else f", first in its layer {layer}"
             largest = max((float(p.detach().abs().max()) for p in policy.parameters() if p.numel()), default=0.0)
             raise DivergedError(

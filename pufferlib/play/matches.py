@@ -21,8 +21,7 @@ from pufferlib.play import scores
 from pufferlib.play.agent import load_agent, training_settings
 from pufferlib.play.player import Decision, Episodes, Player
 from pufferlib.policy import EnvSpaces, Logits, acting_forward, device_of, initial_state
-from pufferlib.ppo.collector import agents_in_one
-from pufferlib.ppo.opponents import points_of
+from pufferlib.ppo.opponents import agents_in_one, points_of
 from pufferlib.runs.checkpoint import resolve_run
 from pufferlib.vector import Vector
 

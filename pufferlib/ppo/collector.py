@@ -7,16 +7,15 @@ import warnings
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from pufferlib import spaces
 from pufferlib.environment import EpisodeTracker
 from pufferlib.errors import APIUsageError, DivergedError, PufferWarning
-from pufferlib.metrics.finite import find_first, find_layer, is_finite, require_finite
+from pufferlib.metrics.finite import find_first, is_finite, require_finite
 from pufferlib.metrics.measures import FinishedEpisodes, Phases
 from pufferlib.policy import acting_forward
 from pufferlib.ppo.actor import Actor
-from pufferlib.ppo.opponents import OpponentPool
+from pufferlib.ppo.opponents import OpponentPool, agents_in_one
 from pufferlib.ppo.rollout import FinalValues, RewardNormalizer
 from pufferlib.vector.base import Vector
 from pufferlib.vector.ordered import OrderedVector
@@ -67,13 +66,15 @@ class Collector:
         self.rollout = actor.rollout
         self.reward_normalizer = reward_normalizer
         self.pool = pool
-        self.statistics = FinishedEpisodes()
+        self.statistics = FinishedEpisodes()  # of the episodes that ended
         self.batches = OrderedVector(vecenv)
         self.tracker = EpisodeTracker(vecenv.num_agents)
-        self.host_buffers = {name: host_memory(getattr(self.rollout, name).T) for name in BOUNDARY_COLUMNS}
+        columns = {name: getattr(self.rollout, name).T for name in BOUNDARY_COLUMNS}
+        # (T + 1, S) tensors that NumPy writes to: the rollout's own memory, or of one on a GPU a pinned copy.
+        self.host_buffers = {name: x.cpu().pin_memory() if x.is_cuda else x.cpu() for name, x in columns.items()}
         # Views, which are cheaper to write into.
         self._arrays = {name: memory.numpy() for name, memory in self.host_buffers.items()}
-        self.skipped_steps = 0
+        self.skipped_steps = 0  # of the last rollout, in segments that had a number that was not finite
         self._columns_missing: dict[str, int] = {}  # in the rollout, of what was received; of others all are
         self._reward_clip = reward_clip
         self._skips_nonfinite = skips_nonfinite
@@ -306,25 +307,11 @@ class Collector:
             agents_per_env=agents_in_one(self.vecenv),
         )
 
-    def find_layer(self) -> str | None:
-        """Names the policy's layer whose output is the first that is not finite, when it acts again."""
+    def act_again(self) -> None:
+        """Calls the policy, by torch, on all columns of the rollout and on the first observations of the next."""
         self.actor.finish()
-        return find_layer(self.actor.policy, self._act_again)
-
-    def _act_again(self) -> None:
-        # By torch: all columns of the rollout, and the first observations of the next.
         forward, device = acting_forward(self.actor.policy), self.rollout.values.device
         state = {name: value.clone() for name, value in self.rollout.states.items()}
         for observations in self.rollout.by_column:
             forward(observations.to(device), state)
         forward(self.actor.last_observations.to(device), {name: s.clone() for name, s in self.actor.states.items()})
-
-
-def agents_in_one(vecenv: Vector) -> int:
-    """Agents of a single environment; one PufferEnv of a vector may hold many."""
-    return getattr(vecenv.driver_env, "agents_per_env", vecenv.agents_per_env)
-
-
-def host_memory(columns: Tensor) -> Tensor:
-    """The tensor itself where it is in CPU memory, else a pinned copy there."""
-    return columns.cpu().pin_memory() if columns.is_cuda else columns.cpu()

@@ -102,7 +102,8 @@ class Gradients:
     def loss_of(self, minibatch: Minibatch, logits: Logits, values: Tensor) -> PPOLoss:
         """The loss of a minibatch, from what `outputs` returned; writes the new values into the rollout."""
         rollout, rows, shape = self.rollout, minibatch.rows, minibatch.returns.shape
-        actions, masks = rollout.actions.index_select(0, rows), rollout.masks_of(rows)
+        actions, masks = rollout.actions.index_select(0, rows), rollout.action_masks
+        masks = None if masks is None else masks[rows].contiguous()
         if not self._is_recurrent:
             actions, masks = actions.flatten(0, 1), None if masks is None else masks.flatten(0, 1)
         _, logprobs, entropy = sample_logits(logits, action=actions, masks=masks)

@@ -16,6 +16,7 @@ from pufferlib.distributed import Ranks
 from pufferlib.environment import BOT_MOVES
 from pufferlib.errors import APIUsageError
 from pufferlib.ppo.actor import Actor, Streams
+from pufferlib.vector.base import Vector
 
 _FORGETTING = 0.95  # of the results so far, with each rollout: the policy is another one then
 _LEAST_GAMES = 100  # by which a win rate is known
@@ -78,24 +79,25 @@ class OpponentPool:
     def __init__(
         self,
         config: SelfplayConfig,
+        vecenv: Vector,
         snapshot_steps: Callable[[], int],  # agent steps from one snapshot to the next
-        num_agents: int,
-        agents_per_batch: int,
-        agents_per_game: int,
         fixed: Mapping[str, nn.Module | None],  # the agents that stay, by name; None is the environments' own bot
         make_actor: Callable[[nn.Module, torch.Generator], Actor],
         generator: torch.Generator,  # draws opponents and their actions, and nothing else draws from it
         ranks: Ranks,  # of all that learn together
     ):
-        if agents_per_game < 2:
+        num_agents, self._seats = vecenv.num_agents, agents_in_one(vecenv)
+        if self._seats < 2:
             raise APIUsageError(
-                f"a pool of opponents needs games of 2 agents or more, got {agents_per_game} in each environment; "
+                f"a pool of opponents needs games of 2 agents or more, got {self._seats} in each environment; "
                 "pass opponent='self' where the environment has it, as puffer_connect4"
             )
-        self._config, self._snapshot_steps, self._seats = config, snapshot_steps, agents_per_game
-        self._ranks, self._has_several_batches = ranks, agents_per_batch < num_agents
+        self._config, self._snapshot_steps, self._ranks = config, snapshot_steps, ranks
+        self._has_several_batches = vecenv.agents_per_batch < num_agents
         self._make_actor, self.generator, self._streams = make_actor, generator, Streams(generator, num_agents)
         self.num_fixed, self.capacity = len(fixed), len(fixed) + config.pool_size
+        # Of each member: what the policy scored against it, 1 for a win and 0.5 for a draw, how many games it played,
+        # in both of which old ones count less, and the rating; that of the policy at the start is 0.
         self.points, self.games, self.elos = np.zeros((3, self.capacity))
         self._found = np.zeros((2, self.capacity))  # points and games of this rollout
         self.next_snapshot = 0
@@ -104,9 +106,10 @@ class OpponentPool:
         # Whose games begin with the newest observation: starts.
         self._has_ended, self._starts, self._masks = np.zeros((3, num_agents), bool)
         self._players = np.full(num_agents, -1)  # the member that plays an agent
-        self.opponents = np.full(num_agents // agents_per_game, -1)
+        self.opponents = np.full(num_agents // self._seats, -1)  # in each game; -1 where the policy plays itself
         self._is_counted = np.zeros(len(self.opponents), bool)  # the opponent is still the one that it was
         self._seen: dict[int, Seen] = {}  # of a batch until it acts, by its first agent
+        # Those that stay, then the earlier policies, oldest first.
         self.members = [self._make_member(name, policy) for name, policy in fixed.items()]
         self._chances = self.probabilities()  # of the members, for the games that begin in this rollout
 
@@ -314,6 +317,11 @@ class OpponentPool:
             getattr(self, name)[...] = state[name].numpy()
         self.next_snapshot = state["next_snapshot"]
         self._chances = self.probabilities()
+
+
+def agents_in_one(vecenv: Vector) -> int:
+    """Agents of a single environment; one PufferEnv of a vector may hold many."""
+    return getattr(vecenv.driver_env, "agents_per_env", vecenv.agents_per_env)
 
 
 def points_of(returns: np.ndarray, is_first: np.ndarray) -> np.ndarray:

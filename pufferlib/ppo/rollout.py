@@ -190,10 +190,6 @@ class Rollout:
         masks = None if self.action_masks is None else self.action_masks.transpose(0, 1).flatten(0, 1).unsqueeze(1)
         return self.by_column.flatten(0, 1).unsqueeze(1), masks
 
-    def masks_of(self, rows: Tensor) -> Tensor | None:
-        """Copies the action masks of segments `(rows,)`: `(rows, T, choices)`; None where there are none."""
-        return None if self.action_masks is None else self.action_masks[rows].contiguous()
-
     def copy_steps_from(self, rollout: Rollout) -> None:
         """Copies the actions and their log-probabilities of the rollout whose `single_steps` this is."""
         self.actions[:, 0] = rollout.actions.transpose(0, 1).flatten(0, 1)
