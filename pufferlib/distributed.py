@@ -56,23 +56,17 @@ class Total:
 
 
 class Ranks:
-    """This process among all that train together. A single process sends nothing and does not wait.
-
-    Attributes:
-        rank: of this process, 0 for the first, which writes logs and checkpoints.
-        world_size: the number of processes.
-    """
+    """This process among all that train together. A single process sends nothing and does not wait."""
 
     def __init__(
         self,
-        rank: int = 0,
+        rank: int = 0,  # of this process; the first writes logs and checkpoints
         world_size: int = 1,
-        store: dist.Store | None = None,
-        group: dist.ProcessGroup | None = None,
+        store: dist.Store | None = None,  # shared by all processes, see `_wait_for_all`; works when the group is broken
+        group: dist.ProcessGroup | None = None,  # for tensors of the CPU; those of GPUs, and None, take torch's default
     ):
         self.rank, self.world_size = rank, world_size
-        self._store = store  # shared by all processes, see `_wait_for_all`; it works when the group is broken
-        self._group = group  # for tensors of the CPU; None is torch's default one, which those of GPUs take
+        self._store, self._group = store, group
         self._compared: tuple[Mapping[str, str], Total] | None = None  # facts whose comparison has not ended
         self._decisions = 0  # of the first process
 

@@ -58,14 +58,7 @@ class Streams:
 
 
 class Actor:
-    """Acts for batches of agents and writes into the columns of a rollout what training needs.
-
-    Attributes:
-        states: the recurrent state of every agent, by name.
-        streams: draw the actions.
-        last_observations: those of column T, which the next rollout begins with.
-        last_action_masks: likewise, `(agents, choices)`; None where everything is always allowed.
-    """
+    """Acts for batches of agents and writes into the columns of a rollout what training needs."""
 
     def __init__(
         self,
@@ -77,9 +70,10 @@ class Actor:
     ):
         self.policy = policy
         self.rollout = rollout
+        # The recurrent state of every agent, by name.
         self.states = {name: torch.zeros_like(state[:num_agents]) for name, state in rollout.states.items()}
-        self.last_observations = torch.zeros_like(rollout.by_column[0, :num_agents])
-        self.last_action_masks: Tensor | None = None
+        self.last_observations = torch.zeros_like(rollout.by_column[0, :num_agents])  # of column T: the next rollout's
+        self.last_action_masks: Tensor | None = None  # likewise, (agents, choices)
         if rollout.action_masks is not None:
             self.last_action_masks = torch.ones_like(rollout.action_masks[:num_agents, 0])
         self._device = rollout.values.device

@@ -34,32 +34,21 @@ class Collector:
     learns and a checkpoint catches the environments between two steps. The new policy acts again on the observations
     of column T, as column 0 of the next rollout.
 
-    Attributes:
-        actor: acts for all agents and fills its rollout; may be replaced between two rollouts.
-        reward_normalizer: scales the rewards before they are clipped; None leaves them.
-        pool: plays some of the agents, which are then absent in the rollout; None for none.
-        statistics: of the episodes that ended.
-        batches: of the vector.
-        host_buffers: `(T + 1, S)` tensors by the names in BOUNDARY_COLUMNS, which NumPy writes to; on a CPU they are
-            the rollout's own memory.
-        skipped_steps: steps of the last rollout in segments that had a number that was not finite.
-        follows_later: whether `collect` leaves `follow_episodes` to its caller, so that a GPU need not wait for it.
-
     Raises:
         APIUsageError: if the vector mixes environments of different progress in one batch.
     """
 
-    follows_later = False
+    follows_later = False  # whether `follow_episodes` is left to the caller of `collect`, so that a GPU need not wait
 
     def __init__(
         self,
         vecenv: Vector,
-        actor: Actor,
+        actor: Actor,  # acts for all agents and fills its rollout; may be replaced between two rollouts
         phases: Phases,
         reward_clip: float = 0.0,  # the limit of rewards, 0 for none
-        reward_normalizer: RewardNormalizer | None = None,
+        reward_normalizer: RewardNormalizer | None = None,  # scales the rewards before they are clipped
         skips_nonfinite: bool = False,  # `[train] skip_nonfinite`; otherwise such a number raises
-        pool: OpponentPool | None = None,
+        pool: OpponentPool | None = None,  # plays some of the agents, which are then absent in the rollout
     ):
         self.vecenv = vecenv
         self.actor = actor

@@ -34,13 +34,6 @@ Loss = Callable[..., PPOLoss]
 class Gradients:
     """Differentiates the loss of a policy.
 
-    Attributes:
-        rollout: is trained on; it may be the `single_steps` of the one that is collected.
-        parameters: those that are trained.
-        all_parameters: those of the optimizer: all of the policy's in its order, frozen ones included.
-        coefficients: the settings that the loss takes, by its keywords.
-        metric_names: of the metrics that `differentiate` returns.
-
     Raises:
         APIUsageError: if the loss takes a keyword that is no setting and has no default.
     """
@@ -48,7 +41,7 @@ class Gradients:
     def __init__(
         self,
         policy: nn.Module,
-        rollout: Rollout,
+        rollout: Rollout,  # is trained on; it may be the `single_steps` of the one that is collected
         config: ResolvedTrainConfig,
         autocast: Callable[[], AbstractContextManager] = nullcontext,  # the precision that the policy computes in
         loss: Loss = ppo_loss,
@@ -56,10 +49,10 @@ class Gradients:
         self.policy = policy
         self.rollout = rollout
         self.config = config
-        self.all_parameters = list(policy.parameters())
+        self.all_parameters = list(policy.parameters())  # of the optimizer, in this order: frozen ones too
         self.parameters = [parameter for parameter in self.all_parameters if parameter.requires_grad]
         self.loss, self.coefficients = loss, coefficients(loss, config)
-        self.metric_names: tuple[str, ...] = METRICS
+        self.metric_names: tuple[str, ...] = METRICS  # of what `differentiate` returns
         self._forward = training_forward(policy, _compiled(policy, config) if config.compile else policy)
         self._is_recurrent = hasattr(policy, "initial_state")
         self._autocast = autocast
@@ -194,35 +187,25 @@ def coefficients(loss: Loss, config: ResolvedTrainConfig) -> dict[str, Any]:
 
 
 class Learner:
-    """Trains a policy on a rollout that is filled again and again.
-
-    Attributes:
-        gradients: differentiates the policy, over `rollout` or over its `single_steps`.
-        optimizer: steps `gradients.all_parameters`.
-        learning_rate: of the last step.
-        minibatches_due: the fraction of a minibatch that is carried over to the next rollout.
-        metrics: of the last `learn`.
-        weight_norm: of all parameters after the last `learn`.
-        skipped_minibatches: those of this process in the last `learn` whose loss was not finite; see `skip_nonfinite`.
-    """
+    """Trains a policy on a rollout that is filled again and again."""
 
     def __init__(
         self,
         rollout: Rollout,
-        gradients: Gradients,
-        optimizer: Optimizer,
+        gradients: Gradients,  # differentiates the policy, over `rollout` or over its `single_steps`
+        optimizer: Optimizer,  # steps `gradients.all_parameters`
         generator: torch.Generator,
         phases: Phases,
         ranks: Ranks | None = None,  # of all that learn together; None for this process alone
     ):
         self.rollout = rollout
         self.config = config = gradients.config
-        self.learning_rate = config.learning_rate
+        self.learning_rate = config.learning_rate  # of the last step
         self.follow(gradients, optimizer)
-        self.minibatches_due = 0.0
-        self.metrics: dict[str, float] = {}
-        self.weight_norm = 0.0
-        self.skipped_minibatches = 0
+        self.minibatches_due = 0.0  # the fraction of one that is carried over to the next rollout
+        self.metrics: dict[str, float] = {}  # of the last `learn`
+        self.weight_norm = 0.0  # of all parameters after it
+        self.skipped_minibatches = 0  # of this process in it, by `[train] skip_nonfinite`
         self._advantages = Advantages(rollout, config)
         self._generator = generator
         self._minibatches = self._make_minibatches()

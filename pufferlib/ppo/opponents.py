@@ -67,13 +67,6 @@ class OpponentPool:
     against a member of the pool, which then has half of the seats, drawn too. What opponents do is not learned from:
     their agents are absent in the rollout. A game is over once each of its agents has ended; its result is by the
     returns of both sides. Several processes have the same members and results: those of all processes' games.
-
-    Attributes:
-        members: the agents that stay, then the earlier policies, oldest first.
-        opponents: `(games,)` int64, the member in each game; -1 where the policy plays itself.
-        points: `(capacity,)` what the policy scored against each member: 1 for a win, 0.5 for a draw, old ones less.
-        games: `(capacity,)` those that it played, weighed likewise.
-        elos: `(capacity,)` ratings of the members; that of the policy at the start is 0.
     """
 
     def __init__(
