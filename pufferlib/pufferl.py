@@ -606,7 +606,11 @@ class PuffeRL:
 
     @property
     def optimizer(self) -> torch.optim.Optimizer:
-        """Steps the parameters; its learning rate is set before every update, see `learning_rate`."""
+        """Steps the parameters; its learning rate is set before every update, see `learning_rate`.
+
+        After a change of the policy, such as another layer, a new optimizer takes over the hooks, the settings and the
+        states of this one. Groups of parameters and a `step` of your own are lost then; set them again.
+        """
         return self._learner.optimizer
 
     @property
