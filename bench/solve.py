@@ -51,7 +51,7 @@ def solve(env_name: str, args: dict, minutes: float) -> Outcome:
             trainer.train()
             is_solved = recent.reaches(threshold, trainer)
             seconds = time.perf_counter() - begin - recent.played_seconds
-            if is_solved or trainer.ranks.start_total(seconds >= 60 * minutes).result():
+            if is_solved or trainer.ranks.total(seconds >= 60 * minutes):
                 break
             if seconds >= next_line and trainer.ranks.is_first:
                 print(

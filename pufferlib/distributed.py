@@ -36,25 +36,6 @@ ROUNDING = 1e-3  # how far weights may be apart on unlike processors, as a part 
 _VARIABLES = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")  # set by torchrun
 
 
-class Total:
-    """A sum over all processes that is being computed."""
-
-    def __init__(self, ranks: Ranks, numbers: Tensor):
-        self._ranks, self._numbers = ranks, numbers
-        self._work = ranks.start_sum(numbers) if ranks.world_size > 1 else None
-
-    def numbers(self) -> Tensor:
-        """Waits for the sum of each number."""
-        if self._work is not None:
-            self._ranks.wait(self._work, self._numbers)
-            self._work = None
-        return self._numbers
-
-    def result(self) -> float:
-        """Waits for the sum of a single number."""
-        return self.numbers().item()
-
-
 class Ranks:
     """This process among all that train together. A single process sends nothing and does not wait."""
 
@@ -67,7 +48,8 @@ class Ranks:
     ):
         self.rank, self.world_size = rank, world_size
         self._store, self._group = store, group
-        self._compared: tuple[Mapping[str, str], Total] | None = None  # facts whose comparison has not ended
+        # Facts whose comparison has not ended, and what waits for their digests.
+        self._compared: tuple[Mapping[str, str], Callable[[], Tensor]] | None = None
         self._decisions = 0  # of the first process
 
     @property
@@ -90,8 +72,7 @@ class Ranks:
         own = [parameter.grad is not None for parameter in parameters]
         parts = [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters]
         flags, places = numbers.new_tensor(own), self._in_own_place(numbers)
-        message = torch.cat([*(part.flatten() for part in parts), flags, places.flatten()])
-        self.wait(self.start_sum(message), message)
+        message = self.start_sum(torch.cat([*(part.flatten() for part in parts), flags, places.flatten()]))()
         *averages, counts, places = message.split([*(part.numel() for part in parts), len(own), places.numel()])
         for index, (parameter, average) in enumerate(zip(parameters, averages, strict=True)):
             if own[index] or counts[index] > 0:
@@ -102,7 +83,7 @@ class Ranks:
         """Gathers `(count,)` numbers of each process: `(world_size, count)`, by rank."""
         if self.world_size == 1 or not len(numbers):
             return numbers.expand(self.world_size, -1)
-        return Total(self, self._in_own_place(numbers)).numbers()
+        return self.start_sum(self._in_own_place(numbers))()
 
     def _in_own_place(self, numbers: Tensor) -> Tensor:
         # One row for each process, zeros in those of the others: the sum over all processes then holds them all.
@@ -118,11 +99,16 @@ class Ranks:
         for tensor in tensors:
             with torch.no_grad(), self._naming_the_lost():
                 work = dist.broadcast(tensor, 0, group=self._group_of(tensor), async_op=True)
-            self.wait(work, tensor)
+            self._wait(work, tensor)
 
-    def start_total(self, number: float) -> Total:
-        """Starts to sum a number over all processes; waits only for a comparison that has not ended."""
-        return Total(self, torch.tensor(float(number), dtype=torch.float64))
+    def total(self, number: float) -> float:
+        """Returns the sum of a number over all processes."""
+        return self.start_total(number)()
+
+    def start_total(self, number: float) -> Callable[[], float]:
+        """Starts to sum a number over all processes; the call that is returned waits for the sum."""
+        finish = self.start_sum(torch.tensor(float(number), dtype=torch.float64))
+        return lambda: finish().item()
 
     def gather(self, value: T) -> list[T]:
         """Returns the values of all processes by rank; anything that pickle takes."""
@@ -163,20 +149,25 @@ class Ranks:
 
     # ---------------------------------------------------------------------------------------------------- the messages
 
-    def start_sum(self, tensor: Tensor) -> dist.Work:
-        """Starts to replace a tensor by its sum over all processes; end it by `wait`."""
+    def start_sum(self, tensor: Tensor) -> Callable[[], Tensor]:
+        """Starts to replace a tensor by its sum over all processes; the call that is returned waits, and returns it."""
+        if self.world_size == 1:
+            return lambda: tensor
         self._end_comparison()
         with self._naming_the_lost():
-            return dist.all_reduce(tensor, group=self._group_of(tensor), async_op=True)
+            work = dist.all_reduce(tensor, group=self._group_of(tensor), async_op=True)
+
+        def finish() -> Tensor:
+            self._wait(work, tensor)
+            return tensor
+
+        return finish
 
     def _group_of(self, tensor: Tensor) -> dist.ProcessGroup | None:
         return self._group if tensor.is_cpu else None
 
-    def wait(self, work: dist.Work, tensor: Tensor) -> None:
-        """Waits until an operation on a tensor has ended, or for two turns after a process was lost.
-
-        Raises RankError if the message does not get through; it names the lost process.
-        """
+    def _wait(self, work: dist.Work, tensor: Tensor) -> None:
+        # Until an operation on a tensor has ended, or for two turns after a process was lost.
         is_any_lost = False
         with self._naming_the_lost():
             if not tensor.is_cpu:
@@ -232,13 +223,13 @@ class Ranks:
             return
         digest = hashlib.sha256(repr(sorted(facts.items())).encode()).digest()
         number = int.from_bytes(digest[:8], "little", signed=True)
-        self._compared = facts, Total(self, self._in_own_place(torch.tensor([number])))
+        self._compared = facts, self.start_sum(self._in_own_place(torch.tensor([number])))
 
     def _end_comparison(self) -> None:
         if self._compared is None:
             return
-        (facts, total), self._compared = self._compared, None
-        digests = total.numbers()
+        (facts, finish), self._compared = self._compared, None
+        digests = finish()
         if (digests != digests[0]).any():
             self.require_same(facts)
 

@@ -292,7 +292,7 @@ class PuffeRL:
             answers = [self._call(callback, "on_iteration", logs) for callback in callbacks]
             if dashboard:
                 self.print_dashboard()
-            return has_callbacks and ranks.start_total(any(answers) and ranks.is_first).result() > 0
+            return has_callbacks and ranks.total(any(answers) and ranks.is_first) > 0
 
         try:
             for callback in callbacks:
@@ -347,7 +347,7 @@ class PuffeRL:
             votes = self.ranks.start_total(stop.requested)  # counted meanwhile
             self.train()
             is_enough = after_iteration()
-            is_interrupted = votes.result() > 0 or (self.ranks.world_size == 1 and stop.requested)
+            is_interrupted = votes() > 0 or (self.ranks.world_size == 1 and stop.requested)
             if is_interrupted or is_enough:
                 return is_interrupted
         return False
@@ -414,7 +414,7 @@ class PuffeRL:
                     steps = self._collector.collect(self.global_step)
                 self._learner.prepare()
             self._collector.require_steps()
-            self._rollout_steps = int(self.ranks.start_total(steps).result())
+            self._rollout_steps = int(self.ranks.total(steps))
         if self.epoch == 0 and self.ranks.is_first and self.env_name not in pretrained_names():
             found = checks.observation_far_outside(self.rollout, self.vecenv)
             if found is not None:
@@ -447,7 +447,7 @@ class PuffeRL:
         self._follow_policy("train")
         self._has_untrained_rollout = self._is_rollout_loaded = False
         with self.run.append_checkpoint_hint(), self.report.iteration:
-            num_waiting = self.ranks.start_total(self._collector.num_waiting).result()
+            num_waiting = self.ranks.total(self._collector.num_waiting)
             # No agent of any process was absent at a step, or is after the last one.
             is_full = num_waiting == 0 and self._rollout_steps == self.config.batch_size
             # LaTeX: p = \min(\mathrm{epoch} / \mathrm{total\_epochs},\ 1) ; p = progress

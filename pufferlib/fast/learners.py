@@ -282,8 +282,7 @@ class CapturedDistributedLearner(CapturingLearner, DistributedLearner):
             self._count.fill_(self._due)
             self._run(self._differentiate_share, is_last)
         with self._phases.queued_phase("communicate"):
-            message = self._get(f"message {is_last}")
-            self._ranks.wait(self._ranks.start_sum(message), message)
+            self._ranks.start_sum(self._get(f"message {is_last}"))()
         with self._phases.queued_phase("learn"):
             self._run(self._step_together, is_last)
         self._summaries = self._get("summaries") if is_last else None

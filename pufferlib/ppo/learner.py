@@ -321,7 +321,7 @@ class Learner:
         kl_so_far = self._sums.approx_kl(self.gradients.metric_names)
         kl = float(kl_so_far - self._kl_before) / per_pass
         self._kl_before = kl_so_far
-        return self._ranks.start_total(kl).result() / self._ranks.world_size > self.config.target_kl
+        return self._ranks.total(kl) / self._ranks.world_size > self.config.target_kl
 
     def _read_metrics(self) -> dict[str, float]:
         return self._named(self._summary_of(self._stepped_among(self._trained)))

@@ -56,7 +56,7 @@ def test_a_process_by_itself_waits_for_nobody():
     parameter.grad = torch.ones(2)
     numbers = alone.average_gradients([parameter], torch.arange(2.0))
     assert (alone.rank, alone.world_size, alone.is_first, alone.seed(7)) == (0, 1, True, 7)
-    assert (alone.start_total(3).result(), numbers.tolist(), alone.gather("x")) == (3, [[0.0, 1.0]], ["x"])
+    assert (alone.total(3), numbers.tolist(), alone.gather("x")) == (3, [[0.0, 1.0]], ["x"])
     assert alone.gather_numbers(torch.arange(2.0)).tolist() == [[0.0, 1.0]]
     assert alone.from_first(lambda: 5) == 5
     assert parameter.grad.tolist() == [1.0, 1.0]
@@ -140,7 +140,7 @@ def say_everything():
         "gradients": [None if p.grad is None else p.grad.flatten().tolist() for p in parameters],
         "broadcast": [tensor.tolist() for tensor in tensors],
         "from_first": own.from_first(lambda: time.sleep(0.5) or os.getpid()) == os.getpid(),  # after several turns
-        "sums": ([total.result() for total in totals], numbers.tolist(), own.gather(own.rank)),
+        "sums": ([finish() for finish in totals], numbers.tolist(), own.gather(own.rank)),
         "numbers": own.gather_numbers(torch.tensor([own.rank, 7.0])).tolist(),
         "errors": errors,
         "threads": torch.get_num_threads(),
