@@ -114,17 +114,12 @@ class Minibatch:
 
 
 class Advantages:
-    """The advantages of a rollout, computed again whenever its values and ratios have changed.
-
-    Attributes:
-        resets: `(S, T)` bool, set where an episode begins, and where an absent agent waits for its next one.
-        learned: `(S, T)` bool, the steps to learn from: those of agents that were there, but for a last own move of
-            which nothing is known that follows, see `compute_puff_advantage`. None where these are all.
-    """
+    """The advantages of a rollout, computed again whenever its values and ratios have changed."""
 
     def __init__(self, rollout: Rollout, config: ResolvedTrainConfig):
         self._rollout = rollout
         self.config = config
+        # (S, T), set where an episode begins, and where an absent agent waits for its next one.
         self.resets = torch.zeros_like(rollout.logprobs, dtype=torch.bool)
         # All (S, T + 1) float32: 1 where the observation is not of the same episode as the one before; 1 where a limit
         # ended the episode and no value of its final observation is known; rewards; rewards with all bootstraps; the
@@ -132,6 +127,8 @@ class Advantages:
         self._ends, self._cuts, self._rewards, self._bootstrapped, self._result = (
             torch.zeros_like(rollout.values) for _ in range(5)
         )
+        # (S, T) bool, the steps to learn from: those of agents that were there, but for a last own move of which
+        # nothing is known that follows, see `compute_puff_advantage`. None where these are all.
         self.learned: Tensor | None = None
         self._absence: tuple[Tensor, Tensor, Tensor] | None = None  # kept, as CUDA graphs read the same memory again
 

@@ -32,11 +32,7 @@ Loss = Callable[..., PPOLoss]
 
 
 class Gradients:
-    """Differentiates the loss of a policy.
-
-    Raises:
-        APIUsageError: if the loss takes a keyword that is no setting and has no default.
-    """
+    """Differentiates the loss of a policy."""
 
     def __init__(
         self,

@@ -41,8 +41,7 @@ class Seen(NamedTuple):
 @dataclass
 class _Member:
     name: str
-    policy: nn.Module | None = None  # None for the environments' own bot, as are the next two
-    actor: Actor | None = None  # fills a rollout of one step, which is not learned from
+    actor: Actor | None = None  # fills a rollout of one step, not learned from; None for the environments' own bot
     states: dict[str, Tensor] = field(default_factory=dict)  # recurrent, of every agent whose place it may take
 
     def act(self, rows: slice, agents: Tensor, seen: Seen, starts: np.ndarray) -> np.ndarray:
@@ -241,8 +240,7 @@ class OpponentPool:
         if policy is None:
             return _Member(name)
         actor = self._make_actor(policy.eval(), self.generator)
-        states = {key: torch.zeros_like(state) for key, state in actor.states.items()}
-        return _Member(name, policy, actor, states)
+        return _Member(name, actor, {key: torch.zeros_like(state) for key, state in actor.states.items()})
 
     def rating(self) -> tuple[float, float]:
         """The policy's rating against the pool, and half the width of its 95 % confidence interval."""
@@ -279,7 +277,7 @@ class OpponentPool:
             "next_snapshot": self.next_snapshot,
             "fixed": names[: self.num_fixed],
             "names": names[self.num_fixed :],
-            "weights": [dict(member.policy.state_dict()) for member in snapshots],
+            "weights": [dict(member.actor.policy.state_dict()) for member in snapshots],
             "states": [{key: state.clone() for key, state in member.states.items()} for member in self.members],
         }
 
@@ -304,7 +302,7 @@ class OpponentPool:
             self.members.pop().actor.close()
         for name, weights in zip(state["names"], state["weights"], strict=True):
             member = self._make_member(name, copy.deepcopy(policy))
-            member.policy.load_state_dict(weights)
+            member.actor.policy.load_state_dict(weights)
             self.members.append(member)
         for name in RESULTS:
             getattr(self, name)[...] = state[name].numpy()

@@ -129,7 +129,7 @@ def test_results_are_those_of_the_games():
     trainer = make_trainer(Fixed(0), learning_rate=0.0)  # rock
     iterate(trainer, 1)  # the pool has it now, too
     member, pool = trainer.pool.members[0], trainer.pool
-    member.policy.load_state_dict(Fixed(1).state_dict())  # paper wins
+    member.actor.policy.load_state_dict(Fixed(1).state_dict())  # paper wins
     pool.points[:] = pool.games[:] = 0
     pool._config = replace(pool._config, pool_size=0)  # no other one enters
     iterate(trainer, 6)
@@ -268,7 +268,7 @@ def test_an_agent_from_a_file_may_have_another_architecture_and_stays_as_it_is()
     iterate(trainer, 4)
     assert [member.name for member in trainer.pool.members[:2]] == ["other.pt", "random"]
     assert len(trainer.pool.members) == 3 and trainer.pool.games[:2].min() > 5
-    kept = trainer.pool.members[0].policy.state_dict().values()
+    kept = trainer.pool.members[0].actor.policy.state_dict().values()
     assert all(torch.equal(own, before) for own, before in zip(kept, weights, strict=True))
     trainer.close()
 
@@ -285,7 +285,7 @@ def test_the_latest_run_stays_a_member_when_there_are_later_ones():
     resumed = make_trainer(pool_members=described["pool_members"])
     resumed.load_checkpoint(first.run_folder)
     assert [member.name for member in resumed.pool.members[:2]] == [str(other.run_folder), "random"]
-    kept = resumed.pool.members[0].policy.state_dict()
+    kept = resumed.pool.members[0].actor.policy.state_dict()
     assert all(torch.equal(kept[name], before) for name, before in other.policy.state_dict().items())
     resumed.close()
 
