@@ -13,6 +13,7 @@ from optuna.distributions import BaseDistribution, CategoricalDistribution, Floa
 
 from pufferlib.config import VecConfig, check_config, resolve_env_count, sections
 from pufferlib.config.configuration import policy_classes
+from pufferlib.config.flags import apply_flags
 from pufferlib.config.schema import require_known
 from pufferlib.errors import ConfigError, nearest
 from pufferlib.families.catalog import find
@@ -271,7 +272,7 @@ def _setting(args: Mapping[str, Any], name: str) -> Setting:
     section, key = sections.split_name(name)
     known = _settings(args, section)
     if key not in known and section == "env" and find(args["env_name"]).takes_any_setting:
-        return Setting(section, key, Any, None)
+        return Setting(section, key)
     require_known(section, [key], known)
     return known[key]
 
@@ -295,9 +296,7 @@ def trial_args(args: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, 
     environments. Raises ConfigError if it cannot run.
     """
     trial = copy.deepcopy({name: value for name, value in args.items() if name != "sweep"})
-    for name, value in values.items():
-        section, key = sections.split_name(name)
-        _section(trial, section)[key] = value
+    apply_flags(((Setting(*sections.split_name(name)), value) for name, value in values.items()), trial)
     train = trial["train"]
     if "train.num_minibatches" in values and "train.minibatch_size" not in values:
         train["minibatch_size"] = "auto"
@@ -305,8 +304,6 @@ def trial_args(args: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, 
     if width is not None and trial["rnn_name"] is not None:
         trial["policy"]["hidden_size"] = width
         trial["rnn"].update({key: width for key in ("hidden_size", "input_size") if key in trial["rnn"]})
-    if values.get("base.rnn_name") is not None and "train.shuffle" not in values:
-        train["shuffle"] = "segments"  # single steps have no order
     if (args["sweep"].get("metric") or "").startswith("eval/"):
         train["evaluations"] = train["evaluations"] or _EVALUATIONS
 
