@@ -7,10 +7,12 @@ import itertools
 import re
 import shlex
 import socket
+import sqlite3
 import time
 import uuid
 import warnings
 from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -135,14 +137,17 @@ def quiet_optuna() -> Iterator[None]:
 
 def _open_storage(storage: str) -> RDBStorage:
     name, url = without_password(storage), storage
+    # Other drivers may hold a file for some seconds; servers close idle connections.
+    options = {"connect_args": {"timeout": 60}} if url.startswith("sqlite") else {"pool_pre_ping": True}
     try:
         if "://" not in storage:
-            path = Path(storage)
-            url = f"sqlite:///{path}"
+            path = Path(storage).absolute()
             path.parent.mkdir(parents=True, exist_ok=True)
             with contextlib.suppress(FileNotFoundError):
                 open_regular(path).close()
-        return _open_database(url)
+            url = "sqlite:///sweep.db"  # any file: paths with ? or % mean another one in a URL
+            options = {"creator": partial(sqlite3.connect, path, timeout=60, check_same_thread=False)}
+        return _open_database(url, options)
     except Exception as error:  # of any of the packages that reach databases
         cause = getattr(error, "strerror", None) or getattr(error, "orig", error)
         found = " ".join(str(cause).replace(storage, name).split())
@@ -150,9 +155,7 @@ def _open_storage(storage: str) -> RDBStorage:
         raise ConfigError(f"[sweep] storage {name!r} cannot be opened: {found}; {remedy}") from error
 
 
-def _open_database(url: str) -> RDBStorage:
-    # Other drivers may hold a file for some seconds; servers close idle connections.
-    options = {"connect_args": {"timeout": 60}} if url.startswith("sqlite") else {"pool_pre_ping": True}
+def _open_database(url: str, options: dict[str, Any]) -> RDBStorage:
     heartbeats = {"heartbeat_interval": HEARTBEAT_SECONDS, "grace_period": GRACE_SECONDS}
     for attempt in itertools.count(1):
         try:

@@ -34,6 +34,17 @@ def test_several_studies_share_a_storage_and_each_goes_on(tmp_path, kind):
     assert len(study.trials) == 2
 
 
+@pytest.mark.parametrize("name", ["what?.db", "100%25.db", "a b#{c}.db"])
+def test_a_file_may_have_a_name_that_a_url_takes_for_something_else(tmp_path, monkeypatch, name):
+    monkeypatch.chdir(tmp_path)
+    for storage in (name, str(tmp_path / name)):
+        study = open_study(StudyPlace(ENV, sweep_args(tmp_path, storage=storage)), "maximize")
+        with quiet_optuna():
+            study.tell(study.ask(), 1.0)
+    assert len(study.trials) == 2
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # threads put each other's filters back
 @pytest.mark.parametrize("kind", ["file", "sqlite"])
