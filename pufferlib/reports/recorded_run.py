@@ -13,7 +13,6 @@ import sys
 import textwrap
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from datetime import datetime, timezone
 from functools import cached_property
 from io import BytesIO
@@ -43,33 +42,17 @@ _LABEL_CHARACTERS = 48  # of the settings in a legend
 _BEGUN = re.compile(r"(\d{8}_\d{6})_\d{6}_[0-9a-f]{8}$")  # of a run id that `make_run_id` made, in UTC
 
 
-@dataclass(frozen=True)
 class RecordedRun:
     """A run on disk; properties read its files when they are first needed."""
 
-    folder: Path
-    config: Mapping[str, Any]
-
-    @property
-    def name(self) -> str:
-        """The folder's name."""
-        return self.folder.resolve().name
-
-    @property
-    def settings(self) -> Mapping[str, Any]:
-        """The nested dict of `load_config` that it was begun with; empty where it was not recorded."""
-        return self.config.get("settings", {})
-
-    @property
-    def env_name(self) -> str | None:
-        """The name of its environment; None where it was not recorded."""
-        found = self.settings.get("env_name")
-        return found if isinstance(found, str) else None
-
-    @property
-    def run_id(self) -> str:
-        """Its name without that of the environment."""
-        return self.name.removeprefix(f"{slug(self.env_name)}_") if self.env_name else self.name
+    def __init__(self, folder: Path, config: Mapping[str, Any]):
+        self.folder, self.config = folder, config
+        self.name = folder.resolve().name
+        # The nested dict of `load_config` that it was begun with; empty where it was not recorded.
+        self.settings: Mapping[str, Any] = config.get("settings", {})
+        env_name = self.settings.get("env_name")
+        self.env_name = env_name if isinstance(env_name, str) else None  # None where it was not recorded
+        self.run_id = self.name.removeprefix(f"{slug(self.env_name)}_") if self.env_name else self.name
 
     @cached_property
     def begun(self) -> datetime | None:

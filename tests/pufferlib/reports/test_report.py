@@ -5,7 +5,6 @@ import json
 import re
 import shutil
 import subprocess
-from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -17,7 +16,7 @@ from pufferlib import cli
 from pufferlib.config.flags import ReportOptions
 from pufferlib.dashboard.score import Score
 from pufferlib.reports.page import page, report_command
-from pufferlib.reports.recorded_run import read_run
+from pufferlib.reports.recorded_run import RecordedRun, read_run
 
 RUN_ID = "20260101_120000_000000_aaaa0001"
 SMALL = ("--env.num-envs", "64", "--train.batch-size", "2048", "--train.minibatch-size", "1024")
@@ -166,7 +165,8 @@ def test_the_command_writes_the_page_of_a_trained_run(tmp_path):
 
 
 def test_the_command_that_trains_again_names_the_weights_that_the_run_began_from(run):
-    began = replace(run, config={**run.config, "settings": {**run.settings, "load_model_path": "first.pt"}})
+    settings = {**run.settings, "load_model_path": "first.pt"}
+    began = RecordedRun(run.folder, {**run.config, "settings": settings})
     assert "config.json --load-model-path first.pt" in Reader(page(began, episodes=0, video=False)).text
 
 
