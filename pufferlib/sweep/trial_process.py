@@ -102,10 +102,9 @@ class TrialProcess:
     def close(self) -> None:
         """Kills it, if it runs, and closes its connection. It may be called twice."""
         if not self.run.has_ended:
-            self._stop_text = self._stop_text or "the sweep was closed"
             self._kill_all()
             self._process.wait()
-            self.look()
+            self.run.has_ended = True
         self._connection.close()
 
     def _hold_to_limits(self, now: float) -> None:
