@@ -223,20 +223,17 @@ def _fit_warp(values: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
 
 
 class _Process(GaussianProcessRegressor):
-    # Finds kernel parameters by their posterior, where scikit-learn's own takes the likelihood.
+    # Finds kernel parameters by their posterior, where scikit-learn's own takes the likelihood. `fit` asks for the
+    # gradient, too.
 
     @override
-    def log_marginal_likelihood(self, theta=None, eval_gradient=False, clone_kernel=True):
-        found = super().log_marginal_likelihood(theta, eval_gradient, clone_kernel)
-        if theta is None:
-            return found
+    def log_marginal_likelihood(self, theta, eval_gradient, clone_kernel):
+        likelihood, gradient = super().log_marginal_likelihood(theta, eval_gradient, clone_kernel)
         lengths = len(theta) - 2
         means = np.array([_VARIANCE[0], *[_LENGTH[0] + 0.5 * np.log(lengths)] * lengths, _NOISE_VARIANCE[0]])
         deviations = np.array([_VARIANCE[1], *[_LENGTH[1]] * lengths, _NOISE_VARIANCE[1]])
         prior = -0.5 * (((theta - means) / deviations) ** 2).sum()
-        if not eval_gradient:
-            return found + prior
-        return found[0] + prior, found[1] - (theta - means) / deviations**2
+        return likelihood + prior, gradient - (theta - means) / deviations**2
 
 
 def _fit_kernel(features: np.ndarray, values: np.ndarray, seed: int):
@@ -355,13 +352,11 @@ class ProteinSampler(RandomSampler):
     that the models expect, so that they are not tried again.
     """
 
-    def __init__(self, space: SearchSpace, seed: int | None = None, max_cost: float = np.inf):
+    def __init__(self, space: SearchSpace, seed: int, max_cost: float = np.inf):
         # Draws are seeded by `seed` and the number of the trial: a sampler that continues a study repeats none. No
         # trial is proposed that is expected to cost more than `max_cost`.
         super().__init__(seed)
-        self._space = space
-        self._max_cost = max_cost
-        self._seed = int(np.random.default_rng().integers(2**63)) if seed is None else seed
+        self._space, self._seed, self._max_cost = space, seed, max_cost
 
     @override
     def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
@@ -388,7 +383,7 @@ class ProteinSampler(RandomSampler):
         return Proposal(space, history, self._max_cost, generator).point()
 
 
-def make_sampler(method: str, space: SearchSpace, seed: int | None, max_cost: float) -> BaseSampler:
+def make_sampler(method: str, space: SearchSpace, seed: int, max_cost: float) -> BaseSampler:
     """Returns the sampler of `[sweep] method`: Protein's, or one of Optuna's, which know neither costs nor a start."""
     if method == "Protein":
         return ProteinSampler(space, seed, max_cost)

@@ -178,7 +178,7 @@ class SearchSpace:
                 columns += [(coordinates == place).astype(float) for place in range(len(dimension.choices))]
             else:
                 columns.append(coordinates)
-        return np.stack(columns, axis=1) if columns else np.empty((len(points), 0))
+        return np.stack(columns, axis=1)
 
 
 _SEARCH_ORDER = ("train", "env", "policy", "rnn", "vec", "base")  # where a name without a section is looked for
