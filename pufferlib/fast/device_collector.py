@@ -68,7 +68,8 @@ class RolloutKernel:
         """Fills a rollout; it may be captured."""
         self._network.pack()
         for column in self._noise:  # each by itself: a GPU's generator draws others for all at once
-            self._network.draw(column, self._generator)
+            draw = column.normal_ if self._network.draws_numbers else column.uniform_
+            draw(generator=self._generator)
         for launch_part in self._launches:
             launch_part()
 
@@ -167,9 +168,7 @@ class DeviceCollector(Collector):
         self._envs: list[DeviceEnvs] = []
         self._steps_away = 0  # of the environments on the GPU, since they were borrowed
         self._fetched: list[tuple[DeviceEnvs, Tensor]] = []  # statistics of ended episodes, not reported yet
-        self._play: CapturedCall | None = None
-        self._num_plays = 0  # of a rollout
-        self._bootstrap: CapturedCall | None = None
+        self._calls: list[CapturedCall] = []  # that play a rollout, and the bootstrap
         self._player: GraphActor | None = None  # whose memory both know
         self._final_values: torch.Tensor | None = None  # (T + 1, S), see RolloutKernel
         # Of each group of segments whose episodes are to be followed: rewards and ends, (T, agents).
@@ -206,10 +205,9 @@ class DeviceCollector(Collector):
             self._borrow()
         with self._phases.phase("forward"):  # and the steps between, which are the smaller part
             self.actor.start_rollout(self._offset)
-            for _ in range(self._num_plays):
-                self._play()
+            for call in self._calls:
+                call()
             self._steps_away += self.rollout.horizon
-            self._bootstrap()
             self.actor.finish()
         with self._phases.phase("store"):
             self._fetch()
@@ -259,8 +257,8 @@ class DeviceCollector(Collector):
             values = self._player.value(self._rows, batch.observations)
             batch.store_values(values, 0 if kernel is None else columns)  # which does not advance the step
 
-        self._play, self._bootstrap = batch.captured(kernel or play), batch.captured(bootstrap)
-        self._num_plays = self.rollout.horizon // columns
+        plays = [batch.captured(kernel or play)] * (self.rollout.horizon // columns)
+        self._calls = [*plays, batch.captured(bootstrap)]
         self._player = self.actor
 
     def _kernel(self, batch: ActorBatch) -> RolloutKernel | None:
@@ -295,14 +293,10 @@ class DeviceCollector(Collector):
         self._columns[:] = self.rollout.horizon
         is_cut = truncations & ~terminals
         if self._final_values is not None and is_cut.any():
-            self._take_finals(is_cut)
-
-    def _take_finals(self, is_cut: np.ndarray) -> None:
-        # is_cut: (T, agents) of the group.
-        device = self._final_values.device
-        columns, segments = (torch.from_numpy(place).to(device) for place in is_cut.nonzero())
-        columns, segments = columns + 1, segments + self._offset
-        self._finals.append(FinalValues(segments, columns, self._final_values[columns, segments]))
+            device = self._final_values.device
+            columns, agents = (torch.from_numpy(place).to(device) for place in is_cut.nonzero())
+            columns, segments = columns + 1, agents + self._offset
+            self._finals.append(FinalValues(segments, columns, self._final_values[columns, segments]))
 
 
 def can_be_on_the_device(vecenv: Vector, actor: Actor, skips_nonfinite: bool) -> bool:

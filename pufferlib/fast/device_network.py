@@ -82,11 +82,6 @@ class DeviceNetwork:
         floats = max(self._inputs, width) + width + states + outputs
         return agents * (4 * floats + 1)
 
-    def draw(self, noise: Tensor, generator: torch.Generator) -> None:
-        """Fills `(agents, num_parts)` with the random numbers that draw actions, as `sample_logits` does."""
-        fill = noise.normal_ if self.draws_numbers else noise.uniform_
-        fill(generator=generator)
-
 
 def can_be_in_a_rollout(layers: Layers, observations: torch.dtype) -> bool:
     """Whether the kernel knows layers of these kinds, at most WIDEST wide, and observations of this type."""
