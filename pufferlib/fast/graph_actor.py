@@ -85,7 +85,6 @@ class GraphActor(Actor):
         return batch.host_actions.numpy()
 
     @override
-    @torch.no_grad()
     def bootstrap(self, rows: slice) -> None:
         batch = self.batch(rows)
         with torch.cuda.stream(batch.stream):

@@ -92,24 +92,18 @@ def _is_as_written(kind: type, name: str) -> bool:
 def _surroundings() -> list[Hashable]:
     # Torch's hooks for all modules, and the modes that see its operations, but for that of a default device, which
     # changes nothing that is computed.
-    found: list[Hashable] = [key for hooks in _HOOKS_OF_ALL for key in hooks]
-    if torch._C._len_torch_function_stack() or torch._C._len_torch_dispatch_stack():
-        modes = (*_get_current_function_mode_stack(), *_get_current_dispatch_mode_stack())
-        found += [mode for mode in modes if not isinstance(mode, DeviceContext)]
-    return found
+    modes = (*_get_current_function_mode_stack(), *_get_current_dispatch_mode_stack())
+    hooks = [key for hooks in _HOOKS_OF_ALL for key in hooks]
+    return [*hooks, *(mode for mode in modes if not isinstance(mode, DeviceContext))]
 
 
 def watch_changes(policy: nn.Module, runs_no_code: bool = False) -> Callable[[], bool]:
     """Returns a call that tells whether a module, its class, a method, a setting, a hook or a parameter changed since.
 
-    A hook or a mode of torch for all modules counts too, but no values of parameters or buffers. A call costs some
-    microseconds for each module.
-
-    Args:
-        policy: is watched.
-        runs_no_code: whether a kernel or CUDA graphs compute it: then what modules of a user's own keep is watched,
-            also in buffers, and the code and the global names that they compute by. Others may change these at every
-            call.
+    A hook or a mode of torch for all modules counts too, but no values of parameters or buffers. Where a kernel or CUDA
+    graphs compute the policy, it `runs_no_code`: then what modules of a user's own keep is watched, also in buffers,
+    and the code and the global names that they compute by, all of which may otherwise change at every call. A call
+    costs some microseconds for each module.
     """
 
     def look() -> list[object]:

@@ -56,34 +56,30 @@ def trace(policy: nn.Module, rollout: Rollout) -> Layers:
     neither need be so. Raises UntracedError for an operation that the kernel does not know, or another result.
     """
     with TRACING:
-        return _trace(policy, rollout)
-
-
-def _trace(policy: nn.Module, rollout: Rollout) -> Layers:
-    if is_altered(policy):
-        raise UntracedError("has hooks or replaced methods")
-    doubt = OwnCode(policy).doubt
-    if doubt is not None:
-        raise UntracedError(doubt)
-    layers, _ = _find_layers(policy, rollout)
-    if not layers.parameters():
-        raise UntracedError("has no parameter that is trained")
-    if not all(tensor.is_leaf for tensor in layers.tensors()):
-        raise UntracedError("has a parametrization, which computes a weight in each call")
-    if all(type(part) in _PARTS or type(part).__module__.startswith("pufferlib.") for part in policy.modules()):
+        if is_altered(policy):
+            raise UntracedError("has hooks or replaced methods")
+        doubt = OwnCode(policy).doubt
+        if doubt is not None:
+            raise UntracedError(doubt)
+        layers, _ = _find_layers(policy, rollout)
+        if not layers.parameters():
+            raise UntracedError("has no parameter that is trained")
+        if not all(tensor.is_leaf for tensor in layers.tensors()):
+            raise UntracedError("has a parametrization, which computes a weight in each call")
+        if all(type(part) in _PARTS or type(part).__module__.startswith("pufferlib.") for part in policy.modules()):
+            return layers
+        if len(layers.layers) > CONSTANTS["NETWORK_MAX_LAYERS"]:
+            raise UntracedError(f"has {len(layers.layers)} layers, more than {CONSTANTS['NETWORK_MAX_LAYERS']}")
+        if not layers.fit():
+            raise UntracedError("has layers that are not of the sizes and types that the kernel takes")
+        try:
+            copied = copy_structure(policy)  # which a call may change
+            its_layers, counts = _find_layers(copied, rollout)
+            _add_noise(copied, its_layers)
+            _compare(copied, its_layers, rollout, counts)
+        except (LookupError, RuntimeError, TypeError, ValueError) as error:
+            raise UntracedError(f"cannot be compared with the kernel: {str(error).splitlines()[0]}") from error
         return layers
-    if len(layers.layers) > CONSTANTS["NETWORK_MAX_LAYERS"]:
-        raise UntracedError(f"has {len(layers.layers)} layers, more than {CONSTANTS['NETWORK_MAX_LAYERS']}")
-    if not layers.fit():
-        raise UntracedError("has layers that are not of the sizes and types that the kernel takes")
-    try:
-        copied = copy_structure(policy)  # which a call may change
-        its_layers, counts = _find_layers(copied, rollout)
-        _add_noise(copied, its_layers)
-        _compare(copied, its_layers, rollout, counts)
-    except (LookupError, RuntimeError, TypeError, ValueError) as error:
-        raise UntracedError(f"cannot be compared with the kernel: {str(error).splitlines()[0]}") from error
-    return layers
 
 
 def _find_layers(policy: nn.Module, rollout: Rollout) -> tuple[Layers, Mapping[int, int]]:

@@ -64,9 +64,7 @@ _CASTS = {torch.float32: "float", torch.int64: "long", torch.int32: "long", torc
 
 
 class _Rows(int):
-    # A number that no other is taken for: no product of sizes has so large a prime factor.
-    def __repr__(self) -> str:
-        return "the number of rows"
+    """A number that no other is taken for: no product of sizes has so large a prime factor."""
 
 
 ROWS = _Rows(2**31 - 1)
