@@ -11,7 +11,7 @@ import threading
 import warnings
 import weakref
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from pathlib import Path
 
 import numpy as np
@@ -134,8 +134,11 @@ class CapturedCall:
 
     def _run_watched(self) -> None:
         # A capture of what waits for the GPU would break, and leave torch's allocator in the middle of it.
-        with warnings.catch_warnings(record=True) as caught, _warnings_of_waits(self._generator.device):
+        with warnings.catch_warnings(record=True) as caught, ExitStack() as stack:
             warnings.filterwarnings("always", message=WAITS)
+            if self._generator.device.type == "cuda":
+                stack.callback(torch.cuda.set_sync_debug_mode, torch.cuda.get_sync_debug_mode())
+                torch.cuda.set_sync_debug_mode("warn")
             self._run()
         found = [each for each in caught if WAITS in str(each.message)]
         self._waits = bool(found)
@@ -168,19 +171,6 @@ class CapturedCall:
             self._stream = None  # its memory still belongs to the recording
             self._warn_of(str(error).splitlines()[0] if str(error) else type(error).__name__)
             return self._function
-
-
-@contextmanager
-def _warnings_of_waits(device: torch.device) -> Iterator[None]:
-    if device.type != "cuda":
-        yield
-        return
-    before = torch.cuda.get_sync_debug_mode()
-    torch.cuda.set_sync_debug_mode("warn")
-    try:
-        yield
-    finally:
-        torch.cuda.set_sync_debug_mode(before)
 
 
 def capture_graph(function: Callable[[], None], generator: torch.Generator, stream: torch.cuda.Stream | None) -> Replay:

@@ -244,7 +244,6 @@ class OwnCode:
 
 
 def _parts(value: object) -> Iterable[object]:
-    # What a value holds.
     if isinstance(value, dict) or _is_record(value):
         return (value if isinstance(value, dict) else vars(value)).values()
     if isinstance(value, (functools.partial, functools.partialmethod)):
