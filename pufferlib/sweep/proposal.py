@@ -223,17 +223,20 @@ def _fit_warp(values: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
 
 
 class _Process(GaussianProcessRegressor):
-    # Finds kernel parameters by their posterior, where scikit-learn's own takes the likelihood. `fit` asks for the
-    # gradient, too.
+    # Finds kernel parameters by their posterior, where scikit-learn's own takes the likelihood.
 
     @override
-    def log_marginal_likelihood(self, theta, eval_gradient, clone_kernel):
-        likelihood, gradient = super().log_marginal_likelihood(theta, eval_gradient, clone_kernel)
+    def log_marginal_likelihood(self, theta=None, eval_gradient=False, clone_kernel=True):
+        found = super().log_marginal_likelihood(theta, eval_gradient, clone_kernel)
+        if theta is None:
+            return found
         lengths = len(theta) - 2
         means = np.array([_VARIANCE[0], *[_LENGTH[0] + 0.5 * np.log(lengths)] * lengths, _NOISE_VARIANCE[0]])
         deviations = np.array([_VARIANCE[1], *[_LENGTH[1]] * lengths, _NOISE_VARIANCE[1]])
         prior = -0.5 * (((theta - means) / deviations) ** 2).sum()
-        return likelihood + prior, gradient - (theta - means) / deviations**2
+        if not eval_gradient:
+            return found + prior
+        return found[0] + prior, found[1] - (theta - means) / deviations**2
 
 
 def _fit_kernel(features: np.ndarray, values: np.ndarray, seed: int):
