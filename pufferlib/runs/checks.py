@@ -118,15 +118,15 @@ def _first_state(policy: nn.Module, device: torch.device) -> dict[str, Tensor]:
 @contextlib.contextmanager
 def unchanged(policy: nn.Module) -> Iterator[None]:
     """Calls a policy without gradients; restores its buffers and torch's generators afterwards."""
-    owned = [(module._buffers, name) for module in policy.modules() for name in module._buffers]
-    buffers = [(kept, name, kept[name], kept[name].clone()) for kept, name in owned if kept[name] is not None]
+    owned = [(module, *owned) for module in policy.modules() for owned in module.named_buffers(recurse=False)]
+    buffers = [(module, name, buffer, buffer.clone()) for module, name, buffer in owned]
     device = device_of(policy)
     with torch.no_grad(), borrowed_generator(devices=[device] if device.type == "cuda" else []):
         try:
             yield
         finally:
-            for kept, name, buffer, value in buffers:
-                kept[name] = buffer.copy_(value)  # also where the policy has assigned another one
+            for module, name, buffer, value in buffers:
+                module._buffers[name] = buffer.copy_(value)  # also where the policy has assigned another one
 
 
 def _zeros(env: EnvSpaces, device: torch.device) -> Tensor:
