@@ -112,7 +112,7 @@ def test_the_time_that_opening_takes_is_no_part_of_the_speed(args, tmp_path, cap
 
     pufferl.train("puffer_squared", args, logger=Slow())
     first = Slow.logs[0]
-    assert 256 / first["sps"] < 500 and first["performance/other"] < 0.9
+    assert 256 / first["sps"] < 500 and first["performance/other"] < 0.99  # with the 1,000 s above 0.999
 
 
 def test_a_missing_package_is_said_before_anything_is_written(args, tmp_path, monkeypatch):
