@@ -418,7 +418,7 @@ def play_in_a_process():
     iterate(trainer, 6)
     trainer.save_checkpoint()
     pool, folder = trainer.pool, str(trainer.run_folder)
-    weights = [tensor.sum().item() for member in pool.members for tensor in member.policy.parameters()]
+    weights = [tensor.sum().item() for member in pool.members for tensor in member.actor.policy.parameters()]
     found = [member.name for member in pool.members], weights, *(part.tolist() for part in (pool.points, pool.games))
     generator = pool.generator.get_state().tolist()
     trainer.close()
@@ -444,7 +444,9 @@ def test_several_processes_share_a_pool():
     alone = make_trainer(snapshot_steps=40)
     alone.load_checkpoint(first[2])
     assert [member.name for member in alone.pool.members] == names
-    assert weights == [tensor.sum().item() for member in alone.pool.members for tensor in member.policy.parameters()]
+    assert weights == [
+        tensor.sum().item() for member in alone.pool.members for tensor in member.actor.policy.parameters()
+    ]
     assert (alone.pool.points.tolist(), alone.pool.games.tolist()) == (points, games) and sum(games) > 20
     iterate(alone, 2)
     alone.close()
