@@ -40,11 +40,16 @@ class Report:
         """Seconds of training, those before a resume included."""
         return time.perf_counter() - self._start
 
+    @property
+    def seconds(self) -> float:
+        """Wall time of the interval, that before a resume included."""
+        return time.perf_counter() - self._begin
+
     def sps(self, agent_steps: int) -> float:
         """Agent steps per second since the last log, or of that log until a step is collected."""
         if agent_steps == self.logged_step:
             return self.metrics.get("sps", 0.0)
-        return (agent_steps - self.logged_step) / max(time.perf_counter() - self._begin, 1e-9)
+        return (agent_steps - self.logged_step) / max(self.seconds, 1e-9)
 
     def log(
         self, counts: Mapping[str, float], evaluation: Mapping[str, float], episodes: Sequence[Mapping[str, Any]]
@@ -129,7 +134,7 @@ class Report:
     def state_dict(self) -> dict[str, Any]:
         """Returns the state of the interval."""
         return {
-            "seconds": time.perf_counter() - self._begin,
+            "seconds": self.seconds,
             "iteration_seconds": self.iteration.seconds,
             "episodes": self.episodes.state_dict(),
             "before": self._before.state_dict(),

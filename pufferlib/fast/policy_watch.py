@@ -92,9 +92,11 @@ def _is_as_written(kind: type, name: str) -> bool:
 def _surroundings() -> list[Hashable]:
     # Torch's hooks for all modules, and the modes that see its operations, but for that of a default device, which
     # changes nothing that is computed.
-    modes = (*_get_current_function_mode_stack(), *_get_current_dispatch_mode_stack())
-    hooks = [key for hooks in _HOOKS_OF_ALL for key in hooks]
-    return [*hooks, *(mode for mode in modes if not isinstance(mode, DeviceContext))]
+    found: list[Hashable] = [key for hooks in _HOOKS_OF_ALL for key in hooks]
+    if torch._C._len_torch_function_stack() or torch._C._len_torch_dispatch_stack():
+        modes = (*_get_current_function_mode_stack(), *_get_current_dispatch_mode_stack())
+        found += [mode for mode in modes if not isinstance(mode, DeviceContext)]
+    return found
 
 
 def watch_changes(policy: nn.Module, runs_no_code: bool = False) -> Callable[[], bool]:
