@@ -1,5 +1,6 @@
 """The `[log]` section in a run from beginning to end, and in one that is resumed."""
 
+import itertools
 import json
 import sys
 import time
@@ -98,8 +99,8 @@ def test_loggers_of_ones_own_replace_those_of_the_settings(args, tmp_path, capsy
 
 
 def test_the_time_that_opening_takes_is_no_part_of_the_speed(args, tmp_path, capsys, monkeypatch):
-    clock, late = time.perf_counter, []
-    monkeypatch.setattr(time, "perf_counter", lambda: clock() + sum(late))
+    ticks, late = itertools.count(), []
+    monkeypatch.setattr(time, "perf_counter", lambda: 0.001 * next(ticks) + sum(late))  # as fast on a busy machine
 
     class Slow(NoLogger):
         logs = []
@@ -112,7 +113,7 @@ def test_the_time_that_opening_takes_is_no_part_of_the_speed(args, tmp_path, cap
 
     pufferl.train("puffer_squared", args, logger=Slow())
     first = Slow.logs[0]
-    assert 256 / first["sps"] < 500 and first["performance/other"] < 0.99  # with the 1,000 s above 0.999
+    assert 256 / first["sps"] < 500 and first["performance/other"] < 0.9
 
 
 def test_a_missing_package_is_said_before_anything_is_written(args, tmp_path, monkeypatch):
