@@ -63,12 +63,8 @@ _PLAIN = int, float, torch.dtype
 _CASTS = {torch.float32: "float", torch.int64: "long", torch.int32: "long", torch.bool: "bool"}
 
 
-class _Rows(int):
-    """A number that no other is taken for: no product of sizes has so large a prime factor."""
-
-
-ROWS = _Rows(2**31 - 1)
-"""The number of rows, wherever the policy asks for it."""
+ROWS = 2**31 - 1
+"""The number of rows, wherever the policy asks for it. No product of sizes has so large a prime factor."""
 
 
 class Operations(LayerList):

@@ -256,10 +256,11 @@ def _vector_to_play(env: object, episodes: int, seed: int, undo: ExitStack, is_s
     if configured is not None:
         return undo.enter_context(configured.make(episodes, seed, is_shown))
     if getattr(env, "is_repeatable", False):
-        again = partial(env.again, min(episodes, MAX_PYTHON_ENVIRONMENTS), seed)
+        count = min(episodes, MAX_PYTHON_ENVIRONMENTS)
         if type(env) in (vector.Serial, vector.Multiprocessing, vector.Ray):
-            again = partial(again, vector.Serial, 1)  # as by name: alone in its batch each owns what it reports
-        return undo.enter_context(again())
+            # As by name: an environment that is alone in its batch owns what it reports.
+            return undo.enter_context(env.again(count, seed, vector.Serial, batch_size=1))
+        return undo.enter_context(env.again(count, seed))
     if is_vector(env):
         return env
     vecenv = vector.adopt(env, seed=seed)

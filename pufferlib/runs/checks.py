@@ -117,9 +117,12 @@ def _first_state(policy: nn.Module, device: torch.device) -> dict[str, Tensor]:
 
 @contextlib.contextmanager
 def unchanged(policy: nn.Module) -> Iterator[None]:
-    """Calls a policy without gradients; restores its buffers and torch's generators afterwards."""
-    owned = [(module, *owned) for module in policy.modules() for owned in module.named_buffers(recurse=False)]
-    buffers = [(module, name, buffer, buffer.clone()) for module, name, buffer in owned]
+    """Restores a policy's buffers and torch's generators after calls of it, which compute no gradients."""
+    buffers = [
+        (module, name, buffer, buffer.clone())
+        for module in policy.modules()
+        for name, buffer in module.named_buffers(recurse=False)
+    ]
     device = device_of(policy)
     with torch.no_grad(), borrowed_generator(devices=[device] if device.type == "cuda" else []):
         try:
