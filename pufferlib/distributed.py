@@ -44,7 +44,7 @@ class Ranks:
         rank: int = 0,  # of this process; the first writes logs and checkpoints
         world_size: int = 1,
         store: dist.Store | None = None,  # shared by all processes, see `_wait_for_all`; works when the group is broken
-        group: dist.ProcessGroup | None = None,  # for tensors of the CPU; those of GPUs, and None, take torch's default
+        group: dist.ProcessGroup | None = None,  # of tensors in CPU memory; None, and a GPU's, is torch's default group
     ):
         self.rank, self.world_size = rank, world_size
         self._store, self._group = store, group

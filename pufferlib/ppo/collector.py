@@ -59,7 +59,7 @@ class Collector:
         self.batches = OrderedVector(vecenv)
         self.tracker = EpisodeTracker(vecenv.num_agents)
         columns = {name: getattr(self.rollout, name).T for name in BOUNDARY_COLUMNS}
-        # (T + 1, S) tensors that NumPy writes to: the rollout's own memory, or of one on a GPU a pinned copy.
+        # (T + 1, S) tensors that NumPy writes to: the rollout's own memory on a CPU, pinned copies of it on a GPU.
         self.host_buffers = {name: x.cpu().pin_memory() if x.is_cuda else x.cpu() for name, x in columns.items()}
         # Views, which are cheaper to write into.
         self._arrays = {name: memory.numpy() for name, memory in self.host_buffers.items()}

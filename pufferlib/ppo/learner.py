@@ -200,8 +200,8 @@ class Learner:
         self.follow(gradients, optimizer)
         self.minibatches_due = 0.0  # the fraction of one that is carried over to the next rollout
         self.metrics: dict[str, float] = {}  # of the last `learn`
-        self.weight_norm = 0.0  # of all parameters after it
-        self.skipped_minibatches = 0  # of this process in it, by `[train] skip_nonfinite`
+        self.weight_norm = 0.0  # of all parameters after the last `learn`
+        self.skipped_minibatches = 0  # in the last `learn` of this process, by `[train] skip_nonfinite`
         self._advantages = Advantages(rollout, config)
         self._generator = generator
         self._minibatches = self._make_minibatches()

@@ -88,8 +88,8 @@ class OpponentPool:
         self._has_several_batches = vecenv.agents_per_batch < num_agents
         self._make_actor, self.generator, self._streams = make_actor, generator, Streams(generator, num_agents)
         self.num_fixed, self.capacity = len(fixed), len(fixed) + config.pool_size
-        # Of each member: what the policy scored against it, 1 for a win and 0.5 for a draw, how many games it played,
-        # in both of which old ones count less, and the rating; that of the policy at the start is 0.
+        # Of each member: the points that the policy scored against it, 1 for a win and 0.5 for a draw, and the games
+        # that they played, of which old ones count less; and its rating, where the policy at the start has 0.
         self.points, self.games, self.elos = np.zeros((3, self.capacity))
         self._found = np.zeros((2, self.capacity))  # points and games of this rollout
         self.next_snapshot = 0
