@@ -1,6 +1,6 @@
 """How well a policy plays that only met itself, or a pool of what it was: trains games from several seeds, then plays.
 
-    python bench/selfplay.py puffer_connect4 --minutes 3 -- --train.ent-coef 0.15 --train.total-timesteps 120_000_000
+    python bench/selfplay.py puffer_connect4 --minutes 3 -- --train.ent-coef 0.2 --train.total-timesteps 90_000_000
     python bench/selfplay.py puffer_connect4 --minutes 3 -- --train.ent-coef 0.15 --selfplay.pool-size 4
     python bench/selfplay.py puffer_chess --minutes 30 --bots 0 1 --then="--env.bot-random 85" -- --env.bot-random 40
 

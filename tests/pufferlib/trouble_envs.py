@@ -45,7 +45,7 @@ class Trouble(gymnasium.Env):
         if self.trouble == "eat":
             self.eaten = []
             while True:
-                self.eaten.append(np.ones(5_000_000))
+                self.eaten.append(np.ones(500_000))  # at most 0.4 GB a second, as one look a second is taken
                 time.sleep(0.01)
         if self.trouble == "die":
             os.kill(os.getpid(), signal.SIGKILL)
