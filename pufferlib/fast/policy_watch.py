@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import contextlib
 import copy
+import dis
 import functools
 import random
 import sys
@@ -13,7 +14,9 @@ from argparse import Namespace
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import is_dataclass
 from enum import Enum
+from itertools import chain
 from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType, SimpleNamespace
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -217,6 +220,8 @@ class OwnCode:
     def _add_named(self, name: str, value: object, steady: tuple[type, ...] = _STEADY) -> None:
         # With what it holds; of values that may change unseen, or hold one, it notes a doubt.
         self._add(value)
+        if (isinstance(value, (dict, list)) or _is_record(value)) and _is_own(type(value)):
+            self._add(type(value))  # which may have properties, and numbers of its own
         if not isinstance(value, steady) and not (steady is _STEADY_KEPT and _is_record(value)):
             self.doubt = self.doubt or f"uses {name}, a {type(value).__name__} that may change"
         parts = () if id(value) in self._held else _parts(value)
@@ -235,12 +240,14 @@ class OwnCode:
         code, space = value.__code__, value.__globals__
         self.facts.append(_mark(code))
         self._add_named(value.__name__, (value.__defaults__, value.__kwdefaults__, vars(value)))
-        names = dict.fromkeys(_names(code))
-        self._names |= names
+        read = _names_read(code)
+        self._names |= dict.fromkeys(read.all)
+        modules = (sys.modules.get(name) for name in read.imported)
+        self._owners |= {module: None for module in modules if module is not None and _is_own(module)}
         for name, cell in zip(code.co_freevars, value.__closure__ or (), strict=True):
             with contextlib.suppress(ValueError):  # of an empty cell
                 self._add_named(name, cell.cell_contents)
-        for name in names:
+        for name in read.of_globals:
             if name in space:
                 self._add_named(name, space[name])
 
@@ -255,12 +262,21 @@ def _parts(value: object) -> Iterable[object]:
     return value if isinstance(value, (tuple, list, set, frozenset)) else ()
 
 
-def _names(code: CodeType) -> Iterator[str]:
-    # Of globals and attributes that a function reads, and those inside it.
-    yield from code.co_names
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            yield from _names(constant)
+class _Names(NamedTuple):
+    # That a function reads or writes, and those inside it.
+    all: tuple[str, ...]  # attributes too
+    of_globals: tuple[str, ...]
+    imported: tuple[str, ...]  # modules
+
+
+@functools.lru_cache(1024)
+def _names_read(code: CodeType) -> _Names:
+    found = [_names_read(constant) for constant in code.co_consts if isinstance(constant, CodeType)]
+    operations = [each for each in dis.get_instructions(code) if isinstance(each.argval, str)]
+    of_globals = [each.argval for each in operations if "GLOBAL" in each.opname or each.opname.endswith("_NAME")]
+    imported = [each.argval for each in operations if each.opname == "IMPORT_NAME"]
+    own = code.co_names, of_globals, imported
+    return _Names(*(tuple(dict.fromkeys(chain(*kind))) for kind in zip(own, *found, strict=True)))
 
 
 class _Same:
@@ -272,17 +288,24 @@ class _Same:
         return isinstance(other, _Same) and self.value is other.value
 
 
-def _mark(value: object) -> object:
-    # Equal to a later one while nothing changed: numbers and containers by what they hold, others by identity.
+def _mark(value: object, begun: dict[int, int] | None = None) -> object:
+    # Equal to a later one while nothing changed: numbers and containers by what they hold, others by identity, and
+    # containers that were `begun` before, by their address, as which one they are: one may hold itself.
     if type(value) in _PLAIN:
         return type(value), value
-    if isinstance(value, (tuple, list, set, frozenset)):
-        return [type(value), *map(_mark, value)]
     if isinstance(value, np.ndarray):
         return value.shape, value.dtype, value.tobytes()
-    if _is_record(value):
-        value = vars(value)
-    return {key: _mark(each) for key, each in value.items()} if isinstance(value, dict) else _Same(value)
+    if not isinstance(value, (tuple, list, set, frozenset, dict)) and not _is_record(value):
+        return _Same(value)
+    begun = {} if begun is None else begun
+    if id(value) in begun:
+        return "again", begun[id(value)]
+    begun[id(value)] = len(begun)
+    fields = {key: _mark(each, begun) for key, each in getattr(value, "__dict__", {}).items()}
+    if isinstance(value, dict):
+        fields = fields, {key: _mark(each, begun) for key, each in value.items()}
+    held = [_mark(each, begun) for each in value] if isinstance(value, (tuple, list, set, frozenset)) else []
+    return [type(value), fields, *held]
 
 
 def _is_record(value: object) -> bool:
@@ -302,8 +325,10 @@ def _own_bases(kind: type) -> tuple[type, ...]:
 
 
 def _is_own(each: object) -> bool:
-    name = getattr(each, "__name__" if isinstance(each, ModuleType) else "__module__", None)
-    root = (name or "torch").partition(".")[0]
+    name = getattr(each, "__name__" if isinstance(each, ModuleType) else "__module__", None) or "torch"
+    if name.startswith("pufferlib.ocean.") and name.endswith(".torch"):
+        return True  # the policies that a game of one's own brings
+    root = name.partition(".")[0]
     if root == "builtins":  # or code that was run without a name of its module
         return getattr(builtins, getattr(each, "__name__", ""), None) is not each
     return root not in ("torch", "pufferlib", "numpy") and root not in sys.stdlib_module_names

@@ -66,7 +66,10 @@ def trace(policy: nn.Module, rollout: Rollout) -> Layers:
             raise UntracedError("has no parameter that is trained")
         if not all(tensor.is_leaf for tensor in layers.tensors()):
             raise UntracedError("has a parametrization, which computes a weight in each call")
-        if all(type(part) in _PARTS or type(part).__module__.startswith("pufferlib.") for part in policy.modules()):
+        is_known = all(
+            type(part) in _PARTS or type(part).__module__.startswith("pufferlib.") for part in policy.modules()
+        )
+        if is_known and not has_own_code(policy):
             return layers
         if len(layers.layers) > CONSTANTS["NETWORK_MAX_LAYERS"]:
             raise UntracedError(f"has {len(layers.layers)} layers, more than {CONSTANTS['NETWORK_MAX_LAYERS']}")
@@ -253,7 +256,8 @@ def _compare(policy: nn.Module, layers: Layers, rollout: Rollout, counts: Mappin
         else:
             logits, values = training_forward(policy, policy)(seen.flatten(0, 1), {})
         taken = actions if layers.num_states else actions.flatten(0, 1)
-        taken = taken.squeeze(-1) if layers.log_std is None else taken  # of a single choice
+        if isinstance(logits, Tensor) and layers.log_std is None:  # a single choice
+            taken = taken.squeeze(-1)
         _, logprobs, entropy = sample_logits(logits, action=taken)
         logprobs, values, entropy = (tensor.float().view(count, steps) for tensor in (logprobs, values, entropy))
         _check_acting(policy, seen, entries, resets, actions, (logprobs.detach(), values.detach()))

@@ -58,6 +58,7 @@ _COMPARISONS = {
     **{"gt": "GREATER", "ge": "GREATER_EQUAL", "lt": "LESS", "le": "LESS_EQUAL"},
     **{"eq": "EQUAL", "ne": "UNEQUAL"},
 }
+_LARGE = 2**24  # from here on float32 does not have every integer
 _NUMBERWISE = {*ACTIVATIONS, "add", "sub", "mul", "div", "float", "to"}  # whatever the order of dimensions
 _PLAIN = int, float, torch.dtype
 _CASTS = {torch.float32: "float", torch.int64: "long", torch.int32: "long", torch.bool: "bool"}
@@ -220,6 +221,10 @@ class Operations(LayerList):
     def _compare(self, name: str, value: Value, number: float) -> Value:
         if value.kind == "bool" and number == 0 and name in ("eq", "ne"):
             return self._torch_logical_not(value) if name == "eq" else value
+        if value.divided and number != 0:
+            self._refuse("a comparison of numbers that were divided by 255, of which the last digit may differ")
+        if value.kind in ("observed", "integer") and abs(number) >= _LARGE:
+            self._refuse(f"a comparison with {number}, of integers that the kernel has as float32")
         layer = Compare((self._read_each(numbers(value)),), _COMPARISONS[name], float(number))
         return replace(self._add(layer, value.shape), kind="bool")
 

@@ -3,6 +3,10 @@
 import contextlib
 import copy
 import functools
+import sys
+from dataclasses import dataclass, field
+from types import ModuleType
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -639,6 +643,85 @@ def test_a_number_that_a_function_of_a_policy_reads_is_watched(name, monkeypatch
     assert not is_changed()
     monkeypatch.setattr(*((scaled, "scale") if "scale" in name else (f"{__name__}.SCALE",)), 3.0)
     assert is_changed()
+
+
+class ReadsByName(Scales):
+    """Its attribute and its method are called as global names that it does not read."""
+
+    def forward(self, rows):
+        return self.schedules(self.linear(rows)) * self.SCALE
+
+    def schedules(self, rows):
+        return rows
+
+
+schedules = Schedule()
+
+
+def test_a_global_that_is_called_as_an_attribute_is_no_reason_for_doubt(monkeypatch):
+    policy = ReadsByName(SCALE=3.0)
+    assert OwnCode(policy).doubt is None
+    is_changed = watch_changes(policy, runs_no_code=True)
+    monkeypatch.setattr(f"{__name__}.SCALE", 5.0)
+    assert not is_changed()
+
+
+RATE = 1.0
+
+
+@dataclass
+class Setup:
+    gain: ClassVar[float] = 1.0
+
+    @property
+    def scale(self):
+        return RATE
+
+
+class NamedDict(dict):
+    pass
+
+
+class ReadsSettings(Scales):
+    def forward(self, rows):
+        import spare_settings
+        from spare_settings import OFFSET
+
+        scale = spare_settings.SCALE * self.setup.scale * self.setup.gain * self.named.scale
+        return self.linear(rows) * scale + OFFSET
+
+
+@pytest.mark.parametrize("name", ["SCALE", "OFFSET", "property", "class", "dict"])
+def test_a_number_that_is_read_in_a_roundabout_way_is_watched(name, monkeypatch):
+    settings, named = ModuleType("spare_settings"), NamedDict()
+    settings.SCALE, settings.OFFSET, named.scale = 1.0, 0.0, 1.0
+    monkeypatch.setitem(sys.modules, "spare_settings", settings)
+    policy = ReadsSettings(setup=Setup(), named=named)
+    assert OwnCode(policy).doubt is None
+    is_changed = watch_changes(policy, runs_no_code=True)
+    assert not is_changed()
+    places = {"property": (f"{__name__}.RATE",), "class": (Setup, "gain"), "dict": (named, "scale")}
+    monkeypatch.setattr(*places.get(name, (settings, name)), 7.0)
+    assert is_changed()
+
+
+@dataclass
+class Branch:
+    parent: object = None
+    children: list = field(default_factory=list)
+
+
+def test_what_a_policy_keeps_may_hold_itself():
+    tree = Branch()
+    tree.children.append(Branch(tree))
+    is_changed = watch_changes(Scales(tree=tree), runs_no_code=True)
+    assert not is_changed()
+    tree.children[0].children.append(Branch())
+    assert is_changed()
+    twice = [1.0]
+    for _ in range(40):
+        twice = [twice, twice]  # which holds as many numbers as no computer
+    assert not watch_changes(Scales(twice=twice), runs_no_code=True)()
 
 
 @pytest.mark.filterwarnings("ignore:.*torch.jit.trace:DeprecationWarning")

@@ -21,6 +21,7 @@ from pufferlib.emulation import nativize
 from pufferlib.emulation.tensors import features
 from pufferlib.errors import APIUsageError, DivergedError
 from pufferlib.fast.cpu import NetworkGradients
+from pufferlib.fast.policy_watch import _own_bases
 from pufferlib.fast.traced_values import UntracedError
 from pufferlib.models import ActionHead, Continuous, Convolutional, Default, LSTMWrapper, MinGRUWrapper
 from pufferlib.spaces import Layout
@@ -620,12 +621,28 @@ STRUCTURED = {
     "MinGRUWrapper, all": library_policy(MinGRUWrapper, STRUCTURES["all"], PARTS),
     "LSTMWrapper, all": library_policy(LSTMWrapper, STRUCTURES["all"], CHOICES),
 }
+
+
+class OneChoice(Base):
+    """A list of the logits of one choice, as of any other number of them."""
+
+    spaces = NUMBERS, MultiDiscrete([3])
+
+    def forward(self, observations):
+        logits, values = super().forward(observations)
+        return [logits], values
+
+    def hidden(self, observations):
+        return self.body(observations)
+
+
 POLICIES = {
     **STRUCTURED,
     **{kind.__name__: kind for kind in (Towers, Residual, Atari, Impala, Parts, Gaussian, Encoder, Cell, TwoCells)},
     **{kind.__name__: kind for kind in (Frozen, Shares, Idle, Constants, Twice, Kinds, KindOfEach, Filters, Lines)},
     **{kind.__name__: kind for kind in (ChannelsLast, DividedBefore)},
     **{kind.__name__: kind for kind in (Attends, AttendsToItself, AttendsByHand, Transformer, Several, Mixed, Alike)},
+    "OneChoice": OneChoice,
     "Convolutional": camera(np.uint8),
     "Convolutional of numbers": camera(np.float32),
     "Convolutional of integers": camera(np.int32),
@@ -726,6 +743,22 @@ class Wraps256(Base):
 
     def hidden(self, observations):
         return self.body((observations + 1).float())
+
+
+class BrightPixels(Base):
+    """A byte of 51 is 0.2 in torch, and may be a last digit more or less in the kernel."""
+
+    spaces = Box(0, 255, (7,), np.uint8), CHOICES
+
+    def hidden(self, observations):
+        return self.body((observations / 255 > 0.2).float())
+
+
+class LargeIntegers(Base):
+    spaces = Box(0, 2**30, (7,), np.int32), CHOICES
+
+    def hidden(self, observations):
+        return self.body((observations > 2**24).float())
 
 
 class KeepsInAList(Base):
@@ -1045,6 +1078,8 @@ class Scales(Cell):
         (Doubles, "double"),
         (Computed, "categories that are not numbers of the observation (test_traced_layers.py, line"),
         (Wraps256, "arithmetic of integers, which may wrap"),
+        (BrightPixels, "a comparison of numbers that were divided by 255"),
+        (LargeIntegers, "a comparison with 16777216, of integers that the kernel has as float32"),
         (Maxima, "the function maximum"),
         (Padded, "Embedding with other settings"),
         (Averages, "mean over something else than entities or pixels"),
@@ -1178,6 +1213,25 @@ class Scaled(Base):
 
     def hidden(self, observations):
         return self.scale * self.body(observations)
+
+
+class InPlace(Base):
+    def hidden(self, observations):
+        hidden = self.body(observations)
+        return hidden + torch.relu_(hidden)
+
+
+def test_a_policy_that_a_game_of_ocean_brings_is_compared_as_any_other(tmp_path, monkeypatch):
+    trainer = make_trainer(InPlace, tmp_path)
+    assert trainer.computed_by.startswith("torch (the policy InPlace ")
+    trainer.release()
+    monkeypatch.setattr(InPlace, "__module__", "pufferlib.ocean.my_game.torch")
+    monkeypatch.setattr(Base, "__module__", "pufferlib.ocean.my_game.torch")
+    _own_bases.cache_clear()
+    trainer = make_trainer(InPlace, tmp_path)
+    assert trainer.computed_by.startswith("torch (the policy InPlace ")
+    trainer.release()
+    _own_bases.cache_clear()
 
 
 def test_a_number_that_is_changed_between_iterations_counts_at_once(tmp_path):
