@@ -164,10 +164,10 @@ class PuffeRL:
             device: `auto` (CUDA, then MPS, then the CPU), `cpu`, `cuda`, `cuda:N` or `mps`.
             batch_size: agent steps in one rollout; by default rounded up to whole segments of all agents.
             n_epochs: passes over each rollout; `[train] update_epochs` by another name.
-            num_envs: environments to make where `env` is a name, a class or a function: 256, fewer where they would
-                have more than 2,048 agents, or 16 of those that are one environment each, fewer where each is a full
-                vector that fills a part of the batch. A function without the parameter `num_envs` is called once for
-                each.
+            num_envs: environments to make where `env` is a name, a class or a function. With a parameter `num_envs`
+                it makes them all, by default 256, or fewer, with at most 2,048 agents. Without, it is called once for
+                each, by default 16 times, or less often where each has so many agents that they fill a part of the
+                batch.
             num_steps: steps in one segment; `[train] bptt_horizon` by another name. With `batch_size` alone it is the
                 largest number up to 128 that divides it for all agents.
             compile: use torch.compile. Off, because the first call then takes long, and small policies gain nothing:

@@ -26,8 +26,8 @@ class EvalOptions(Section):
     pretrained: bool = setting(False, PRETRAINED)
     opponent: str | None = setting(
         None,
-        "The player of the other side, named as for puffer match; unless that is bot, the scores are those of the "
-        "policy's side, with its points of each game: 1, 0.5 or 0. None leaves it to [env] opponent.",
+        "The player of the other side, named as for puffer match; None leaves it to [env] opponent. Against any but "
+        "bot, scores are of the policy's side, with its points of each game: 1, 0.5 or 0.",
     )
     episodes: int = setting(
         100,
@@ -301,13 +301,18 @@ def _is_switch(setting: Setting) -> bool:
 def apply_flags(found: Iterable[tuple[Setting, Any]], args: dict[str, Any]) -> None:
     """Writes what `FlagTable.parse` found into the configuration, but for a command's own options.
 
-    `[train] total_timesteps` takes out the `num_iterations` before it, which would count in its place. A recurrent
-    layer takes minibatches of whole segments, unless `[train] shuffle` stands beside it: single steps have no order.
+    What would count in place of a setting is taken out by it: `num_iterations` by `[train] total_timesteps`, and by
+    `num_minibatches` a `minibatch_size` that does not stand beside it. A recurrent layer takes minibatches of whole
+    segments, unless `[train] shuffle` stands beside it: single steps have no order.
     """
-    for flag, value in sorted(found, key=lambda pair: pair[0].name != "rnn_name"):
+    found = sorted(found, key=lambda pair: pair[0].name != "rnn_name")
+    instead = {"total_timesteps": {"num_iterations": None}}
+    if not any((flag.section, flag.name) == ("train", "minibatch_size") for flag, _ in found):
+        instead["num_minibatches"] = {"minibatch_size": "auto"}
+    for flag, value in found:
         if flag.section:
-            is_length = (flag.section, flag.name) == ("train", "total_timesteps")
-            merge(args, flag.section, {**({"num_iterations": None} if is_length else {}), flag.name: value})
+            taken_out = instead.get(flag.name, {}) if flag.section == "train" else {}
+            merge(args, flag.section, {**taken_out, flag.name: value})
             if flag.name == "rnn_name" and value is not None:
                 merge(args, "train", {"shuffle": "segments"})
 

@@ -20,6 +20,7 @@ _HINTS = {  # where settings are, by the names that PufferLib 3.0 and other trai
     ("policy",): "the policy's class is [base] policy_name",
     ("name",): "the run's name at W&B and Neptune is [log] name",
     ("project", "wandb_project", "neptune_project", "neptune_name"): "the project at W&B and Neptune is [log] project",
+    ("wandb_project_name",): "the project at W&B is [log] project",
     ("wandb", "neptune", "track"): "metrics go to services by [log] wandb, [log] neptune and [log] tensorboard",
     ("wandb_group", "tag"): "a run's tags and groups are [log] tags",
     ("values",): "a list of values is for the search space of a sweep in Python",
@@ -39,6 +40,14 @@ _HINTS = {  # where settings are, by the names that PufferLib 3.0 and other trai
     ("entropy_coef",): "it is [train] ent_coef",
     ("value_coef",): "it is [train] vf_coef",
     ("clip_range",): "it is [train] clip_coef",
+    ("clip_range_vf",): "it is [train] vf_clip_coef",
+    ("normalize_advantage",): "it is [train] norm_adv",
+    ("train_batch_size",): "it is [train] batch_size",
+    ("cuda",): "it is [train] device",
+    ("wandb_entity",): "it is [log] entity",
+    ("tensorboard_log",): "it is [log] tensorboard",
+    ("capture_video",): "`puffer eval` makes videos, with --video FILE",
+    ("save_model",): "a run always saves its policy",
     ("total_steps",): "it is [train] total_timesteps",
 }
 NAMES = {name: hint for names, hint in _HINTS.items() for name in names}
@@ -110,8 +119,8 @@ class VecConfig(ConfigSection, section="vec"):
     )
     num_envs: int | Auto = setting(
         "auto",
-        "PufferEnvs, each holding [env] num_envs environments; auto is 1, but 2 on CUDA where a CPU steps them, and 16 "
-        "where each is one environment alone, fewer if it has 64 agents or more.",
+        "PufferEnvs, each holding [env] num_envs environments; auto is 16 where each is one environment alone (fewer "
+        "if that has 64 agents or more), else 1, or 2 where a GPU trains and the CPU steps them.",
         "[1, 1e6]",
     )
     num_workers: int | Auto = setting(
@@ -335,7 +344,11 @@ class TrainConfig(ConfigSection, section="train"):
     truncation_bootstrap: bool = setting(
         True, "Where a limit cuts an episode, add the value of what would have followed; False takes it for an end."
     )
-    reward_clip: float = setting(1.0, "Rewards are clipped to plus or minus this; 0 switches it off.", "[0, 1e30]")
+    reward_clip: float = setting(
+        1.0,
+        "Rewards, once normalize_rewards has divided them, are clipped to plus or minus this; 0 is off.",
+        "[0, 1e30]",
+    )
     normalize_rewards: bool = setting(True, "Divide rewards by the running deviation of their discounted sum.")
     normalize_observations: bool = setting(
         False, "Subtract the running mean of the observations, and divide by their running deviation."

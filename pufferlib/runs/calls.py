@@ -64,6 +64,8 @@ def _has_end(given: Mapping[str, Any]) -> bool:
 def settings_from_keywords(given: Mapping[str, Any], facts: Facts) -> dict[str, Any]:
     """Returns the `[train]` settings that keywords ask for; sizes are those of all processes."""
     given = _named_settings(given)
+    if "num_minibatches" in given:
+        given = {"minibatch_size": "auto", **given}
     automatic = {**DEFAULTS, "anneal_lr": _has_end(given), **facts.settings("train")}
     if given.get("prio_alpha"):
         automatic["shuffle"] = "segments"  # only these are drawn by priority

@@ -298,8 +298,6 @@ def trial_args(args: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, 
     trial = copy.deepcopy({name: value for name, value in args.items() if name != "sweep"})
     apply_flags(((Setting(*sections.split_name(name)), value) for name, value in values.items()), trial)
     train = trial["train"]
-    if "train.num_minibatches" in values and "train.minibatch_size" not in values:
-        train["minibatch_size"] = "auto"
     width = next((values[name] for name in _WIDTHS if name in values), None)
     if width is not None and trial["rnn_name"] is not None:
         trial["policy"]["hidden_size"] = width

@@ -76,6 +76,21 @@ def test_steps_count_over_the_iterations_before_them(tmp_path):
         assert load_config(SQUARED, ["--config", str(path), *flags])["train"]["num_iterations"] == iterations
 
 
+def test_minibatches_that_are_counted_stand_in_for_their_size_before(tmp_path):
+    path = tmp_path / "my.ini"
+    path.write_text("[train]\nnum_minibatches = 8\n")
+    size = load_config(SQUARED, [])["train"]["minibatch_size"]
+    assert size != "auto"
+    for flags, expected in (
+        ([], size),
+        (["--train.num-minibatches", "8"], "auto"),
+        (["--config", str(path)], "auto"),
+        (["--config", str(path), "--train.minibatch-size", "512"], 512),
+        (["--train.minibatch-size", "512", "--train.num-minibatches", "8"], 512),
+    ):
+        assert load_config(SQUARED, flags)["train"]["minibatch_size"] == expected
+
+
 def test_an_ini_may_begin_with_a_byte_order_mark(tmp_path):
     path = tmp_path / "my.ini"
     path.write_bytes("\ufeff[train]\ngamma = 0.5\n".encode())

@@ -163,6 +163,8 @@ def test_the_learning_rate_is_annealed_where_there_is_an_end(end):
         ({}, 1_024, (131_072, 128, 1_024)),
         ({}, 2_048, (262_144, 128, 2_048)),
         ({"num_steps": 32}, 100, (35_200, 32, 1_024)),
+        ({"num_minibatches": 8}, 256, (32_768, 128, "auto")),
+        ({"num_minibatches": 8, "minibatch_size": 512}, 256, (32_768, 128, 512)),
         ({"batch_size": 64}, 4, (64, 16, 16)),
         ({"batch_size": 960}, 4, (960, 120, 240)),
         ({"batch_size": 4 * 13}, 4, (52, 13, 13)),
