@@ -11,7 +11,7 @@ import random
 import sys
 import threading
 from argparse import Namespace
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import is_dataclass
 from enum import Enum
 from itertools import chain
@@ -247,36 +247,56 @@ class OwnCode:
         for name, cell in zip(code.co_freevars, value.__closure__ or (), strict=True):
             with contextlib.suppress(ValueError):  # of an empty cell
                 self._add_named(name, cell.cell_contents)
-        for name in read.of_globals:
+        for name in dict.fromkeys(read.of_globals):
             if name in space:
                 self._add_named(name, space[name])
 
 
+def _contents(value: object) -> tuple[Mapping, Mapping] | None:
+    # The attributes and the items of a container or a record, by name, key or place; None for all else.
+    if isinstance(value, (tuple, list, set, frozenset)):
+        items = dict(enumerate(value))
+    elif isinstance(value, dict) or _is_record(value):
+        items = value if isinstance(value, dict) else {}
+    else:
+        return None
+    return getattr(value, "__dict__", {}), items
+
+
 def _parts(value: object) -> Iterable[object]:
-    if isinstance(value, dict) or _is_record(value):
-        return (value if isinstance(value, dict) else vars(value)).values()
+    contents = _contents(value)
+    if contents is not None:
+        return chain(*(mapping.values() for mapping in contents))
     if isinstance(value, (functools.partial, functools.partialmethod)):
         return value.func, *value.args, *value.keywords.values()
     if isinstance(value, (MethodType, BuiltinFunctionType)):
         return value.__self__, getattr(value, "__func__", None)
-    return value if isinstance(value, (tuple, list, set, frozenset)) else ()
+    return ()
 
 
 class _Names(NamedTuple):
     # That a function reads or writes, and those inside it.
-    all: tuple[str, ...]  # attributes too
-    of_globals: tuple[str, ...]
-    imported: tuple[str, ...]  # modules
+    all: list[str]  # attributes too
+    of_globals: list[str]
+    imported: list[str]  # modules
 
 
 @functools.lru_cache(1024)
 def _names_read(code: CodeType) -> _Names:
-    found = [_names_read(constant) for constant in code.co_consts if isinstance(constant, CodeType)]
-    operations = [each for each in dis.get_instructions(code) if isinstance(each.argval, str)]
-    of_globals = [each.argval for each in operations if "GLOBAL" in each.opname or each.opname.endswith("_NAME")]
-    imported = [each.argval for each in operations if each.opname == "IMPORT_NAME"]
-    own = code.co_names, of_globals, imported
-    return _Names(*(tuple(dict.fromkeys(chain(*kind))) for kind in zip(own, *found, strict=True)))
+    codes = list(_codes(code))
+    operations = [each for part in codes for each in dis.get_instructions(part) if isinstance(each.argval, str)]
+    return _Names(
+        [name for part in codes for name in part.co_names],
+        [each.argval for each in operations if "GLOBAL" in each.opname or each.opname.endswith("_NAME")],
+        [each.argval for each in operations if each.opname == "IMPORT_NAME"],
+    )
+
+
+def _codes(code: CodeType) -> Iterator[CodeType]:
+    yield code
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _codes(constant)
 
 
 class _Same:
@@ -289,23 +309,20 @@ class _Same:
 
 
 def _mark(value: object, begun: dict[int, int] | None = None) -> object:
-    # Equal to a later one while nothing changed: numbers and containers by what they hold, others by identity, and
-    # containers that were `begun` before, by their address, as which one they are: one may hold itself.
+    # Equal to a later one while nothing changed: numbers, containers and records by what they hold, others by identity.
+    # `begun` has the addresses of those that are being looked at, or were, as one may hold itself.
     if type(value) in _PLAIN:
         return type(value), value
     if isinstance(value, np.ndarray):
         return value.shape, value.dtype, value.tobytes()
-    if not isinstance(value, (tuple, list, set, frozenset, dict)) and not _is_record(value):
+    contents = _contents(value)
+    if contents is None:
         return _Same(value)
     begun = {} if begun is None else begun
     if id(value) in begun:
         return "again", begun[id(value)]
     begun[id(value)] = len(begun)
-    fields = {key: _mark(each, begun) for key, each in getattr(value, "__dict__", {}).items()}
-    if isinstance(value, dict):
-        fields = fields, {key: _mark(each, begun) for key, each in value.items()}
-    held = [_mark(each, begun) for each in value] if isinstance(value, (tuple, list, set, frozenset)) else []
-    return [type(value), fields, *held]
+    return [type(value), *({key: _mark(each, begun) for key, each in mapping.items()} for mapping in contents)]
 
 
 def _is_record(value: object) -> bool:
@@ -326,8 +343,8 @@ def _own_bases(kind: type) -> tuple[type, ...]:
 
 def _is_own(each: object) -> bool:
     name = getattr(each, "__name__" if isinstance(each, ModuleType) else "__module__", None) or "torch"
-    if name.startswith("pufferlib.ocean.") and name.endswith(".torch"):
-        return True  # the policies that a game of one's own brings
+    if name.startswith("pufferlib.ocean.") and name.count(".") > 2:
+        return True  # of a game, which may bring policies of its own
     root = name.partition(".")[0]
     if root == "builtins":  # or code that was run without a name of its module
         return getattr(builtins, getattr(each, "__name__", ""), None) is not each

@@ -66,10 +66,9 @@ def trace(policy: nn.Module, rollout: Rollout) -> Layers:
             raise UntracedError("has no parameter that is trained")
         if not all(tensor.is_leaf for tensor in layers.tensors()):
             raise UntracedError("has a parametrization, which computes a weight in each call")
-        is_known = all(
-            type(part) in _PARTS or type(part).__module__.startswith("pufferlib.") for part in policy.modules()
-        )
-        if is_known and not has_own_code(policy):
+        kinds = {type(part) for part in policy.modules()}
+        of_library = {*_PARTS, *(kind for kind in kinds if kind.__module__.startswith("pufferlib."))}
+        if kinds <= of_library and not has_own_code(policy):
             return layers
         if len(layers.layers) > CONSTANTS["NETWORK_MAX_LAYERS"]:
             raise UntracedError(f"has {len(layers.layers)} layers, more than {CONSTANTS['NETWORK_MAX_LAYERS']}")

@@ -614,6 +614,12 @@ def closed(schedule):
     return lambda rows: rows * schedule.scale
 
 
+class NamedDict(dict):
+    def __init__(self, **attributes):
+        super().__init__()
+        vars(self).update(attributes)
+
+
 @pytest.mark.parametrize(
     "policy",
     [
@@ -624,6 +630,7 @@ def closed(schedule):
         Scales([closed(Schedule())]),
         Scales(functools.partial(scaled, factor=Schedule())),
         Scales(np.random.default_rng(0).normal),
+        Scales(functools.partial(scaled, factor=NamedDict(schedule=Schedule()))),
         Scales(lambda rows, schedule=SCHEDULES["scale"]: rows * schedule.scale),
     ],
 )
@@ -678,10 +685,6 @@ class Setup:
         return RATE
 
 
-class NamedDict(dict):
-    pass
-
-
 class ReadsSettings(Scales):
     def forward(self, rows):
         import spare_settings
@@ -693,8 +696,8 @@ class ReadsSettings(Scales):
 
 @pytest.mark.parametrize("name", ["SCALE", "OFFSET", "property", "class", "dict"])
 def test_a_number_that_is_read_in_a_roundabout_way_is_watched(name, monkeypatch):
-    settings, named = ModuleType("spare_settings"), NamedDict()
-    settings.SCALE, settings.OFFSET, named.scale = 1.0, 0.0, 1.0
+    settings, named = ModuleType("spare_settings"), NamedDict(scale=1.0)
+    settings.SCALE, settings.OFFSET = 1.0, 0.0
     monkeypatch.setitem(sys.modules, "spare_settings", settings)
     policy = ReadsSettings(setup=Setup(), named=named)
     assert OwnCode(policy).doubt is None

@@ -1,7 +1,9 @@
 """Policies in plain torch that the kernel computes: what is traced, what is not and why, and that both train alike."""
 
 import functools
+import importlib
 import random
+import sys
 import threading
 
 import numpy as np
@@ -16,12 +18,11 @@ from traced_policies import layers_of
 import pufferlib
 import pufferlib.pytorch
 from bench.policy_corpus import Drawn
-from pufferlib import NoLogger, PufferEnv, PuffeRL
+from pufferlib import NoLogger, PufferEnv, PuffeRL, ocean
 from pufferlib.emulation import nativize
 from pufferlib.emulation.tensors import features
 from pufferlib.errors import APIUsageError, DivergedError
 from pufferlib.fast.cpu import NetworkGradients
-from pufferlib.fast.policy_watch import _own_bases
 from pufferlib.fast.traced_values import UntracedError
 from pufferlib.models import ActionHead, Continuous, Convolutional, Default, LSTMWrapper, MinGRUWrapper
 from pufferlib.spaces import Layout
@@ -1215,23 +1216,34 @@ class Scaled(Base):
         return self.scale * self.body(observations)
 
 
-class InPlace(Base):
-    def hidden(self, observations):
+BROUGHT = """
+from torch import nn
+
+
+class InPlace(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body, self.head, self.value = nn.Linear(7, 6), nn.Linear(6, 3), nn.Linear(6, 1)
+
+    def forward(self, observations):
         hidden = self.body(observations)
-        return hidden + torch.relu_(hidden)
+        hidden = hidden + nn.functional.relu(hidden, inplace=True)
+        return self.head(hidden), self.value(hidden)
+"""
 
 
-def test_a_policy_that_a_game_of_ocean_brings_is_compared_as_any_other(tmp_path, monkeypatch):
-    trainer = make_trainer(InPlace, tmp_path)
-    assert trainer.computed_by.startswith("torch (the policy InPlace ")
+@pytest.mark.parametrize("file", ["torch", "layers"])
+def test_a_policy_that_a_game_of_ocean_brings_is_compared_as_any_other(file, tmp_path, monkeypatch):
+    (tmp_path / "brought").mkdir()
+    (tmp_path / "brought" / "__init__.py").touch()
+    (tmp_path / "brought" / f"{file}.py").write_text(BROUGHT)
+    monkeypatch.setattr(ocean, "__path__", [*ocean.__path__, str(tmp_path)])
+    policy = importlib.import_module(f"pufferlib.ocean.brought.{file}").InPlace
+    trainer = make_trainer(policy, tmp_path, Base.spaces)
+    assert trainer.computed_by.startswith("torch (the policy InPlace differs from what the kernel makes of it")
     trainer.release()
-    monkeypatch.setattr(InPlace, "__module__", "pufferlib.ocean.my_game.torch")
-    monkeypatch.setattr(Base, "__module__", "pufferlib.ocean.my_game.torch")
-    _own_bases.cache_clear()
-    trainer = make_trainer(InPlace, tmp_path)
-    assert trainer.computed_by.startswith("torch (the policy InPlace ")
-    trainer.release()
-    _own_bases.cache_clear()
+    for name in ("brought", f"brought.{file}"):
+        del sys.modules[f"pufferlib.ocean.{name}"]
 
 
 def test_a_number_that_is_changed_between_iterations_counts_at_once(tmp_path):
