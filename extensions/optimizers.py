@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn, optim
@@ -62,6 +63,13 @@ class Muon(EagerOptimizer):
         # LaTeX: \eta' = \mathrm{ADAMW\_SHARE} \cdot \eta ; \eta = lr, \eta' = lr
         self._adamw = adamw([vectors], lr=ADAMW_SHARE * lr, betas=betas, eps=eps, weight_decay=weight_decay)
         self.param_groups += self._adamw.param_groups
+
+    @override
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """Adds parameters of a user's own, which AdamW steps, whatever their shape."""
+        if hasattr(self, "_adamw"):  # else it is the first group, of the matrices
+            param_group = {**self._adamw.defaults, "share": ADAMW_SHARE, **param_group}
+        super().add_param_group(param_group)
 
     @override
     @torch.no_grad()

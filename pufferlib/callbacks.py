@@ -24,6 +24,7 @@ from pufferlib.dashboard.score import count_name, episode_count, find_metric
 from pufferlib.errors import APIUsageError, PufferWarning, nearest
 from pufferlib.metrics.measures import prefixed
 from pufferlib.play.scores import evaluate, repeatable
+from pufferlib.policy import weights_of
 from pufferlib.runs.checkpoint import keep_best
 from pufferlib.runs.checks import whole_number
 
@@ -207,8 +208,8 @@ class KeepBest(Callback):
             return
         facts = {"env": trainer.env_name, "agent_steps": trainer.global_step, "epoch": trainer.epoch}
         with trainer.run.warn_on_storage_error():
-            trainer.run.folder.open()
-            keep_best(trainer.run_folder, name, trainer.policy.state_dict(), {**facts, name: float(logs[name])})
+            trainer.run.open_folder()
+            keep_best(trainer.run_folder, name, weights_of(trainer.policy), {**facts, name: float(logs[name])})
 
 
 class _Metric:

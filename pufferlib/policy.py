@@ -36,12 +36,28 @@ class EnvSpaces(Protocol):
 Forward = Callable[[Tensor, dict[str, Tensor]], tuple[Logits, Tensor]]
 """Observations and recurrent state -> logits and values."""
 
+_COMPILED = "_orig_mod."  # in the names of what is inside a module of torch.compile
 _GIVEN = ("self", "env", "policy")  # arguments of a policy's class that are no settings
 
 
 def device_of(policy: nn.Module) -> torch.device:
     """Returns the device of a policy's first tensor; the CPU where it has none."""
     return next((tensor.device for tensor in policy.state_dict().values()), torch.device("cpu"))
+
+
+def uncompiled(policy: nn.Module) -> nn.Module:
+    """Returns the module that torch.compile was given, or the policy itself."""
+    return getattr(policy, "_orig_mod", policy)
+
+
+def weights_of(policy: nn.Module) -> dict[str, Tensor]:
+    """Returns the `state_dict` of a policy by the names that it has without torch.compile."""
+    return {name.replace(_COMPILED, ""): tensor for name, tensor in policy.state_dict().items()}
+
+
+def load_weights(policy: nn.Module, weights: Mapping[str, Tensor]) -> None:
+    """Loads what `weights_of` returned for a policy like this one, compiled or not."""
+    policy.load_state_dict({name: weights[name.replace(_COMPILED, "")] for name in policy.state_dict()})
 
 
 def initial_state(policy: nn.Module, rows: int, device: torch.device) -> dict[str, Tensor]:
@@ -58,7 +74,7 @@ def acting_forward(policy: nn.Module) -> Forward:
 
 def training_forward(policy: nn.Module, called: Callable) -> Forward:
     """Returns the call of a policy for training; `called` is the policy, or the result of torch.compile."""
-    return _with_state(called, getattr(policy, "_orig_mod", policy).forward)  # torch.compile hides the signature
+    return _with_state(called, uncompiled(policy).forward)  # torch.compile hides the signature
 
 
 def _with_state(called: Callable, declared: Callable) -> Forward:

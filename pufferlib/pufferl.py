@@ -231,6 +231,9 @@ class PuffeRL:
             self._policy_facts = checks.facts_of_policy(self.policy)  # compared between processes, as is the next one
             self._policy_changes = 0
             self._are_weights_compared = False  # with those of the other processes, since the run began or was loaded
+            self._saved: list[object] | None = None  # the `_weight_marks` of the last checkpoint in the folder
+            self._metadata: Mapping[str, Any] = {}  # that it has
+            self._is_in_callback = False  # of an iteration of `learn`, which goes on to its own end
             self._is_closed = False
             undo.pop_all()  # it worked: nothing is to be undone
 
@@ -312,9 +315,11 @@ class PuffeRL:
         except Exception as error:
             ranks.announce(error)
             if isinstance(error, errors.CallbackError):
-                if ranks.world_size == 1:  # one of several processes cannot save alone
-                    with suppress(errors.PufferError):
+                try:
+                    if ranks.world_size == 1:  # one of several processes cannot save alone
                         self.close()
+                except errors.PufferError as unsaved:
+                    warnings.warn(f"no checkpoint was saved: {unsaved}", errors.PufferWarning, stacklevel=2)
                 self.release()
                 self.logger.close(None)
             raise
@@ -367,6 +372,7 @@ class PuffeRL:
 
     def _call(self, callback: object, method: str, *arguments: object) -> bool:
         name = getattr(callback, "__name__", type(callback).__name__)
+        self._is_in_callback = method == "on_iteration"
         try:
             answer = getattr(callback, method, callback)(self, *arguments)
             if answer is not None and not isinstance(answer, (bool, np.bool_)):
@@ -378,6 +384,8 @@ class PuffeRL:
                 f"the callback {name} failed after {self.epoch} epochs with {type(error).__name__}: {error}; mend it, "
                 f"and continue by load_checkpoint({str(self.run_folder)!r})"
             ) from error
+        finally:
+            self._is_in_callback = False
         return bool(answer)
 
     def evaluate(self) -> dict[str, float]:
@@ -489,7 +497,7 @@ class PuffeRL:
 
     def _evaluate_apart(self) -> None:
         with self.run.warn_on_storage_error(), self.phases.phase("evaluation"):
-            self.run.folder.open()
+            self.run.open_folder()
             self._evaluation.run(self.run_folder, note(self.env_name, self._current_progress()))
 
     def _play_finally(self, is_wanted: Callable[[], bool]) -> None:
@@ -666,7 +674,7 @@ class PuffeRL:
             metrics = self.report.log(self._counts(), played, episodes)
             if self.ranks.is_first:
                 with self.run.warn_on_storage_error():
-                    self.run.folder.open()
+                    self.run.open_folder()
             self.logger.log(metrics, self.global_step)
         return dict(self.report.metrics)
 
@@ -732,12 +740,12 @@ class PuffeRL:
 
     @property
     def logger(self) -> Logger:
-        """Where metrics go; may be replaced before the first log."""
+        """Where metrics go; may be replaced by one or several others, or None, before the first log."""
         return self.run.logger
 
     @logger.setter
-    def logger(self, logger: Logger) -> None:
-        self.run.logger = logger
+    def logger(self, logger: AnyLogger) -> None:
+        self.run.replace_loggers(logger)
 
     @property
     def run_folder(self) -> Path:
@@ -759,7 +767,10 @@ class PuffeRL:
             DivergedError: if a weight, the optimizer's state or a statistic is not finite: then nothing was written.
             StorageError: if it cannot be written, as on a full disk; what was saved before is as it was.
             CheckpointError: if another process is writing to the run's folder.
+            APIUsageError: if the trainer is closed, and no path is given.
         """
+        if path is None:
+            self._require_open()
         metadata = plain_metadata(metadata)
         self._agree("save_checkpoint")
         self.run.require_finite(self._parts)
@@ -770,7 +781,15 @@ class PuffeRL:
                 lambda: save_checkpoint_file(Path(path), self._parts, progress, metadata, self.run.describe())
             )
             return str(path)
-        return self.run.save(self._parts, progress, self._stats if self._has_untrained_rollout else None, metadata)
+        statistics = self._stats if self._has_untrained_rollout else None
+        model = self.run.save(self._parts, progress, statistics, metadata)
+        self._saved, self._metadata = self._weight_marks(), metadata
+        return model
+
+    def _weight_marks(self) -> list[object]:
+        # Equal to later ones while the weights stay as they are; a user may load others within an epoch.
+        weights = self.policy.state_dict().values()
+        return [self.epoch, *((weight.data_ptr(), weight._version) for weight in weights)]
 
     def _current_progress(self) -> Progress:
         report = self.report
@@ -794,7 +813,7 @@ class PuffeRL:
                 If it was saved between `evaluate` and `train` either may be called: `evaluate` then returns what it had
                 returned, and collects nothing. Other episodes begin if the number of processes differs, or if
                 environments have no snapshots, as those in Python. Or a file of `save_checkpoint(path)`: the
-                environments stay as they are, and `evaluate` comes next.
+                environments stay as they are, `evaluate` comes next, and epochs are counted in batches of this trainer.
 
         Returns:
             The metadata that was saved with it.
@@ -807,12 +826,14 @@ class PuffeRL:
         self.epoch, self.global_step = progress.epoch, progress.global_step
         self._rollout_steps = progress.untrained_steps
         self._learning_rate, self._anneal_start = progress.learning_rate, progress.anneal_start
-        if self._anneals_in_learn:  # nobody said where this trainer ends, and what its rate does: as that one, then
+        if self._anneals_in_learn and not self._is_in_callback:
+            # Nobody said where this trainer ends, and what its rate does: as that one, then.
             self.total_epochs = progress.end
             self._change_settings(anneal_lr=progress.anneal_start < progress.epoch < progress.end)
         self.report.resume(progress.uptime, *progress.logged, progress.losses)
         self._has_untrained_rollout = self._is_rollout_loaded = statistics is not None
         self._stats, self._are_weights_compared = statistics or {}, False
+        self._saved, self._metadata = None if self.run.model_path is None else self._weight_marks(), metadata
         return metadata
 
     def close(self) -> str:
@@ -839,9 +860,8 @@ class PuffeRL:
 
     def _save_last(self) -> None:
         self._agree("close")
-        path = self.run.model_path
-        if path is None or not path.name.endswith(f"_{self.epoch:06d}.pt"):
-            self.save_checkpoint()
+        if self.ranks.total(self._saved != self._weight_marks()):
+            self.save_checkpoint(metadata=self._metadata)
         else:
             self.run.require_finite(self._parts)
             self._require_same_weights()

@@ -203,7 +203,7 @@ class JsonLogger(LazyLogger):
         super().__init__(run_id or self.path.absolute().parent.name)
         self._resume_step = resume_step
 
-    def continue_in(self, path: str | os.PathLike, resume_step: int) -> None:
+    def continue_in(self, path: str | os.PathLike, resume_step: int | None) -> None:
         """Writes to another file from now on, such as that of a run which is resumed."""
         self.close()
         self.path, self._resume_step = Path(path), resume_step

@@ -141,7 +141,7 @@ class FinishedEpisodes:
     """Adds up finished episodes until they are taken: what environments report in their infos, and what was tracked.
 
     An info that holds `n` gives means over `n` finished episodes; one without speaks of a single episode. Values that
-    are no numbers are ignored.
+    are no numbers are ignored, and so is NaN.
     """
 
     def __init__(self):
@@ -152,12 +152,13 @@ class FinishedEpisodes:
         """Adds the reports of one step."""
         for info in infos:
             count = float(info.get("n", 1.0))
-            if count <= 0.0:
+            if not count > 0.0:
                 continue
             for name, value in info.items():
-                if name != "n" and is_number(value):
-                    self._sums[name] += float(value) * count
-                    self._counts[name] += count
+                if name != "n" and is_number(value) and not math.isnan(value):
+                    text = str.__str__(name) if isinstance(name, str) else str(name)  # the name without its class
+                    self._sums[text] += float(value) * count
+                    self._counts[text] += count
 
     def means(self) -> dict[str, float]:
         """The mean of every reported value, and `n`, the number of episodes; empty when none was reported."""

@@ -29,7 +29,7 @@ from pufferlib.families.catalog import Entry
 from pufferlib.metrics.finite import require_finite_weights
 from pufferlib.ocean.environment import OceanEnv
 from pufferlib.play.player import Episodes, Player, eval_mode
-from pufferlib.policy import device_of
+from pufferlib.policy import device_of, weights_of
 from pufferlib.runs.checkpoint import keep_best
 from pufferlib.runs.checks import check_acting, whole_number
 from pufferlib.runs.loaders import load_policy
@@ -363,7 +363,7 @@ class PeriodicEvaluation:
         The facts are saved beside them, see `pufferlib.runs.checkpoint.note`.
         """
         self._metrics = self._evaluate()
-        keep_best(folder, "eval/return_mean", self._policy.state_dict(), {**facts, **self._metrics})
+        keep_best(folder, "eval/return_mean", weights_of(self._policy), {**facts, **self._metrics})
 
     def take(self) -> dict[str, float]:
         """Returns the metrics of the evaluation since the last call, `eval/...`, if there was one."""

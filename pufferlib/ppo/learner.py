@@ -307,6 +307,12 @@ class Learner:
             return
         self.gradients.clip(self.config.max_grad_norm)
         self.optimizer.step()
+        if len(self.optimizer.param_groups) > 1:  # a user may have added those of a loss, say
+            own = set(self.gradients.all_parameters)
+            for group in self.optimizer.param_groups:
+                for parameter in group["params"]:
+                    if parameter not in own:  # which `differentiate` does not clear
+                        parameter.grad = None
         self._stepped += 1
 
     def _is_beyond_target(self) -> bool:

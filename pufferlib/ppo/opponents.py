@@ -231,7 +231,10 @@ class OpponentPool:
                 players[players > oldest] -= 1
         self.elos[len(self.members)] = rating
         self._recent[:] = 0.0
-        self.members.append(self._make_member(f"after {agent_steps} steps", copy.deepcopy(policy)))
+        held = (value for part in policy.modules() for value in vars(part).values())
+        activations = {id(kept): kept.detach() for kept in held if isinstance(kept, Tensor) and not kept.is_leaf}
+        copied = copy.deepcopy(policy, activations)  # which has no copy of a tensor that has a gradient
+        self.members.append(self._make_member(f"after {agent_steps} steps", copied))
 
     def _actors(self) -> list[Actor]:
         return [member.actor for member in self.members if member.actor is not None]

@@ -25,6 +25,7 @@ from pufferlib.errors import CheckpointError
 from pufferlib.families.catalog import slug
 from pufferlib.machine import usable_memory_bytes
 from pufferlib.metrics.finite import find_weight
+from pufferlib.policy import load_weights, weights_of
 from pufferlib.reading import UnreadableFile, open_regular
 from pufferlib.runs.folder import NAMED, TRAINER_STATE, find_folder, read_facts, write_atomically, write_json
 from pufferlib.runs.state_check import (
@@ -72,7 +73,7 @@ def load_policy_weights(policy: nn.Module, path: Path) -> None:
     """Loads weights into a policy from a file of weights alone or of `save_checkpoint(path)`; NaN is refused."""
     found = require_weights(load(path), path)
     check_policy_weights(policy, found, path)
-    policy.load_state_dict(found)
+    load_weights(policy, found)
     broken = find_weight(policy)
     if broken is not None:
         raise CheckpointError(f"{path} must hold finite weights, but {broken}; take an earlier model")
@@ -90,7 +91,7 @@ def require_weights(found: object, path: Path) -> dict[str, Tensor]:
 
 def check_policy_weights(policy: nn.Module, found: Mapping[str, Tensor], path: Path) -> None:
     """Checks that weights, or the outline of a file with them, fit a policy."""
-    expected = policy.state_dict()
+    expected = weights_of(policy)
     for name, tensor in expected.items():
         if name not in found:
             raise CheckpointError(f"{path} lacks the tensor {name!r}; it was made with another policy or rnn_name")
@@ -207,7 +208,7 @@ def save_checkpoint_folder(
 ) -> None:
     """Writes the weights to `model_path`, then the rest; a kill leaves the checkpoint before it whole."""
     model = model_path(folder, env_name, progress.epoch)
-    save(model, parts.policy.state_dict())
+    save(model, weights_of(parts.policy))
     own = {"format": FORMAT, "env": env_name, "model": model.name}
     learning = {"learning": learning_state(parts), "ranks": ranks, "metadata": metadata}
     save(folder / TRAINER_STATE, {**own, **asdict(progress), **learning})
@@ -272,9 +273,10 @@ def save_checkpoint_file(
     trained = replace(progress, global_step=progress.global_step - progress.untrained_steps)
     content = {
         "format": FORMAT,
-        "policy": parts.policy.state_dict(),
+        "policy": weights_of(parts.policy),
         "parts": learning_state(parts),
         "progress": {name: getattr(trained, name) for name in PROGRESS},
+        "batch_size": parts.learner.config.batch_size,
         "metadata": dict(metadata),
         "description": json.loads(json.dumps(description, default=str)),
     }
@@ -282,11 +284,17 @@ def save_checkpoint_file(
 
 
 def load_checkpoint_file(path: Path, parts: TrainerParts, ranks: Ranks) -> tuple[Progress, dict[str, Any]]:
-    """Restores what `save_checkpoint_file` wrote, and returns progress and metadata; environments stay as they are."""
+    """Restores what `save_checkpoint_file` wrote, and returns progress and metadata; environments stay as they are.
+
+    Epochs are counted in batches of this trainer: a batch of twice the size makes 100 of them 50.
+    """
     found = ranks.from_first(lambda: load(path))
     _require_format(path, found, "policy", "parts", "progress", "metadata")
     check_policy_weights(parts.policy, require_weights(found, path), path)
+    own_size = parts.learner.config.batch_size
+    size = found.get("batch_size", own_size)  # earlier files do not tell
     try:
+        compare(size, int, "batch_size")
         compare(found["parts"], expected_learning(parts), "parts")
         compare(found["progress"], PROGRESS, "progress")
         compare(found["metadata"], dict, "metadata")
@@ -296,7 +304,10 @@ def load_checkpoint_file(path: Path, parts: TrainerParts, ranks: Ranks) -> tuple
             "then, with the same optimizer and normalize_rewards"
         ) from error
     load_learning_state(parts, found["parts"])
-    parts.policy.load_state_dict(found["policy"])
+    load_weights(parts.policy, found["policy"])
     parts.report.end_interval()
-    logged = [found["progress"]["epoch"], found["progress"]["global_step"]]
-    return Progress(**found["progress"], untrained_steps=0, logged=logged, losses={}), found["metadata"]
+    progress = dict(found["progress"])
+    for name in ("epoch", "anneal_start", "end"):
+        progress[name] = -(-progress[name] * size // own_size)  # rounded up
+    logged = [progress["epoch"], progress["global_step"]]
+    return Progress(**progress, untrained_steps=0, logged=logged, losses={}), found["metadata"]

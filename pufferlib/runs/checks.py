@@ -23,7 +23,16 @@ from pufferlib.environment import PufferEnv
 from pufferlib.errors import APIUsageError, kind_of
 from pufferlib.ocean.environment import OceanEnv
 from pufferlib.ocean.faults import find_faults
-from pufferlib.policy import EnvSpaces, Forward, Logits, acting_forward, device_of, initial_state, training_forward
+from pufferlib.policy import (
+    EnvSpaces,
+    Forward,
+    Logits,
+    acting_forward,
+    device_of,
+    initial_state,
+    training_forward,
+    uncompiled,
+)
 from pufferlib.ppo.rollout import Rollout
 from pufferlib.runs.description import pretrained_names
 from pufferlib.runs.loaders import borrowed_generator
@@ -45,11 +54,12 @@ def prepare_policy(policy: nn.Module, env: EnvSpaces, device: torch.device) -> N
             f"the policy's parameter {empty!r} must have numbers, got one on the meta device; give it some by "
             "to_empty() and initialise it"
         )
+    _check_kept(policy)
     policy.to(device)
     if not any(parameter.requires_grad for parameter in policy.parameters()):
         raise APIUsageError(f"{type(policy).__name__} must have parameters to train, got none that require gradients")
     check_acting(policy, env, device)
-    policy = getattr(policy, "_orig_mod", policy)
+    policy = uncompiled(policy)
     with unchanged(policy), torch.enable_grad():
         observations, state = _zeros(env, device), _first_state(policy, device)
         if hasattr(policy, "initial_state"):
@@ -65,9 +75,27 @@ def prepare_policy(policy: nn.Module, env: EnvSpaces, device: torch.device) -> N
         )
 
 
+def _check_kept(policy: nn.Module) -> None:  # while nothing is lost that a checkpoint could not give back
+    for name, kept in policy.state_dict().items():
+        if not isinstance(kept, Tensor):
+            found = f"a {type(kept).__name__}"
+        elif kept.layout is not torch.strided or kept.is_quantized:
+            found = "a sparse or quantized one"
+        elif kept.is_floating_point() and kept.itemsize == 1:
+            found = f"one of {kept.dtype}"
+        elif any(stride == 0 and size > 1 for stride, size in zip(kept.stride(), kept.shape, strict=True)):
+            found = "an expanded one"
+        else:
+            continue
+        raise APIUsageError(
+            f"the policy's {name!r} must be a dense tensor, which a checkpoint can hold, got {found}; convert it by "
+            "to_dense(), float() or clone(), or leave it out by persistent=False"
+        )
+
+
 def check_acting(policy: nn.Module, env: EnvSpaces, device: torch.device) -> None:
     """Checks what a policy that acts returns of observations of zeros; raises as `prepare_policy`, which calls it."""
-    policy = getattr(policy, "_orig_mod", policy)  # checked as it is, without compiling it for these sizes
+    policy = uncompiled(policy)  # checked as it is, without compiling it for these sizes
     with unchanged(policy):
         state = _first_state(policy, device)
         name = "forward_eval" if hasattr(policy, "forward_eval") else "forward"

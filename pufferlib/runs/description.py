@@ -24,7 +24,7 @@ from pufferlib.config.configuration import WRAPPER, policy_class_name
 from pufferlib.config.schema import ARGUMENTS, SECTIONS
 from pufferlib.errors import CheckpointError, ConfigError, PufferError, nearest
 from pufferlib.families import catalog
-from pufferlib.policy import NormalizedObservations, init_args
+from pufferlib.policy import NormalizedObservations, init_args, uncompiled
 from pufferlib.runs.checkpoint import load, resolve_model, resolve_run, saved_runs
 from pufferlib.runs.folder import CONFIG_FILE, read_facts
 from pufferlib.runs.making import find_origin
@@ -44,7 +44,7 @@ def _policy_settings(policy: nn.Module, env_name: str) -> dict[str, Any] | None:
 
 
 def _without_statistics(policy: nn.Module) -> nn.Module:  # that the trainer puts around it
-    return policy.policy if isinstance(policy, NormalizedObservations) else policy
+    return uncompiled(policy.policy if isinstance(policy, NormalizedObservations) else policy)
 
 
 def settings_of(
@@ -253,14 +253,18 @@ def find_run(env_name: str, args: Mapping[str, Any]) -> tuple[Path | None, list[
 def run_settings(env_name: str, args: Mapping[str, Any], is_policy_named: bool) -> dict[str, Any]:
     """Returns the settings of the run to resume, where `resume` is its folder; the first process looks for all.
 
-    A policy of a class of one's own raises CheckpointError, unless the caller names it.
+    A policy of a class of one's own raises CheckpointError, unless the caller names it; so do a loss and wrappers.
     """
 
     def find() -> dict[str, Any]:
         folder = resolve_run(args["train"]["data_dir"], env_name, args["resume"])
         described = read_description(folder / CONFIG_FILE, env_name)
+        remedy = "call trainer.load_checkpoint(folder) there to continue it"
         if not is_policy_named:
-            _require_named_policy(described, folder, "call trainer.load_checkpoint(folder) there to continue it")
+            _require_named_policy(described, folder, remedy)
+        for part in ("loss", "wrappers"):
+            if found := described.get(part):
+                raise CheckpointError(f"{folder} was trained with the {part} {found} of your own program; {remedy}")
         return {**described["settings"], "resume": str(folder)}
 
     return distributed.connect().from_first(find)

@@ -158,6 +158,18 @@ class RunFolder:
         if self._is_open:
             write_json(self.path / CONFIG_FILE, self._describe())
 
+    @property
+    def is_lost(self) -> bool:
+        """Whether another trainer of this process writes to it: two would mix their files."""
+        return self._unlock is None and bool(_holders(self.path))
+
+    def take_over(self) -> None:
+        """Locks the folder, which is lost to the trainer of this process that had it before."""
+        for holder in _holders(self.path):
+            if holder is not self:
+                holder.close()
+        self.lock()
+
     def lock(self) -> None:
         """Makes the folder and locks it, if the file system has locks and this process may write to it; see `open`."""
         if self._unlock is not None:
@@ -202,13 +214,19 @@ class RunFolder:
             self._unlock = None
 
 
+def _holders(folder: Path) -> list[RunFolder]:  # those of this process that have it locked: at most one
+    found = []
+    for own in list(_locked):
+        with contextlib.suppress(OSError):
+            found += [own] if os.path.samefile(own.path, folder) else []
+    return found
+
+
 def writing_process(folder: Path) -> int | None:
     """Returns the number of the process that has locked a folder, without taking the lock; None if none is known."""
     # A process that closes a locked file loses its lock, through whichever descriptor: its own are not looked at.
-    for own in list(_locked):
-        with contextlib.suppress(OSError):
-            if os.path.samefile(own.path, folder):
-                return os.getpid()
+    if _holders(folder):
+        return os.getpid()
     try:
         descriptor = _open(folder)
     except OSError:

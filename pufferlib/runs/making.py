@@ -90,6 +90,18 @@ def find_origin(env: PufferEnv | vector.Vector) -> Origin | None:
     return None if inside is env else find_origin(inside)
 
 
+def wrapper_names(env: PufferEnv | vector.Vector) -> list[str]:
+    """Returns the classes of the wrappers that a program has put around an environment which its name alone makes."""
+    if getattr(env, "made_from", None) is not None:
+        return []
+    if isinstance(env, PufferWrapper):
+        return [type(env).__name__, *wrapper_names(env.env)]
+    if isinstance(env, LibraryEnv):
+        return [wrapper.name for wrapper in getattr(getattr(env.env, "spec", None), "additional_wrappers", ())]
+    inside = getattr(env, "driver_env", env)
+    return [] if inside is env else wrapper_names(inside)
+
+
 def environment_name(env: PufferEnv | vector.Vector) -> str:
     """Returns the name of an environment or vector, or its class in lower case; of a wrapper that of what is inside."""
     made_from = find_origin(env)

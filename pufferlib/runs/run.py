@@ -12,11 +12,13 @@ from typing import Any
 from pufferlib.errors import ConfigError, DivergedError, PufferWarning, StorageError
 from pufferlib.families.catalog import slug
 from pufferlib.loggers.logger import METRICS_FILE, JsonLogger, Loggers, NoLogger
+from pufferlib.ppo.losses import ppo_loss
 from pufferlib.runs import checkpoint
-from pufferlib.runs.calls import ResolvedCall
+from pufferlib.runs.calls import AnyLogger, ResolvedCall
 from pufferlib.runs.description import describe_run, settings_of
 from pufferlib.runs.folder import TRAINER_STATE, RunFolder, free_folder
 from pufferlib.runs.loaders import make_loggers
+from pufferlib.runs.making import wrapper_names
 from pufferlib.runs.trainer_state import Progress, TrainerParts, find_nonfinite, load_trainer_state, rank_state
 
 
@@ -44,6 +46,10 @@ class Run:
         self._logged = {"env_name": call.env_name, "train": train, "computation": describe_computation()}
         self.logger = Loggers([*files, given], self._logged)
 
+    def replace_loggers(self, loggers: AnyLogger) -> None:
+        """Logs to these alone, with the description of the run first."""
+        self.logger = loggers if isinstance(loggers, Loggers) else Loggers(loggers, self._logged)
+
     def change_settings(self, settings: Mapping[str, Any]) -> None:
         """Changes `[train]` settings in `config.json`, and for loggers that have not been opened yet."""
         self._changed.update(settings)
@@ -59,7 +65,23 @@ class Run:
         train = {**settings["train"], **self._changed}
         settings = {**settings, "train": train, "selfplay": asdict(call.selfplay)}
         simulator = getattr(call.vecenv.driver_env, "simulator", None)
-        return describe_run(settings, call.policy, self._describe_computation(), simulator)
+        loss = None if call.loss is ppo_loss else getattr(call.loss, "__qualname__", type(call.loss).__name__)
+        own = {"loss": loss, "wrappers": ", ".join(wrapper_names(call.vecenv))}  # which no name makes again
+        described = describe_run(settings, call.policy, self._describe_computation(), simulator)
+        return {**described, **{name: kept for name, kept in own.items() if kept}}
+
+    def open_folder(self) -> None:
+        """Makes the folder, unless it is open; where another trainer of this process has taken it, another one."""
+        if self.folder.is_lost:
+            lost, path = self.folder.path, free_folder(self.folder.path)
+            warnings.warn(
+                f"another trainer of this process writes to {lost} now; this one goes on in {path}",
+                PufferWarning,
+                stacklevel=3,
+            )
+            self.folder = RunFolder(path, self.describe)
+            self._metrics_file.continue_in(path / METRICS_FILE, resume_step=None)
+        self.folder.open()
 
     def begin(self, log_settings: Mapping[str, Any] | None, resume_step: int | None) -> None:
         """Opens the folder and describes the run to its loggers, those of the `[log]` settings if they are given.
@@ -70,7 +92,7 @@ class Run:
             path = self.folder.path
             self.logger = Loggers(make_loggers(log_settings, path, path.absolute().name, resume_step))
         try:
-            self.folder.open()
+            self.open_folder()
         except OSError as error:
             raise ConfigError(
                 f"[train] data_dir must be a folder that can be written, got {self._call.config.data_dir!r} "
@@ -85,15 +107,16 @@ class Run:
         self, parts: TrainerParts, progress: Progress, statistics: dict[str, float] | None, metadata: Mapping[str, Any]
     ) -> str:
         """Writes a checkpoint into the folder, and returns the path of the weights; all processes call it."""
-        ranks, folder = self._ranks.gather(rank_state(parts, statistics)), self.folder
+        ranks = self._ranks.gather(rank_state(parts, statistics))
 
-        def write() -> None:
-            folder.open()
-            checkpoint.save_checkpoint_folder(folder.path, self.env_name, parts, progress, ranks, metadata)
+        def write() -> Path:
+            self.open_folder()
+            folder = self.folder.path
+            checkpoint.save_checkpoint_folder(folder, self.env_name, parts, progress, ranks, metadata)
+            return checkpoint.model_path(folder, self.env_name, progress.epoch)
 
-        self._ranks.from_first(write)
+        self.model_path = self._ranks.from_first(write)
         self._storage_reason = None
-        self.model_path = checkpoint.model_path(folder.path, self.env_name, progress.epoch)
         return str(self.model_path)
 
     def load(self, path: Path, parts: TrainerParts) -> tuple[Progress, dict[str, float] | None, dict[str, Any]]:
@@ -108,7 +131,7 @@ class Run:
         weights, state = checkpoint.read_checkpoint_folder(path, self.env_name, parts, self._ranks)
         is_own = self.folder.path.resolve() == path.resolve()
         folder = self.folder if is_own else RunFolder(path, self.describe)
-        self._ranks.from_first(folder.lock)
+        self._ranks.from_first(folder.take_over)
         progress, statistics = load_trainer_state(path / TRAINER_STATE, parts, self._ranks, weights, state)
         if self._ranks.is_first:
             for unfinished in path.glob("*.tmp"):  # by a process that was killed

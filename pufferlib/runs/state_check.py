@@ -30,7 +30,10 @@ from pufferlib.runs.trainer_state import TrainerParts, rollout_state
 MAX_ENTRIES = 2**19  # of the content, seen as a tree
 MAX_DEPTH = 500  # of lists and dicts
 MAX_REPEATED = 2**16  # numbers of a tensor that refers to stored numbers several times, as `expand` makes one
-_CALLED = re.compile(r"collections OrderedDict|torch\._utils _rebuild_(tensor_v2|parameter)|torch \w+Storage")
+_CALLED = re.compile(
+    r"collections OrderedDict|torch\._utils _rebuild_(tensor_v[23]|parameter)|torch \w+Storage|"
+    r"torch\.storage UntypedStorage|torch (uint|float8_)\w+"  # of the types that have no storage of their own
+)
 
 
 def read_archive(file: BinaryIO, has_numbers: bool = True) -> Any:

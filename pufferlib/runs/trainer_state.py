@@ -15,6 +15,7 @@ from pufferlib.distributed import Ranks
 from pufferlib.errors import CheckpointError
 from pufferlib.metrics.finite import find_in_state, find_weight, is_finite
 from pufferlib.metrics.measures import FinishedEpisodes, Moments
+from pufferlib.policy import load_weights
 from pufferlib.ppo.collector import BOUNDARY_COLUMNS, Collector
 from pufferlib.ppo.learner import Learner
 from pufferlib.ppo.opponents import Seen
@@ -239,6 +240,6 @@ def load_trainer_state(
         _load_rollout_state(collector.rollout, own["rollout"]["content"])
         parts.learner.prepare()
         statistics = own["rollout"]["statistics"]
-    parts.policy.load_state_dict(weights)
+    load_weights(parts.policy, weights)
     load_learning_state(parts, state["learning"])
     return progress, statistics

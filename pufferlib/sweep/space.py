@@ -73,8 +73,8 @@ class Dimension:
         if self.is_integer and math.floor(high) <= math.ceil(low):
             return f"needs two whole numbers in its range, got {low} to {high}"
         for bound in (low, high) if kind == "uniform_pow2" else ():
-            if not math.log2(bound).is_integer():
-                return f"is uniform_pow2, so min and max must be powers of two, got {bound}"
+            if bound < 1 or not math.log2(bound).is_integer():
+                return f"is uniform_pow2, so min and max must be powers of two, 1 or more, got {bound}"
         if self.mean is not None and not low <= self.mean <= high:
             return f"needs a mean within [{low}, {high}], got {self.mean}"
         return None if 0 < self.scale <= 1 else f"needs a scale in (0, 1], a part of the range, got {self.scale}"

@@ -20,7 +20,7 @@ from pufferlib.callbacks import (
     StopAtScore,
     StopWithoutImprovement,
 )
-from pufferlib.errors import CallbackError
+from pufferlib.errors import CallbackError, PufferWarning, StorageError
 from pufferlib.ocean import env_class
 from pufferlib.runs import checkpoint
 
@@ -284,6 +284,34 @@ def test_a_callback_changes_the_trainer():
     trainer = make_trainer().learn(192, callbacks=[Halve()])
     assert trainer.learning_rate == 1 / 8
     trainer.release()
+
+
+def test_rolling_back_in_a_callback_does_not_end_the_training_early():
+    def roll_back(trainer, logs):
+        rates.append(trainer.learning_rate)
+        if trainer.epoch == 4 and len(rates) == 2:
+            trainer.load_checkpoint("early.pt")
+
+    rates = []
+    trainer = make_trainer().learn(128)
+    trainer.save_checkpoint("early.pt")
+    trainer.learn(256, callbacks=roll_back)
+    assert (trainer.epoch, len(rates)) == (6, 6)
+    trainer.release()
+
+
+def test_an_error_of_a_callback_says_so_where_nothing_could_be_saved(monkeypatch):
+    def break_down(trainer, logs):
+        raise ValueError("no")
+
+    def refuse(*arguments):
+        raise StorageError("the disk is full")
+
+    trainer = make_trainer()
+    monkeypatch.setattr(checkpoint, "save_checkpoint_folder", refuse)
+    with pytest.warns(PufferWarning, match="no checkpoint was saved: the disk is full"), pytest.raises(CallbackError):
+        trainer.learn(64, callbacks=break_down)
+    assert not trainer.vecenv.is_open
 
 
 def test_an_error_names_the_callback_and_leaves_a_run_to_go_on_with():

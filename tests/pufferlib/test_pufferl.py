@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 import time
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -18,7 +19,7 @@ from trained import weights
 from pufferlib import pufferl, vector
 from pufferlib.config import TrainConfig
 from pufferlib.environment import PufferEnv
-from pufferlib.errors import APIUsageError, ConfigError, DivergedError
+from pufferlib.errors import APIUsageError, ConfigError, DivergedError, PufferWarning
 from pufferlib.extensions.optimizers import Adam, Muon, Sgd
 from pufferlib.fast.cpu import NetworkGradients, ThreadedGradients
 from pufferlib.loggers.logger import NoLogger
@@ -90,10 +91,10 @@ def guess_trainer(policy=None, logger=None, action_space=None, **settings):
     return pufferl.PuffeRL(config(**settings), vecenv, policy, logger)
 
 
-def scripted_trainer(policy, has_absent_agents=False, **settings):
+def scripted_trainer(policy, has_absent_agents=False, loss=None, **settings):
     kwargs = [{"index": i, "agents": 4, "has_absent_agents": has_absent_agents} for i in range(4)]
     vecenv = vector.make(ScriptedEnv, env_kwargs=kwargs, num_envs=4, backend="Serial")
-    return pufferl.PuffeRL(config(**settings), vecenv, policy)
+    return pufferl.PuffeRL(config(**settings), vecenv, policy, loss=loss)
 
 
 def run(trainer, epochs):
@@ -677,6 +678,39 @@ def test_episodes_of_an_environment_that_reports_nothing_are_seen():
 def test_a_rollout_without_ends_has_no_statistics():
     trainer = scripted_trainer(LinearPolicy(), bptt_horizon=2)
     assert trainer.evaluate() == {}
+
+
+@pytest.mark.parametrize("wrong", [None, "broken"])
+def test_a_logger_that_was_replaced_does_not_stop_the_training(wrong):
+    class Broken(NoLogger):
+        def log(self, metrics, step):
+            raise OSError("gone")
+
+    trainer = scripted_trainer(LinearPolicy(), bptt_horizon=4, num_iterations=2)
+    trainer.logger = wrong and Broken()
+    with pytest.warns(PufferWarning, match="Broken failed and may miss metrics") if wrong else nullcontext():
+        for _ in range(2):
+            trainer.evaluate()
+            trainer.train()
+    trainer.close()
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "muon", "sgd"])
+def test_parameters_that_a_user_adds_to_the_optimizer_get_the_gradients_of_one_minibatch(optimizer):
+    scale, gradients = nn.Parameter(torch.ones(())), []
+
+    def loss(*tensors, **coefficients):
+        found = losses.ppo_loss(*tensors, **coefficients)
+        return losses.PPOLoss(found.total + scale, found.metrics, found.ratio)
+
+    trainer = scripted_trainer(LinearPolicy(), bptt_horizon=4, num_iterations=2, loss=loss, optimizer=optimizer)
+    trainer.optimizer.add_param_group({"params": [scale]})
+    trainer.optimizer.register_step_pre_hook(lambda *_: gradients.append(float(scale.grad)))
+    for _ in range(2):
+        trainer.evaluate()
+        trainer.train()
+    assert len(gradients) > 1 and set(gradients) == {1.0} and scale < 1.0
+    trainer.release()
 
 
 def test_statistics_since_the_start_weigh_the_episodes_of_all_intervals():

@@ -1,3 +1,4 @@
+import enum
 import json
 
 import numpy as np
@@ -47,6 +48,22 @@ def test_taking_starts_over_and_looking_does_not():
 @pytest.mark.parametrize("number", [2, 2.0, True, np.float32(2), np.int64(2), np.array(2.0), torch.tensor(2.0)])
 def test_numbers_of_every_kind_are_taken(number):
     assert reported({"score": number}).means() == {"score": float(number), "n": 1}
+
+
+def test_nan_is_no_number_and_a_count_of_nan_no_count():
+    means = reported({"score": 1.0, "goal": np.float32("nan")}, {"score": 3.0, "goal": 2.0}).means()
+    assert means == {"score": 2.0, "goal": 2.0, "n": 2}
+    assert reported({"score": 1.0, "n": float("nan")}).means() == {}
+
+
+class Names(str, enum.Enum):  # noqa: UP042 - as users with Python 3.10 write it
+    SCORE = "score"
+
+
+@pytest.mark.parametrize("name", ["score", np.str_("score"), Names.SCORE, 7])
+def test_names_are_kept_as_plain_text(name):
+    (found,) = reported({name: 1.0}).means().keys() - {"n"}
+    assert type(found) is str and found == ("7" if name == 7 else "score")
 
 
 @pytest.mark.parametrize(

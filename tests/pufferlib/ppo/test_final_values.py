@@ -192,11 +192,12 @@ def test_a_checkpoint_between_collecting_and_learning_keeps_them(fused, in_tmp_p
     trainer, other = started(), started()
     trainer.evaluate()
     trainer.save_checkpoint()
-    other.load_checkpoint(trainer.run_folder)
-    other.evaluate()
-    assert as_dict(other.rollout.finals) == as_dict(trainer.rollout.finals) != {}
+    finals = as_dict(trainer.rollout.finals)
     expected = learned(trainer)
     trainer.release()
+    other.load_checkpoint(trainer.run_folder)
+    other.evaluate()
+    assert as_dict(other.rollout.finals) == finals != {}
     assert torch.equal(learned(other), expected)
     other.release()
 

@@ -174,6 +174,21 @@ def test_the_oldest_snapshot_makes_room_and_the_games_against_it_do_not_count():
     trainer.close()
 
 
+class Remembering(Default):
+    """A policy that keeps what it saw last, as for a picture of it."""
+
+    def forward(self, observations, state=None):
+        logits, self.values = super().forward(observations, state)
+        return logits, self.values
+
+
+def test_a_policy_that_keeps_an_activation_has_snapshots_too():
+    trainer = make_trainer(Remembering(Rounds(), 8))
+    iterate(trainer, 4)
+    assert len(trainer.pool.members) == 3 and trainer.policy.values.requires_grad
+    trainer.release()
+
+
 def test_a_policy_that_beats_the_pool_enters_it_early():
     trainer = make_trainer(snapshot_steps=10**9, snapshot_win_rate=0.6)
     iterate(trainer, 2)

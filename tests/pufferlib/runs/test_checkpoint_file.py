@@ -1,13 +1,17 @@
 import enum
+import math
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
 import pufferlib
 from pufferlib import PuffeRL
 from pufferlib.errors import APIUsageError, CheckpointError
 from pufferlib.models import Default
+from pufferlib.reading import read_json
 from pufferlib.runs import checkpoint
 from pufferlib.runs.state_check import plain_metadata
 from pufferlib.runs.trainer_state import learner_state
@@ -95,6 +99,138 @@ def test_closing_saves_what_was_loaded(make_trainer):
     other.load_checkpoint("checkpoint.pt")
     saved = torch.load(other.close(), weights_only=True)
     assert torch.equal(torch.cat([tensor.flatten() for tensor in saved.values()]), loaded)
+
+
+def test_weights_that_were_loaded_after_the_checkpoint_are_saved_by_closing(make_trainer):
+    trainer = make_trainer()
+    step(trainer)
+    trainer.save_checkpoint(metadata={"stage": 1})
+    best = {name: torch.full_like(tensor, 0.5) for name, tensor in trainer.policy.state_dict().items()}
+    trainer.policy.load_state_dict(best)
+    path, folder = trainer.close(), trainer.run_folder
+    assert all(bool((tensor == 0.5).all()) for tensor in torch.load(path, weights_only=True).values())
+    assert make_trainer().load_checkpoint(folder) == {"stage": 1}
+
+
+def test_closing_writes_nothing_again(make_trainer):
+    trainer = make_trainer()
+    step(trainer)
+    path = Path(trainer.save_checkpoint())
+    before = path.stat().st_mtime_ns
+    assert trainer.close() == str(path) and path.stat().st_mtime_ns == before
+    with pytest.raises(APIUsageError, match="the trainer is closed"):
+        trainer.save_checkpoint()
+    trainer.save_checkpoint("after.pt")
+    assert make_trainer().load_checkpoint("after.pt") == {}
+
+
+@pytest.mark.parametrize("batch_size", [16, 96, 128])
+def test_another_batch_size_counts_other_epochs(make_trainer, batch_size):
+    first = make_trainer(num_iterations=4)
+    step(first, 4)
+    first.save_checkpoint("stage.pt")
+    second = make_trainer(batch_size=batch_size)
+    second.load_checkpoint("stage.pt")
+    epochs = math.ceil(4 * 64 / batch_size)
+    assert (second.epoch, second.total_epochs, second.global_step) == (epochs, epochs, 256)
+    third = make_trainer(batch_size=batch_size, total_timesteps=512)
+    third.load_checkpoint("stage.pt")
+    rates = []
+    while third.epoch < third.total_epochs:
+        rates.append(third.learning_rate)
+        step(third)
+    assert len(rates) == third.total_epochs - epochs > 0
+    assert rates[0] == pytest.approx(1e-2 * (1 - epochs / third.total_epochs)) and min(rates) > 0
+
+
+def test_a_file_that_does_not_tell_its_batch_size_is_loaded_as_before(make_trainer):
+    first = make_trainer()
+    step(first, 3)
+    first.save_checkpoint("stage.pt")
+    content = checkpoint.load(Path("stage.pt"))
+    assert content.pop("batch_size") == 64
+    checkpoint.save(Path("stage.pt"), content)
+    second = make_trainer(batch_size=128)
+    second.load_checkpoint("stage.pt")
+    assert second.epoch == 3
+
+
+@pytest.mark.parametrize("is_compiled", [False, True])
+def test_the_weights_of_a_compiled_policy_have_the_names_of_the_policys(make_trainer, is_compiled):
+    env = pufferlib.make("puffer_squared", num_envs=4)
+    policy = Default(env, 16)
+    keywords = {"batch_size": 64, "device": "cpu"}
+    first = PuffeRL(env, torch.compile(policy, backend="eager"), **keywords)
+    step(first)
+    first.save_checkpoint("checkpoint.pt")
+    path = first.close()
+    described = read_json(first.run_folder / "config.json")
+    assert described["policy_class"] is None and described["settings"]["policy_name"] == "Default"
+    weights = torch.load(path, weights_only=True)
+    assert weights.keys() == policy.state_dict().keys()
+    env = pufferlib.make("puffer_squared", num_envs=4)
+    other = Default(env, 16)
+    second = PuffeRL(env, torch.compile(other, backend="eager") if is_compiled else other, **keywords)
+    checkpoint.load_policy_weights(second.policy, Path(path))
+    for name, tensor in other.state_dict().items():
+        assert torch.equal(tensor, weights[name])
+    if is_compiled:
+        second.load_checkpoint("checkpoint.pt")
+        assert second.epoch == 1
+    second.release()
+
+
+class Keeping(nn.Module):
+    """A policy with a buffer or a state beside its weights."""
+
+    def __init__(self, env, kept=None):
+        super().__init__()
+        self.policy, self.extra = Default(env, 8), kept
+        if isinstance(kept, torch.Tensor):
+            self.register_buffer("kept", kept)
+
+    def get_extra_state(self):
+        return torch.zeros(2) if self.extra is None or isinstance(self.extra, torch.Tensor) else self.extra
+
+    def set_extra_state(self, state):
+        self.loaded = state
+
+    def forward(self, observations, state):
+        return self.policy(observations, state)
+
+
+@pytest.mark.parametrize("dtype", [torch.uint16, torch.uint32, torch.bfloat16, torch.bool, torch.int8, None], ids=str)
+def test_whatever_tensors_a_policy_keeps_come_back(dtype):
+    kept = None if dtype is None else torch.ones(3, 2).to(dtype)
+    settings = {"batch_size": 64, "device": "cpu"}
+    env = pufferlib.make("puffer_squared", num_envs=4)
+    trainer = PuffeRL(env, Keeping(env, kept), **settings)
+    step(trainer)
+    trainer.save_checkpoint("checkpoint.pt")
+    trainer.close()
+    for source in ("checkpoint.pt", trainer.run_folder):
+        env = pufferlib.make("puffer_squared", num_envs=4)
+        other = PuffeRL(env, Keeping(env, None if kept is None else kept.clone().zero_()), **settings)
+        other.load_checkpoint(source)
+        assert dtype is None or torch.equal(other.policy.kept.int(), kept.int())
+        assert torch.equal(other.policy.loaded, torch.zeros(2))
+        other.release()
+
+
+@pytest.mark.parametrize(
+    ("kept", "found"),
+    [
+        (torch.eye(3).to_sparse(), "'kept' must be a dense tensor, .* got a sparse or quantized one; convert it"),
+        (torch.zeros(3, 1).expand(3, 4), "'kept' must be a dense tensor, .* got an expanded one"),
+        (torch.zeros(3).to(torch.float8_e5m2), "'kept' must be a dense tensor, .* got one of torch.float8_e5m2"),
+        ({"seen": 3}, "'_extra_state' must be a dense tensor, .* got a dict"),
+    ],
+)
+def test_what_no_checkpoint_could_give_back_is_refused_before_the_training(kept, found):
+    env = pufferlib.make("puffer_squared", num_envs=4)
+    with pytest.raises(APIUsageError, match=found):
+        PuffeRL(env, Keeping(env, kept), batch_size=64, device="cpu")
+    env.close()
 
 
 def test_the_dashboard_goes_on_after_loading(make_trainer, capsys):

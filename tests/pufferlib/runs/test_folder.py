@@ -15,7 +15,7 @@ import pufferlib
 from pufferlib import JsonLogger, NoLogger, PuffeRL, cli, models, pufferl, vector
 from pufferlib.config import load_config
 from pufferlib.emulation import GymnasiumPufferEnv
-from pufferlib.errors import CheckpointError, StorageError
+from pufferlib.errors import CheckpointError, PufferWarning, StorageError
 from pufferlib.runs.folder import RunFolder
 
 SMALL = {"device": "cpu", "batch_size": 256}
@@ -315,3 +315,47 @@ def test_a_run_that_cannot_be_described_leaves_no_folder(folder):
     with pytest.raises(StorageError):
         run.open()
     assert (folder / "experiments" / "run" / "mine").exists()
+
+
+# --- two trainers of one process
+
+
+def test_two_trainers_with_one_name_write_into_two_folders():
+    first, second = (PuffeRL("puffer_squared", logger=NoLogger("mine"), **SMALL, num_envs=4) for _ in range(2))
+    assert first.run_folder == second.run_folder
+    first.save_checkpoint()
+    with pytest.warns(PufferWarning, match=r"another trainer .* writes to .*_mine now; this one goes on in .*_mine_2"):
+        second.save_checkpoint()
+    assert second.run_folder.name == "puffer_squared_mine_2"
+    for trainer in (first, second):
+        trainer.evaluate()
+        trainer.train()
+        assert str(trainer.run_folder) in trainer.close()
+    assert sorted(path.name for path in first.run_folder.parent.iterdir()) == [
+        "puffer_squared_mine",
+        "puffer_squared_mine_2",
+    ]
+
+
+def test_a_trainer_whose_run_another_one_continues_goes_on_elsewhere():
+    keywords = {**SMALL, "num_envs": 4, "log_interval": 1}
+    first, second = PuffeRL("puffer_squared", **keywords), PuffeRL("puffer_squared", **keywords)
+    first.evaluate(), first.train()
+    first.save_checkpoint()
+    folder = first.run_folder
+    second.load_checkpoint(folder)
+    assert second.run_folder == folder
+    with pytest.warns(PufferWarning, match="this one goes on in"):
+        first.evaluate(), first.train()
+    second.evaluate(), second.train()
+    second.save_checkpoint(metadata={"by": "second"})
+    first.close(), second.close()
+    assert first.run_folder == folder.with_name(f"{folder.name}_2")
+    steps = {
+        path: [json.loads(line)["agent_steps"] for line in (path / "metrics.jsonl").read_text().splitlines()]
+        for path in (folder, first.run_folder)
+    }
+    assert steps == {folder: [256, 512], first.run_folder: [512]}
+    third = PuffeRL("puffer_squared", **keywords)
+    assert third.load_checkpoint(folder) == {"by": "second"}
+    third.close()

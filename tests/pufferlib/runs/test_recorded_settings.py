@@ -1,11 +1,19 @@
-import pytest
+import functools
 
+import gymnasium
+import pytest
+from test_own_loss import curious_loss
+
+import pufferlib
+from pufferlib import PuffeRL
 from pufferlib.config import load_config
 from pufferlib.errors import CheckpointError, ConfigError
+from pufferlib.ppo.losses import ppo_loss
 from pufferlib.reading import read_json
 from pufferlib.runs import checkpoint, description
 from pufferlib.runs.description import find_run, model_settings, run_settings
 from pufferlib.runs.folder import CONFIG_FILE, write_json
+from pufferlib.wrappers import ClipReward, FrameStack
 
 SQUARED = "puffer_squared"
 
@@ -85,6 +93,33 @@ def test_a_policy_that_no_setting_names_has_to_be_named(run):
     with pytest.raises(CheckpointError, match=words + "load the weights into it there"):
         model_settings(SQUARED, given, is_policy_named=False)
     assert model_settings(SQUARED, given, is_policy_named=True)["train"]["gamma"] == 0.5
+
+
+@pytest.mark.parametrize(("part", "name"), [("loss", "curious_loss"), ("wrappers", "ClipReward, FrameStack")])
+def test_a_run_with_parts_of_a_program_is_not_continued_without_them(run, part, name):
+    folder, today = run()
+    write_json(folder / CONFIG_FILE, {**read_json(folder / CONFIG_FILE), part: name})
+    words = rf"{part} {name} of your own program; call trainer.load_checkpoint\(folder\) there to continue it"
+    with pytest.raises(CheckpointError, match=words):
+        run_settings(SQUARED, {**today, "resume": "latest"}, is_policy_named=True)
+
+
+def test_a_run_tells_the_loss_and_the_wrappers_that_a_program_gave(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    settings = {"num_steps": 16, "device": "cpu"}
+    cart = gymnasium.wrappers.TransformReward(gymnasium.make("CartPole-v1"), abs)
+    found = []
+    for env, loss in (
+        (ClipReward(pufferlib.make(SQUARED, num_envs=8)), None),
+        (FrameStack(pufferlib.make(SQUARED, num_envs=8), 2), curious_loss),
+        (cart, functools.partial(ppo_loss)),
+        (SQUARED, ppo_loss),
+    ):
+        trainer = PuffeRL(env, loss=loss, **settings)
+        described = trainer.run.describe()
+        found.append((described.get("wrappers"), described.get("loss")))
+        trainer.release()
+    assert found == [("ClipReward", None), ("FrameStack", "curious_loss"), ("TransformReward", "partial"), (None, None)]
 
 
 def test_a_module_in_the_settings_of_a_run_has_to_be_named(run):
