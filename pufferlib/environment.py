@@ -228,7 +228,34 @@ def fitting_actions(actions: ArrayLike, like: np.ndarray) -> np.ndarray:
     if actions.dtype != like.dtype and not np.can_cast(actions.dtype, like.dtype, "same_kind"):
         kind = "integers" if like.dtype.kind == "i" else "numbers"
         raise APIUsageError(f"actions must be {kind} that fit {like.dtype}, got {actions.dtype}; convert them first")
+    if like.dtype.kind == "i" and not _keeps_numbers(actions, actions.astype(like.dtype)):
+        raise APIUsageError(f"actions must be integers that fit {like.dtype}, got {actions.min()} to {actions.max()}")
     return actions
+
+
+def store_result(env: object, name: str, target: np.ndarray, result: ArrayLike) -> None:
+    """Writes what an environment returned into its rows; an APIUsageError where shape, kind or numbers do not fit."""
+    result = np.asarray(result)
+    if result.shape != target.shape:
+        raise APIUsageError(
+            f"{type(env).__name__} must return {name} of shape {target.shape}, got {result.shape}; "
+            "return one row per agent"
+        )
+    are_fractions = result.dtype.kind == "f" and target.dtype.kind in "iu"
+    target[...] = result if not are_fractions else 0
+    if are_fractions or not _keeps_numbers(result, target):
+        found = str(result.dtype) if are_fractions else f"{result.dtype} from {result.min()} to {result.max()}"
+        raise APIUsageError(
+            f"{type(env).__name__} must return {name} of {target.dtype}, as its space says, got {found}; "
+            "change one of the two"
+        )
+
+
+def _keeps_numbers(before: np.ndarray, after: np.ndarray) -> bool:
+    # Whether integers are the same after a cast to others.
+    if before.dtype.kind not in "iu" or after.dtype.kind not in "iu" or np.can_cast(before.dtype, after.dtype):
+        return True
+    return np.array_equal(before, after)
 
 
 class PufferEnv:

@@ -23,7 +23,7 @@ from gymnasium.spaces import Box
 from typing_extensions import override
 
 from pufferlib import spaces
-from pufferlib.environment import EpisodeTracker, PufferEnv, StepResult, check_env
+from pufferlib.environment import EpisodeTracker, PufferEnv, StepResult, check_env, store_result
 from pufferlib.errors import APIUsageError
 
 
@@ -119,7 +119,10 @@ class PufferWrapper(PufferEnv):
 
     @override
     def restore(self, snapshot: bytes) -> None:
-        begin = 0
+        begin, needed = 0, sum(array.nbytes for array in self.memory)
+        if len(snapshot) < needed:
+            name, found = type(self).__name__, len(snapshot)
+            raise APIUsageError(f"a snapshot of {name} has {needed} bytes or more, got {found}; use another one")
         for array in self.memory:
             content = np.frombuffer(snapshot, array.dtype, array.size, begin)
             array[...] = content.reshape(array.shape)
@@ -156,19 +159,20 @@ class ObservationWrapper(PufferWrapper):
     @override
     def reset(self, seed: int | None = None, **kwargs: object) -> tuple[np.ndarray, list[dict]]:
         observations, infos = super().reset(seed, **kwargs)
-        self.observations[...] = self.transform(observations)
+        store_result(self, "observations", self.observations, self.transform(observations))
         return self.observations, infos
 
     @override
     def step(self, actions: np.ndarray) -> StepResult:
         observations, rewards, terminals, truncations, infos = super().step(actions)
-        self.observations[...] = self.transform(observations)
+        store_result(self, "observations", self.observations, self.transform(observations))
         infos = [self._with_final(info) if "final_observation" in info else info for info in infos]
         return self.observations, rewards, terminals, truncations, infos
 
     def _with_final(self, info: dict) -> dict:
-        (final,) = self.transform(info["final_observation"][None])
-        return {**info, "final_observation": final.astype(self.observations.dtype)}
+        final = np.empty_like(self.observations[:1])
+        store_result(self, "observations", final, self.transform(info["final_observation"][None]))
+        return {**info, "final_observation": final[0]}
 
 
 class FrameStack(PufferWrapper):

@@ -401,7 +401,8 @@ class Vector(abc.ABC):
 
         Args:
             num_envs: environments in all, those inside PufferEnvs counted one by one. A creator with a `num_envs` of
-                its own makes one PufferEnv of them; otherwise there are as many PufferEnvs as hold them.
+                its own makes one PufferEnv of them, or one for each of several arguments; otherwise there are as many
+                PufferEnvs as hold them.
             seed: as for `pufferlib.vector.make`.
             backend: None is that of this vector.
             batch_size: as for `pufferlib.vector.make`.

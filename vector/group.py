@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from pufferlib.environment import Buffers, PufferEnv
+from pufferlib.emulation.emulated_env import LibraryEnv
+from pufferlib.environment import Buffers, PufferEnv, store_result
 from pufferlib.errors import APIUsageError, require_results
 from pufferlib.vector.arrays import EnvInfo
 from pufferlib.vector.recipe import EnvSource
@@ -38,6 +39,7 @@ class Group:
                 driver.check(env, index)
                 if source.fills_buf:
                     _check_rows(env, rows)
+            require_distinct(self.envs)
         except BaseException:
             self.close()
             raise
@@ -94,6 +96,23 @@ class Group:
                 raise
 
 
+def innermost(env: object) -> object:
+    """Returns what is stepped in the end: the environment inside all wrappers, of this library and of Gymnasium."""
+    while isinstance(env, (PufferWrapper, LibraryEnv)):
+        env = env.env
+    return getattr(env, "unwrapped", env)
+
+
+def require_distinct(envs: Sequence[object]) -> None:
+    """Raises an APIUsageError if two of them are one and the same inside."""
+    inside = [innermost(env) for env in envs]
+    if len({id(env) for env in inside}) < len(inside):
+        raise APIUsageError(
+            f"an environment creator must return a new environment whenever it is called, got one twice, a "
+            f"{type(inside[0]).__name__}; make it inside the function, or give the environment in place of the function"
+        )
+
+
 def _check_rows(env: PufferEnv, rows: Buffers) -> None:
     if isinstance(env, PufferWrapper):  # what it returns is copied
         return
@@ -116,18 +135,7 @@ def _store(env: PufferEnv, rows: Buffers, name: str, result: np.ndarray) -> None
     target = getattr(rows, name)
     if result is target:
         return
-    result = np.asarray(result)
-    if result.shape != target.shape:
-        raise APIUsageError(
-            f"{type(env).__name__} must return {name} of shape {target.shape}, got {result.shape}; "
-            "return one row per agent"
-        )
-    if result.dtype.kind == "f" and target.dtype.kind in "iu":  # their fractions would be lost
-        raise APIUsageError(
-            f"{type(env).__name__} must return {name} of {target.dtype}, as its space says, got {result.dtype}; "
-            "change one of the two"
-        )
-    target[...] = result
+    store_result(env, name, target, result)
 
 
 def _checked_infos(env: PufferEnv, infos: list[dict], first_agent: int) -> list[dict]:

@@ -18,6 +18,7 @@ from pufferlib.environment import Buffers, PufferEnv, check_env
 from pufferlib.errors import APIUsageError
 from pufferlib.vector.arrays import private_buffers
 from pufferlib.vector.base import Vector
+from pufferlib.vector.group import innermost
 from pufferlib.vector.native import Device, Native
 from pufferlib.vector.recipe import AUTO, EnvRecipe, EnvSource, Options
 from pufferlib.vector.serial import GymnasiumVector, LocalVector, Serial
@@ -69,7 +70,8 @@ def _some_actions(env: PufferEnv) -> np.ndarray:
     return actions
 
 
-# By id(), as an environment may be unhashable; an entry vanishes with its value, and so before an id is reused.
+# By id() of the innermost one, as an environment may be unhashable; an entry vanishes with its value, and so before an
+# id is reused.
 _vectors: weakref.WeakValueDictionary[int, LocalVector] = weakref.WeakValueDictionary()
 _closed: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
 
@@ -96,18 +98,19 @@ def adopt(env: Any, num_workers: int | str = AUTO, seed: int = 0, may_be_lent: b
     """
     env = as_puffer_env(env)
     check_env(env)
-    if id(env) in _closed:
+    inside = innermost(env)
+    if id(inside) in _closed:
         raise APIUsageError(
             f"the environment {type(env).__name__} was closed together with its trainer or vector; make a new one"
         )
-    holder = _vectors.get(id(env))
-    if holder is not None:
-        holder.hand_over()
     backend = fitting_backend(env)
     if may_be_lent and backend is Native:
         backend = Device
     vecenv = backend(ReadyEnv(env, seed, issubclass(backend, Native)), env, Options(num_workers))
-    _vectors[id(env)] = vecenv
+    holder = _vectors.get(id(inside))
+    if holder is not None:
+        holder.hand_over()
+    _vectors[id(inside)] = vecenv
     return vecenv
 
 
@@ -135,4 +138,5 @@ class ReadyEnv(EnvSource):
     @override
     def note_closed(self) -> None:
         with contextlib.suppress(TypeError):  # a class with __slots__ and without __weakref__
-            _closed[id(self.env)] = self.env
+            inside = innermost(self.env)
+            _closed[id(inside)] = inside

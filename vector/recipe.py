@@ -121,10 +121,15 @@ class EnvRecipe(EnvSource):
     def again(self, num_envs: int, inside: int, seed: int) -> EnvRecipe:
         """A recipe of `num_envs` other environments like these, of which each PufferEnv here has some `inside`.
 
-        One PufferEnv where the creator has an argument for how many it holds; else PufferEnvs like these in turn.
+        Where the creators have an argument for how many each holds, one PufferEnv, or one for each of their several
+        arguments, with as many in all or a few more; else PufferEnvs like these in turn.
         """
         if "num_envs" in self.kwargs[0]:
-            return EnvRecipe(self.creators[:1], self.args[:1], ({**self.kwargs[0], "num_envs": num_envs},), seed)
+            entries = list(zip(self.creators, self.args, self.kwargs, strict=True))
+            differ = any(own is not first for entry in entries for own, first in zip(entry, entries[0], strict=True))
+            creators, args, kwargs = zip(*entries[: max(1, min(num_envs, len(entries))) if differ else 1], strict=True)
+            share = -(-num_envs // len(creators))
+            return EnvRecipe(creators, args, tuple({**each, "num_envs": share} for each in kwargs), seed)
         turns = [index % self.num_envs for index in range(-(-num_envs // inside))]
         each = ([entries[index] for index in turns] for entries in (self.creators, self.args, self.kwargs))
         return EnvRecipe.build(*each, len(turns), seed)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import abc
 import contextlib
-import pickle
+import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, NoReturn, Protocol
 
 import cloudpickle
@@ -145,11 +146,14 @@ def pickled_tasks(recipe: EnvRecipe, info: EnvInfo, num_workers: int, backend: s
 
 
 def _registered_elsewhere() -> list[bytes]:
-    # An id that an imported package registered is unknown to a fresh interpreter; its entry point is text, so that
-    # the worker imports the package only where a creator makes the id.
+    # An id that an imported package or the program registered is unknown to a fresh interpreter. An entry point is text
+    # or a class or function; a worker loads them, and so imports the packages, only where it does not know an id.
     specs = []
     for spec in gymnasium.registry.values():
-        if isinstance(spec.entry_point, str) and not spec.entry_point.startswith("gymnasium."):
+        entry_point = spec.entry_point
+        if not str(entry_point).startswith("gymnasium."):
             with contextlib.suppress(Exception):  # its keywords may be anything
-                specs.append(pickle.dumps(spec))
+                if isinstance(entry_point, str) and entry_point.startswith("__main__:"):
+                    spec = replace(spec, entry_point=getattr(sys.modules["__main__"], entry_point.partition(":")[2]))
+                specs.append(cloudpickle.dumps(spec))
     return specs

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from contextlib import ExitStack
 
 from typing_extensions import override
 
@@ -12,7 +13,7 @@ from pufferlib.errors import APIUsageError
 from pufferlib.vector.arrays import EnvInfo
 from pufferlib.vector.base import State, Vector
 from pufferlib.vector.batch import Batch, neighbouring_batches
-from pufferlib.vector.group import Group
+from pufferlib.vector.group import Group, require_distinct
 from pufferlib.vector.recipe import AUTO, EnvSource, Options, count_batch
 
 
@@ -28,6 +29,8 @@ class LocalVector(Vector):
         try:
             for batch in self._batches:
                 self._groups.append(Group(source, batch.envs, batch.buffers, info))
+            envs = self.envs
+            require_distinct(envs if any(driver is env for env in envs) else [driver, *envs])
         except BaseException:
             self._close()
             raise
@@ -95,10 +98,11 @@ class LocalVector(Vector):
     @override
     def _close(self) -> None:
         has_envs = any(group.envs for group in self._groups)
-        for group in self._groups:
-            group.close()
-        if has_envs:
-            self._source.note_closed()
+        with ExitStack() as closing:  # the others too when one fails
+            if has_envs:
+                closing.callback(self._source.note_closed)
+            for group in reversed(self._groups):
+                closing.callback(group.close)
 
 
 class Serial(LocalVector):

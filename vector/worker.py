@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import pickle
 import select
 import signal
@@ -10,6 +11,7 @@ import warnings
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 
+import cloudpickle
 import gymnasium
 
 from pufferlib.environment import Buffers
@@ -46,8 +48,10 @@ class WorkerTask:
             try:
                 return Group(self.recipe, self.envs, rows, self.info)
             except gymnasium.error.UnregisteredEnv:  # by the package that the parent imported
-                for spec in map(pickle.loads, self.specs):
-                    gymnasium.registry.setdefault(spec.id, spec)
+                for pickled in self.specs:
+                    with contextlib.suppress(Exception):  # a module that is not found here; the next call says so
+                        spec = pickle.loads(pickled)  # noqa: S301 - our own parent's
+                        gymnasium.registry.setdefault(spec.id, spec)
             # The package is imported now, and registers its ids as well.
             warnings.filterwarnings("ignore", ".*Overriding environment", UserWarning)
             return Group(self.recipe, self.envs, rows, self.info)
@@ -135,6 +139,9 @@ class WorkerChannel:
         """Sends the parent the result of the command, with None for an error; an empty list needs no message."""
         by_message = content != []
         if by_message:
-            self._connection.send((content, None))
+            try:
+                self._connection.send((content, None))
+            except (pickle.PicklingError, AttributeError, TypeError):  # infos with classes of the main program
+                self._connection.send_bytes(cloudpickle.dumps((content, None)))
         if self._bells.answer(by_message):
             self._connection.send_bytes(WAKING)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import inspect
 import sys
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -75,6 +75,11 @@ def make_puffer_env(creator: Callable, args: Sequence, kwargs: Mapping[str, Any]
     """
     mismatch = _mismatch(creator, args, {**kwargs, **given})
     is_given = mismatch is None and not makes_others(creator)
+    if is_given and (twice := [name for name in given if name in kwargs]):
+        raise APIUsageError(
+            f"{' and '.join(twice)} must not be among the arguments of an environment, which gets its own; give a seed "
+            "to what makes it"
+        )
     refusal = None if is_given else _mismatch(creator, args, kwargs)
     if refusal is not None:
         raise APIUsageError(
@@ -85,7 +90,9 @@ def make_puffer_env(creator: Callable, args: Sequence, kwargs: Mapping[str, Any]
         env = creator(*args, **kwargs, **(given if is_given else {}))
     except TypeError as error:
         # A function with `**kwargs`, such as PettingZoo's `parallel_env`, may pass the keywords to one that takes none.
-        if not (is_given and is_refusal(error, given)):
+        # One that it names itself was refused further inside, by a mistake of the author's.
+        unnamed = [name for name in given if name not in _parameters(creator)]
+        if not (is_given and unnamed and is_refusal(error, unnamed)):
             raise
         env = creator(*args, **kwargs)
     wrapper = wrapper_of(env)
@@ -117,6 +124,13 @@ def _pettingzoo_kinds() -> tuple[type, ...]:
 def _described(creator: Callable) -> str:
     inner = creator.func if isinstance(creator, partial) else creator
     return f"{getattr(inner, '__name__', inner)!s}{inspect.signature(inner)}"
+
+
+def _parameters(creator: Callable) -> Iterable[str]:
+    try:
+        return inspect.signature(creator).parameters
+    except ValueError:  # a builtin that does not tell
+        return ()
 
 
 def _mismatch(creator: Callable, args: Sequence, kwargs: Mapping[str, Any]) -> Exception | None:

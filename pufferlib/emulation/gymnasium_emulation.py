@@ -7,7 +7,7 @@ import functools
 import inspect
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import FunctionType
 from typing import Any
 
@@ -146,7 +146,7 @@ def _names_masks(env: object) -> bool:
 
 def _layers(env: Any) -> list[Any]:
     layers = [env]
-    while hasattr(layers[-1], "env"):
+    while hasattr(layers[-1], "env") and not any(layers[-1].env is layer for layer in layers):
         layers.append(layers[-1].env)
     return layers
 
@@ -233,6 +233,11 @@ class GymnasiumVectorPufferEnv(LibraryEnv):
             self.has_action_masks = ACTION_MASK in self._reset_all(self._first_seed, self.options)[1]
 
     def _reset_all(self, seed: int | None, options: dict[str, Any] | None) -> tuple[Any, Any]:
+        if self.env.closed:
+            raise APIUsageError(
+                f"{type(self.env).__name__} is closed, as after an error of an environment or Ctrl-C inside a step; "
+                "make a new one"
+            )
         seeds = None if seed is None else self.env_seeds(seed)
         if type(self.env.unwrapped).__name__ == "AtariVectorEnv":  # it takes no list, the others no array
             seeds = None if seeds is None else np.array(seeds)
@@ -283,11 +288,9 @@ class GymnasiumVectorPufferEnv(LibraryEnv):
     @override
     def step(self, actions: np.ndarray) -> StepResult:
         """Steps every environment, or waits for what `start` began; see GymnasiumPufferEnv for the infos."""
-        if self._is_running:
+        with self._keeping_whole():
+            results = self._finish() if self._is_running else self.env.step(self._own_actions(actions))
             self._is_running = False
-            results = self._finish()
-        else:
-            results = self.env.step(self._own_actions(actions))
         observations, rewards, terminals, truncations, infos = results
         self._write(observations)
         self.rewards[:] = rewards
@@ -327,8 +330,20 @@ class GymnasiumVectorPufferEnv(LibraryEnv):
 
     def _drop_running(self) -> None:
         if self._is_running:
+            with self._keeping_whole():
+                self._finish()
             self._is_running = False
-            self._finish()
+
+    @contextlib.contextmanager
+    def _keeping_whole(self) -> Iterator[None]:
+        # Ends the processes of an AsyncVectorEnv that have answered in part, or not at all: it knows no way back.
+        try:
+            yield
+        except BaseException:
+            self._is_running = False
+            if isinstance(self.env.unwrapped, AsyncVectorEnv):
+                self.env.close(terminate=True)
+            raise
 
     @override
     def close(self) -> None:

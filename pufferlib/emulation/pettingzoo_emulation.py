@@ -8,7 +8,7 @@ from typing import Any
 
 import gymnasium
 import numpy as np
-from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete
+from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete, Tuple
 from numpy.typing import ArrayLike
 from typing_extensions import override
 
@@ -210,9 +210,21 @@ def _flat_writer(space: gymnasium.Space, row: np.ndarray) -> Callable[[Any], Non
 
     def write(observation: object) -> None:
         check(observation)
+        _require_categories(space, observation)
         front[:] = gymnasium.spaces.flatten(space, observation)
 
     return write
+
+
+def _require_categories(space: gymnasium.Space, observation: Any) -> None:
+    if isinstance(space, (Dict, Tuple)):
+        for key, child in spaces.children(space):
+            _require_categories(child, observation[key])
+    elif isinstance(space, (Discrete, MultiDiscrete)):
+        start, counts = spaces.categories(space)
+        chosen = np.asarray(observation) - start
+        if not ((chosen >= 0) & (chosen < counts)).all():
+            raise APIUsageError(f"an observation must be in {space}, got {observation}; return one of its numbers")
 
 
 def _widest_box(boxes: Iterable[Box], padding: float = np.inf) -> Box:

@@ -151,7 +151,8 @@ class OceanVectorEnv(VectorEnv, OceanInside):
         self._begin(seeds)
         self._was_reset = True
         self._ended = np.zeros(self.num_envs, bool)
-        return self._given(self.ocean.observations), self._mask_infos()
+        observations = self.ocean.observations
+        return observations.copy() if self._is_next_step else self._given(observations), self._mask_infos()
 
     def _begin(self, seeds: Sequence[int | None]) -> None:
         # Without a seed C resets only where it has not begun an episode that was not shown yet.
@@ -237,9 +238,10 @@ class OceanVectorEnv(VectorEnv, OceanInside):
             return [None] * self.num_envs
         if isinstance(seed, (int, np.integer)):
             return range(int(seed), int(seed) + self.num_envs)
-        if len(seed) != self.num_envs:
-            raise APIUsageError(f"one seed for each of {self.num_envs} environments is expected, got {len(seed)}")
-        return seed
+        seeds = seed if isinstance(seed, (Sequence, np.ndarray)) else [seed]
+        if len(seeds) != self.num_envs:
+            raise APIUsageError(f"one seed for each of {self.num_envs} environments is expected, got {seed!r}")
+        return seeds
 
     @override
     def render(self) -> tuple[np.ndarray, ...] | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from copy import deepcopy
 from typing import Any
 
 import numpy as np
@@ -38,8 +39,9 @@ class SameStepVecEnv(VecEnv):
     """A `gymnasium.vector.VectorEnv` behind Stable-Baselines3's VecEnv.
 
     Observations and rewards are copies, since its algorithms look at those of the last step after the next one. The
-    info of an episode's end holds `terminal_observation`, and `TimeLimit.truncated` where a limit cut it. The
-    environments are one object, so `get_attr`, `set_attr` and `env_method` ask that and answer alike for all.
+    info of an episode's end holds what the environment says there, `terminal_observation`, and `TimeLimit.truncated`
+    where a limit cut it. The environments are one object, so `get_attr`, `set_attr` and `env_method` ask that and
+    answer alike for all.
     """
 
     def __init__(self, envs: VectorEnv):
@@ -56,11 +58,17 @@ class SameStepVecEnv(VecEnv):
     @override
     def reset(self) -> np.ndarray:
         is_seeded = any(seed is not None for seed in self._seeds)
-        observations, _ = self.envs.reset(seed=list(self._seeds) if is_seeded else None)
+        options = self._options[0]
+        if any(other != options for other in self._options):
+            raise APIUsageError(
+                "set_options() must give all environments the same options, as one call resets them, got several; pass "
+                "one dict"
+            )
+        observations, _ = self.envs.reset(seed=list(self._seeds) if is_seeded else None, options=options or None)
         self.reset_infos = [{} for _ in range(self.num_envs)]
         self._reset_seeds()
         self._reset_options()
-        return observations.copy()
+        return deepcopy(observations)
 
     @override
     def step_async(self, actions: np.ndarray) -> None:
@@ -70,13 +78,14 @@ class SameStepVecEnv(VecEnv):
     def step_wait(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, list[dict]]:
         observations, rewards, terminations, truncations, infos = self.envs.step(self._actions)
         rows: list[dict] = [{} for _ in range(self.num_envs)]
-        ends = terminations | truncations
+        ends, final = terminations | truncations, infos.get("final_info", {})
         for index in np.flatnonzero(ends).tolist():
             rows[index] = {
+                **{name: final[name][index] for name in final if f"_{name}" in final and final[f"_{name}"][index]},
                 "terminal_observation": infos["final_obs"][index],
                 "TimeLimit.truncated": bool(truncations[index] and not terminations[index]),
             }
-        return observations.copy(), np.array(rewards, np.float32), ends, rows
+        return deepcopy(observations), np.array(rewards, np.float32), ends, rows
 
     @override
     def get_images(self) -> list[np.ndarray | None]:

@@ -211,6 +211,34 @@ def stacked(agent, time, frames):
     return [100 * agent + max(time - back, 0) for back in reversed(range(frames))]
 
 
+class Shown(ObservationWrapper):
+    def __init__(self, env, change, dtype=np.uint8):
+        super().__init__(env, Box(0, 255, (2,), dtype))
+        self.transform = change
+
+
+@pytest.mark.parametrize(
+    ("change", "found"),
+    [
+        (lambda rows: rows * 0.5, "observations of uint8, as its space says, got float"),
+        (lambda rows: rows.astype(np.int64) + 300, "observations of uint8, as its space says, got int64 from"),
+        (lambda rows: rows[0].astype(np.uint8), r"observations of shape \(3, 2\), got \(2,\); return one row"),
+    ],
+)
+def test_observations_that_would_be_cut_or_repeated_are_refused(change, found):
+    env = Shown(Clock(), change)
+    with pytest.raises(APIUsageError, match=f"Shown must return {found}"):
+        env.reset(0)
+    vecenv = vector.adopt(Shown(Clock(), lambda rows: rows.astype(np.int64) % 256))
+    assert vecenv.reset()[0].dtype == np.uint8
+    vecenv.close()
+
+
+def test_a_snapshot_that_is_too_short_is_told():
+    with pytest.raises(APIUsageError, match="a snapshot of FrameStack has 51 bytes or more, got 3"):
+        FrameStack(Clock(), 2).restore(b"abc")
+
+
 def test_frames_are_those_of_the_episode_and_the_first_stands_for_missing_ones():
     env = FrameStack(Clock(), 3)
     assert env.single_observation_space == Box(0, 1000, (3, 2)) and env.observation_space.shape == (AGENTS, 3, 2)

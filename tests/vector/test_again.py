@@ -39,6 +39,21 @@ def test_environments_behind_one_are_counted_one_by_one():
             assert more.num_agents == 5
 
 
+class Level(SQUARED):
+    def __init__(self, num_envs, level, buf=None, seed=0):
+        super().__init__(num_envs=num_envs, buf=buf, seed=seed)
+        self.level = level
+
+
+def test_environments_behind_several_that_differ_are_shared_out():
+    levels = [{"num_envs": 4, "level": level} for level in range(3)]
+    with vector.make(Level, env_kwargs=levels, num_envs=3, backend="Serial") as vecenv:
+        for count, sizes in ((9, [3, 3, 3]), (7, [3, 3, 3]), (2, [1, 1]), (1, [1])):
+            with vecenv.again(count, seed=1) as others:
+                found = [(env.level, env.num_agents) for env in others.envs]
+                assert found == list(zip(range(3), sizes, strict=False))
+
+
 class Four(SQUARED):
     def __init__(self, buf=None, seed=0):
         super().__init__(num_envs=4, buf=buf, seed=seed)

@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import multiprocessing
+import os
+import signal
+import threading
+import time
+
 import gymnasium
 import numpy as np
 import pytest
@@ -40,6 +46,35 @@ def test_a_reset_drops_the_step_that_runs():
         np.testing.assert_array_equal(vecenv.reset(seed=3)[0], expected)
         assert vecenv.step(np.zeros(2, int))[1].tolist() == [1, 1]
         vecenv.send(np.zeros(2, int))
+
+
+class Breaking(Counter):
+    def step(self, action):
+        if self.steps == 1:
+            raise ValueError("broken")
+        return super().step(action)
+
+
+class Slow(Counter):
+    def step(self, action):
+        time.sleep(0.3)
+        return super().step(action)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")  # of Gymnasium, about the error
+@pytest.mark.parametrize("kind", [Breaking, Slow])
+def test_processes_that_failed_or_were_interrupted_are_ended_and_told(kind):
+    vecenv = vector.adopt(AsyncVectorEnv([kind, Counter], **SAME_STEP))
+    vecenv.reset()
+    if kind is Slow:
+        threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT)).start()
+    with pytest.raises(KeyboardInterrupt if kind is Slow else ValueError):
+        for _ in range(3):
+            vecenv.step(np.zeros(2, int))
+    with pytest.raises(APIUsageError, match="AsyncVectorEnv is closed, as after an error of an environment or Ctrl-C"):
+        vecenv.reset()
+    vecenv.close()
+    assert not multiprocessing.active_children()
 
 
 def test_actions_that_cannot_be_sent_leave_the_batch_where_it_was():

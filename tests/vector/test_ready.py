@@ -13,6 +13,7 @@ from pufferlib.environment import PufferEnv
 from pufferlib.errors import APIUsageError
 from pufferlib.ocean import env_class
 from pufferlib.vector.ready import is_quick
+from pufferlib.wrappers import ClipReward
 
 SQUARED = env_class("puffer_squared")
 BREAKOUT = env_class("puffer_breakout")
@@ -200,6 +201,40 @@ def test_a_second_vector_takes_the_environment_over(make):
     first.close()
     second.step(np.zeros((env.num_agents, *env.single_action_space.shape), int))
     second.close()
+
+
+@pytest.mark.parametrize("make", [lambda: SQUARED(num_envs=2), CountingEnv])
+def test_a_second_vector_takes_it_over_from_inside_a_wrapper(make):
+    env = make()
+    first = vector.adopt(env)
+    first.reset()
+    second = vector.adopt(ClipReward(env))
+    second.reset()
+    with pytest.raises(APIUsageError, match="was handed to another vector or trainer"):
+        first.reset()
+    first.close()
+    second.step(np.zeros((env.num_agents, *env.single_action_space.shape), int))
+    second.close()
+    with pytest.raises(APIUsageError, match="was closed together with its"):
+        vector.adopt(env)
+
+
+def test_one_that_cannot_be_taken_over_stays_where_it_is():
+    env = SQUARED(num_envs=2)
+    first = vector.adopt(env)
+    first.reset()
+    with pytest.raises(APIUsageError, match="num_workers must be"):
+        vector.adopt(env, num_workers=0)
+    first.step(np.zeros(2, int))
+    first.close()
+
+
+def test_a_closed_environment_of_gymnasium_is_refused_when_its_wrapper_is_gone():
+    env = gymnasium.make("CartPole-v1")
+    vector.adopt(env).close()
+    gc.collect()
+    with pytest.raises(APIUsageError, match="was closed together with its"):
+        vector.adopt(env)
 
 
 def test_a_step_that_runs_is_finished_before_the_environment_goes_over():

@@ -90,6 +90,7 @@ def test_episodes_end_and_their_statistics_arrive_in_infos(backend):
         (np.zeros((140, 1), int), r"shape \(140,\), got \(140, 1\)"),
         (np.zeros(140), "integers that fit int32, got float64"),
         (["up"] * 140, "integers that fit int32, got <U2"),
+        (np.full(140, 2**32 + 1), "integers that fit int32, got 4294967297 to 4294967297"),
     ],
 )
 def test_actions_that_do_not_fit_are_refused_and_cost_nothing(actions, message):

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import random
+from typing import ClassVar
+
+import gymnasium
 import numpy as np
 import pytest
 from environments import CountingEnv, DoubledRewards, OwnArraysEnv
@@ -9,9 +13,10 @@ from gymnasium.spaces import Box, Dict, Discrete, Text, Tuple
 
 from pufferlib import machine, vector
 from pufferlib.environment import PufferEnv
-from pufferlib.errors import APIUsageError, MemoryLackError
+from pufferlib.errors import APIUsageError, MemoryLackError, WorkerError
 from pufferlib.ocean.squared.squared import Squared
 from pufferlib.vector import recipe
+from pufferlib.wrappers import ClipReward
 
 
 @pytest.mark.parametrize(
@@ -228,3 +233,77 @@ def test_more_workers_than_cores_are_warned_about():
     with pytest.warns(RuntimeWarning, match=f"num_workers {cores + 1} is more than the {cores} cores") as caught:
         vector.make(Squared, backend="Native", num_workers=cores + 1).close()
     assert caught[0].filename == __file__
+
+
+# --- one environment for several
+
+
+def shared(kind):
+    env = Counted() if kind == "Gymnasium" else Squared(num_envs=1)
+    if kind == "Gymnasium":
+        return lambda: env
+    return lambda buf, seed: ClipReward(env)
+
+
+class Counted(gymnasium.Env):
+    observation_space, action_space = gymnasium.spaces.Box(0, 1, (1,)), gymnasium.spaces.Discrete(2)
+
+    def reset(self, seed=None, options=None):
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action):
+        return np.zeros(1, np.float32), 0.0, False, False, {}
+
+
+@pytest.mark.parametrize("sizes", [{"num_envs": 2}, {"num_envs": 2, "batch_size": 1}, {"num_envs": 1}], ids=str)
+@pytest.mark.parametrize("kind", ["Gymnasium", "PufferEnv"])
+def test_a_creator_that_returns_one_environment_again_and_again_is_refused(kind, sizes):
+    with pytest.raises(APIUsageError, match="must return a new environment whenever it is called, got one twice, a"):
+        vector.make(shared(kind), backend="Serial", **sizes)
+
+
+def test_workers_refuse_it_too():
+    with pytest.raises(WorkerError, match="must return a new environment whenever it is called"):
+        vector.make(shared("Gymnasium"), backend="Multiprocessing", num_envs=4, num_workers=2)
+
+
+def test_arguments_that_every_environment_gets_of_its_own_are_refused():
+    for kwargs in ({"seed": 3}, {"buf": None}):
+        with pytest.raises(APIUsageError, match="(seed|buf) must not be among the arguments of an environment"):
+            vector.make(Squared, env_kwargs=kwargs)
+
+
+# --- keywords that are refused further inside
+
+
+class OwnMistake(Squared):
+    def __init__(self, num_envs=1, buf=None, seed=None):
+        super().__init__(num_envs=num_envs, buf=buf, seed=seed)
+        random.seed(seed=3)
+
+
+def test_a_mistake_of_the_authors_is_not_taken_for_a_refusal():
+    with pytest.raises(TypeError, match="unexpected keyword argument 'seed'"):
+        vector.make(OwnMistake, backend="Serial")
+
+
+# --- closing
+
+
+class ClosesBadly(CountingEnv):
+    closed: ClassVar[list] = []
+
+    def close(self):
+        self.closed.append(self.length)
+        if self.length == 5:
+            raise OSError("stuck")
+
+
+@pytest.mark.parametrize("batch_size", [1, 3])
+def test_all_are_closed_where_one_fails(batch_size):
+    lengths = [{"length": length} for length in (4, 5, 6)]
+    vecenv = vector.make(ClosesBadly, env_kwargs=lengths, num_envs=3, batch_size=batch_size, backend="Serial")
+    ClosesBadly.closed.clear()
+    with pytest.raises(OSError, match="stuck"):
+        vecenv.close()
+    assert ClosesBadly.closed == [4, 5, 6]

@@ -1,4 +1,7 @@
 import re
+import subprocess
+import sys
+from types import SimpleNamespace
 
 import gymnasium
 import numpy as np
@@ -421,3 +424,64 @@ def test_a_wrapper_whose_statistics_no_saved_agent_has_is_named_with_the_setting
     with pytest.warns(PufferWarning, match=f"{kind} .*leave it out.* normalize_(observations|rewards)=True") as caught:
         GymnasiumPufferEnv(wrapped)
     assert len(caught) == 1
+
+
+class Circular(Scripted):
+    """An environment and its simulator that know each other."""
+
+    def __init__(self):
+        super().__init__()
+        self.env = SimpleNamespace(env=self)
+
+
+def test_layers_that_lead_back_are_no_endless_loop():
+    env = GymnasiumPufferEnv(Circular())
+    env.reset(0)
+    env.close()
+
+
+PROGRAM = """
+import gymnasium, numpy
+from pufferlib import PufferEnv, vector
+
+class Odd:
+    name = "odd"
+
+class Mine(gymnasium.Env):
+    observation_space, action_space = gymnasium.spaces.Box(-1, 1, (2,)), gymnasium.spaces.Discrete(2)
+
+    def reset(self, seed=None, options=None):
+        return numpy.zeros(2, numpy.float32), {}
+
+    def step(self, action):
+        return numpy.zeros(2, numpy.float32), 1.0, True, False, {"score": 3.0}
+
+class Telling(PufferEnv):
+    def __init__(self, buf=None, seed=0):
+        self.single_observation_space, self.single_action_space = Mine.observation_space, Mine.action_space
+        self.num_agents = 1
+        super().__init__(buf)
+
+    def reset(self, seed=None):
+        return self.observations, []
+
+    def step(self, actions):
+        return self.observations, self.rewards, self.terminals, self.truncations, [{"odd": Odd()}]
+
+gymnasium.register("Mine-v0", entry_point=Mine)
+gymnasium.register("Mine-v1", entry_point="__main__:Mine")
+if __name__ == "__main__":
+    makes = {"Mine-v0": lambda: gymnasium.make("Mine-v0"), "Mine-v1": lambda: gymnasium.make("Mine-v1"), "own": Telling}
+    for name, make in makes.items():
+        with vector.make(make, num_envs=2, num_workers=2, backend="Multiprocessing") as vecenv:
+            vecenv.reset()
+            infos = vecenv.step(numpy.zeros(2, int))[4]
+            print(name, [info["odd"].name if "odd" in info else info["score"] for info in infos])
+"""
+
+
+def test_what_the_program_itself_registered_or_told_is_known_to_workers_and_back(tmp_path):
+    path = tmp_path / "program.py"
+    path.write_text(PROGRAM)
+    done = subprocess.run([sys.executable, str(path)], capture_output=True, text=True)
+    assert done.stdout == "Mine-v0 [3.0, 3.0]\nMine-v1 [3.0, 3.0]\nown ['odd', 'odd']\n", done.stderr

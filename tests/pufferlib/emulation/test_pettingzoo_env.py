@@ -238,6 +238,15 @@ class Joined(Leaving):
         return observations, infos
 
 
+@pytest.mark.parametrize("wrong", [3, 7, -1, 0])
+def test_a_category_that_is_none_is_refused_where_spaces_differ(wrong):
+    spaces = [Dict({"kind": Discrete(3, start=0 if wrong else 1)}), Box(0, 1, (4,))]
+    samples = [{"kind": wrong}, np.zeros(4, np.float32)]
+    env = PettingZooPufferEnv(Different(spaces, [Discrete(2)] * 2, samples))
+    with pytest.raises(APIUsageError, match=rf"an observation must be in Discrete\(3.*\), got {wrong}; return one"):
+        env.reset()
+
+
 class Blind(Leaving):
     def observe(self):
         return {"agent_0": np.zeros(3, np.float32)}

@@ -83,6 +83,14 @@ def test_nothing_is_copied_unless_asked():
     assert len({one.tobytes() for one in kept}) == 6
 
 
+def test_in_the_next_step_the_first_observations_are_copies_too():
+    envs = pufferlib.make_gymnasium_vec("puffer_squared", 8, autoreset_mode=AutoresetMode.NEXT_STEP)
+    first = envs.reset(seed=0)[0]
+    kept = first.copy()
+    envs.step(np.ones(8, int))
+    np.testing.assert_array_equal(first, kept)
+
+
 def test_infos_of_an_end_stay_as_they_were():
     envs = pufferlib.make_gymnasium_vec("puffer_squared", 16)
     envs.reset(seed=0)
@@ -178,5 +186,6 @@ def test_mistakes_are_named():
             envs.step(wrong)
     with pytest.raises(APIUsageError, match="reset.. is for all environments, got a reset_mask"):
         envs.reset(options={"reset_mask": np.array([True, False, False])})
-    with pytest.raises(APIUsageError, match="one seed for each of 3"):
-        envs.reset(seed=[1, 2])
+    for seed in ([1, 2], 1.5):
+        with pytest.raises(APIUsageError, match="one seed for each of 3"):
+            envs.reset(seed=seed)

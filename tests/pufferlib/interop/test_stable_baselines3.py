@@ -5,6 +5,7 @@ from __future__ import annotations
 import gymnasium
 import numpy as np
 import pytest
+from gymnasium.spaces import Box, Dict, Discrete
 
 import pufferlib
 from pufferlib.errors import APIUsageError
@@ -54,6 +55,43 @@ def test_what_was_returned_stays_as_it_was():
     envs.step(np.ones(4, np.int64))
     np.testing.assert_array_equal(first, kept)
     assert len({id(first), id(observations)}) == 2 and rewards.tolist() == [1.0] * 4 and not dones.any()
+
+
+class Limited(gymnasium.Env):
+    """Ends after as many steps as its options say, and tells how it went."""
+
+    observation_space = Dict({"x": Box(0, 99, (1,), np.float32)})
+    action_space = Discrete(2)
+
+    def reset(self, seed=None, options=None):
+        self.steps, self.limit = 0, (options or {}).get("limit", 3)
+        return self.observe(), {}
+
+    def observe(self):
+        return {"x": np.full(1, self.steps, np.float32)}
+
+    def step(self, action):
+        self.steps += 1
+        return self.observe(), 1.0, self.steps == self.limit, False, {"is_success": action == 1, "name": "limited"}
+
+
+@pytest.mark.parametrize("copies", [False, True])
+def test_options_infos_and_structures_are_as_in_its_own_vector(copies):
+    mode = gymnasium.vector.AutoresetMode.SAME_STEP
+    ours = as_vec_env(gymnasium.vector.SyncVectorEnv([Limited] * 2, copy=copies, autoreset_mode=mode))
+    peer = VecMonitor(DummyVecEnv([Limited] * 2))
+    kept = []
+    for envs in (ours, peer):
+        envs.set_options({"limit": 5})
+        kept.append([envs.reset()])
+        for step in range(7):
+            observations, _, dones, infos = envs.step(np.array([step % 2, 1]))
+            kept[-1] += [observations, dones.tolist(), [info.get("is_success") for info in infos if "episode" in info]]
+    for found, expected in zip(*kept, strict=True):
+        np.testing.assert_equal(found, expected)
+    ours.set_options([{"limit": 2}, {"limit": 3}])
+    with pytest.raises(APIUsageError, match="the same options, as one call resets them, got several; pass one"):
+        ours.reset()
 
 
 @pytest.mark.slow
