@@ -66,6 +66,14 @@ def _settings_of_model(args: dict[str, Any], options: Section, flags: Found) -> 
     return args
 
 
+def _settings_without_policy(args: dict[str, Any], options: Section, flags: Found) -> dict[str, Any]:
+    for setting, value in flags:
+        if setting.name in ("resume", "load_model_path"):
+            flag = f"--{setting.name.replace('_', '-')} {value}"
+            raise errors.APIUsageError(f"no policy plays here, got {flag}; leave it out, or use puffer eval")
+    return args
+
+
 def flags_over(args: dict[str, Any], flags: Found, but: str) -> dict[str, Any]:
     """Applies the flags of a command line, except that of the setting `but`, to other settings; returns these."""
     from pufferlib.config.flags import apply_flags
@@ -112,13 +120,21 @@ VERBS = {
         "watch.evaluating:evaluate_command",
         settings=_settings_of_model,
     ),
-    "play": Verb("play an environment yourself, in a window; high scores are kept", "watch.playing:play_command"),
+    "play": Verb(
+        "play an environment yourself, in a window; high scores are kept",
+        "watch.playing:play_command",
+        settings=_settings_without_policy,
+    ),
     "export": Verb(
         "write a policy for other programs: ONNX, TorchScript, C, a web page that plays",
         "export.exporting:export_command",
         settings=_settings_of_model,
     ),
-    "bench": Verb("time an environment: steps per second", "play.environments:bench_command"),
+    "bench": Verb(
+        "time an environment: steps per second",
+        "play.environments:bench_command",
+        settings=_settings_without_policy,
+    ),
     "profile": Verb(
         "show where the time of a training goes, and what would help",
         "reports.profiling:profile_command",

@@ -31,8 +31,9 @@ from torch import Tensor, nn
 from torch.distributions import Normal
 
 from pufferlib import spaces
+from pufferlib.emulation import as_puffer_env
 from pufferlib.emulation.tensors import features, num_features
-from pufferlib.errors import APIUsageError
+from pufferlib.errors import APIUsageError, kind_of
 from pufferlib.extensions.mingru import mingru_scan, mingru_step
 from pufferlib.policy import EnvSpaces, Logits, OneHot, OneHotPlanes, RecordsInitArgs
 
@@ -57,6 +58,15 @@ def _orthogonal(layer: _Layer, gain: float) -> _Layer:
     if layer.bias is not None:
         nn.init.zeros_(layer.bias)
     return layer
+
+
+def _with_spaces(env: object) -> EnvSpaces:
+    # One of Gymnasium or PettingZoo as a PufferEnv, others as they are.
+    env = as_puffer_env(env)
+    for name in EnvSpaces.__annotations__:
+        if not hasattr(env, name):
+            raise APIUsageError(f"a policy needs an environment with {name}, got {kind_of(env)}; pass the environment")
+    return env
 
 
 class ActionHead(nn.Module):
@@ -140,7 +150,8 @@ class Default(_Encoding):
     the numbers that the first layer gets.
 
     Args:
-        env: anything with `single_observation_space`, `single_action_space` and, where it packs structures, `emulated`.
+        env: one of Gymnasium or PettingZoo, or anything with `single_observation_space`, `single_action_space` and,
+            where it packs structures, `emulated`.
         hidden_size: width of every layer, at least 1.
         num_layers: linear layers before the head, at least 1.
         activation: after each layer: gelu, relu, tanh, or linear where a recurrent wrapper is the nonlinearity.
@@ -157,6 +168,7 @@ class Default(_Encoding):
         one_hot: bool = False,
     ):
         super().__init__()
+        env = _with_spaces(env)
         _check_activation(activation)
         if hidden_size < 1 or num_layers < 1:
             raise APIUsageError(f"hidden_size and num_layers must be at least 1, got {hidden_size} and {num_layers}")
@@ -198,7 +210,7 @@ class Continuous(RecordsInitArgs):
     where an action's bounds leave that out in their middle, or where one is missing at the number closest to 0.
 
     Args:
-        env: anything with `single_observation_space` and `single_action_space`.
+        env: as for Default.
         actor_sizes: widths of the actor's layers, at least one.
         critic_sizes: those of the critic.
         activation: after each layer: gelu, relu or tanh.
@@ -214,6 +226,7 @@ class Continuous(RecordsInitArgs):
         log_std: float = 0.0,
     ):
         super().__init__()
+        env = _with_spaces(env)
         _check_activation(activation)
         for name, sizes in (("actor_sizes", actor_sizes), ("critic_sizes", critic_sizes)):
             if not sizes or min(sizes) < 1:
@@ -263,7 +276,7 @@ class Convolutional(_Encoding):
     categories; floats are seen as they are.
 
     Args:
-        env: anything with `single_observation_space`, as large as the filters need, and `single_action_space`.
+        env: as for Default; its observations are as large as the filters need.
         hidden_size: width of the layer after the convolutions.
         filters: how many each convolution has.
         sizes: pixels along an edge of its filters.
@@ -286,6 +299,7 @@ class Convolutional(_Encoding):
         channels_last: bool = False,
     ):
         super().__init__()
+        env = _with_spaces(env)
         _check_convolutions(filters=filters, sizes=sizes, strides=strides)
         self.image_shape = _image_shape(env, image_shape, sizes, strides, channels_last)  # channels, height, width
         self.channels_last = channels_last

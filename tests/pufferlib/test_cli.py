@@ -228,6 +228,8 @@ def test_a_verb_without_an_environment_refuses_other_words_and_flags(monkeypatch
         ("puffer_squared", "there is no command 'puffer_squared'; try `puffer train puffer_squared`"),
         ("eval puffer_squared --episodes 0", "episodes must be an integer in [1, inf), got 0"),
         ("bench puffer_squared --env.size 1", "size must be an integer from 2 to 128, got 1"),
+        ("bench puffer_squared --resume latest", "no policy plays here, got --resume latest; leave it out"),
+        ("play puffer_squared --load-model-path a.pt", "no policy plays here, got --load-model-path a.pt; leave it"),
         ("bench puffer_squared --env.num-envs 0", "num_envs"),
         ("envs atary", "there is no family of environments 'atary'; did you mean 'atari'"),
         ("envs atari mujoco", "takes one FAMILY at most"),

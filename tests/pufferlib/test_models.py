@@ -56,6 +56,24 @@ def test_observations_of_any_shape_and_dtype_are_encoded(observation_space, lead
     assert logits.dtype == values.dtype == torch.float32
 
 
+@pytest.mark.parametrize("name", ["CartPole-v1", "Taxi-v4", "Pendulum-v1"])
+def test_environments_of_gymnasium_are_taken_as_they_are(name):
+    env = gymnasium.make(name)
+    emulated = pufferlib.emulation.GymnasiumPufferEnv(gymnasium.make(name))
+    policy, expected = (MinGRUWrapper(each, Default(each, 8), 8, 8) for each in (env, emulated))
+    expected.load_state_dict(policy.state_dict())
+    observations, _ = emulated.reset(0)
+    found, wanted = (
+        each.forward_eval(torch.from_numpy(observations), each.initial_state(1)) for each in (policy, expected)
+    )
+    assert torch.equal(found[1], wanted[1])
+
+
+def test_what_has_no_spaces_is_told():
+    with pytest.raises(APIUsageError, match="a policy needs an environment with single_observation_space, got int"):
+        Default(3)
+
+
 BOARD = Box(0, 4, (3, 5), np.uint8)
 
 
