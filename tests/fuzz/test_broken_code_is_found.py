@@ -30,7 +30,7 @@ TELLS = {
     "ROWS_NOT_COUNTED": "heap-buffer-overflow",
     "OWNER_NOT_HELD": "heap-use-after-free|attempting double-free",
 }
-# The second plays a game, in which actions make no difference; the last two check_env finds (tests/ocean/test_faults.py).
+# The second plays a game, in which actions make no difference; check_env finds the others (tests/ocean/test_faults.py).
 NOT_BROKEN = {"NO_FAULT", "ACTION_AS_FLOAT", "ROW_OF_ANOTHER", "ADDRESS_KEPT"}
 BY_CALLS = {"ROWS_NOT_COUNTED", "OWNER_NOT_HELD"}
 
