@@ -140,32 +140,42 @@ class Protein:
             values: the result of `suggest`, or others whose score you know.
             score: the score; None or NaN where they failed.
             cost: their cost, in seconds or any other unit that `max_suggestion_cost` has too.
-            curve: rows of the part of the run that was done, in (0, 1], the cost until then, and the score.
+            curve: rows of the part of the run that was done, in (0, 1], the cost until then, and the score; rows
+                without a score, None or NaN, do not count.
 
         Raises:
-            APIUsageError: if a value is missing or none of its list, or a number is invalid.
+            APIUsageError: if a value is missing, none of its list or outside of its range, or a number is invalid.
         """
         missing = [name for name in self._names if not isinstance(values, Mapping) or name not in values]
         if missing:
             raise APIUsageError(f"observe() needs a value of {', '.join(missing)}, got {values}")
         try:
-            score, cost = None if score is None else float(score), float(cost)
+            score, cost, parts = None if score is None else float(score), float(cost), []
         except (TypeError, ValueError) as error:
             raise APIUsageError(f"observe() needs numbers, got a score of {score!r} and a cost of {cost!r}") from error
         if not 0 <= cost < math.inf:
             raise APIUsageError(f"observe() needs a cost in [0, inf), got {cost}")
         for row in curve:
-            if len(row) != 3 or not 0 < row[0] <= 1 or not 0 <= row[1] < math.inf:
+            try:
+                is_row = len(row) == 3 and 0 < row[0] <= 1 and 0 <= row[1] < math.inf
+                parts += [[float(part) for part in row]] if is_row and row[2] is not None else []
+            except (TypeError, ValueError):
+                is_row = False
+            if not is_row:
                 expected = "[progress in (0, 1], cost in [0, inf), score]"
-                raise APIUsageError(f"observe() needs a curve of {expected}, got {list(row)}")
+                raise APIUsageError(f"observe() needs a curve of {expected}, got {row}")
         score = None if score is None or not math.isfinite(score) else score
         state = TrialState.FAIL if score is None else TrialState.COMPLETE
-        known = {COST: cost, CURVE: [[float(part) for part in row] for row in curve]}
+        known = {COST: cost, CURVE: [row for row in parts if math.isfinite(row[2])]}
         chosen = {given: values[given] for given in self._names}
         waiting = next((each for each in self._pending if each[0] == chosen), None)
         if waiting is None:
             try:
-                point = self.space.point({name: values[given] for given, name in self._names.items()})
+                own = {name: values[given] for given, name in self._names.items()}
+                for each in self.space.dimensions:
+                    if isinstance(each, Dimension) and not each.min <= own[each.name] <= each.max:
+                        raise ValueError(f"{each.name} must be within [{each.min}, {each.max}]")
+                point = self.space.point(own)
             except (TypeError, ValueError) as error:
                 raise APIUsageError(f"observe() needs values of the search space, got {chosen}: {error}") from error
             drawn = {"params": self.space.values(point), "distributions": self.space.distributions}

@@ -55,6 +55,8 @@ def test_failures_and_what_was_known_before_are_observed_too():
         ({"cost": "high"}, "needs numbers, got a score of 1.0 and a cost of 'high'"),
         ({"cost": 1.0, "curve": [[50, 0.5, 0.1]]}, "progress in \\(0, 1\\].*got \\[50, 0.5, 0.1\\]"),
         ({"cost": 1.0, "curve": [[0.5, 0.1]]}, "score\\], got \\[0.5, 0.1\\]"),
+        ({"cost": 1.0, "curve": [3]}, "score\\], got 3"),
+        ({"cost": 1.0, "curve": [[0.5, 0.1, "high"]]}, "score\\], got \\[0.5, 0.1, 'high'\\]"),
     ],
 )
 def test_numbers_that_cannot_be_are_refused(told, said):
@@ -63,7 +65,16 @@ def test_numbers_that_cannot_be_are_refused(told, said):
         protein.observe(protein.suggest(), 1.0, **told)
 
 
-@pytest.mark.parametrize(("space", "value"), [(RANGE, "high"), (["bad", "good"], "better")])
+def test_parts_of_a_curve_without_a_score_do_not_count():
+    protein = Protein(search_space={"x": RANGE})
+    protein.observe(protein.suggest(), 1.0, 2.0, curve=[[0.25, 0.5, None], [0.5, 1.0, math.nan], [0.75, 1.5, 0.5]])
+    assert protein.study.trials[0].user_attrs["curve"] == [[0.75, 1.5, 0.5]]
+
+
+@pytest.mark.parametrize(
+    ("space", "value"),
+    [(RANGE, "high"), (RANGE, math.nan), (RANGE, math.inf), (RANGE, -7.5), (["bad", "good"], "better")],
+)
 def test_a_value_that_cannot_be_is_refused(space, value):
     protein = Protein(search_space={"x": space})
     with pytest.raises(APIUsageError, match=f"values of the search space, got .*{value}"):
