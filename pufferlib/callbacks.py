@@ -91,7 +91,7 @@ class StopWithoutImprovement(Callback):
     the mean is over the latest episodes, at least ten of each agent.
 
     Args:
-        steps: agent steps without improvement.
+        steps: agent steps without improvement, counted from the first log that has the metric.
         metric: the higher the better; as for StopAtScore.
         episodes: as for StopAtScore.
         least_gain: the least difference to the best before that counts as an improvement.
@@ -110,8 +110,9 @@ class StopWithoutImprovement(Callback):
     @override
     def on_iteration(self, trainer: PuffeRL, logs: dict[str, float]) -> bool:
         value = self._fair.value(trainer, logs, _SHARE * self.steps)
-        if value is not None and value > self._best + self.least_gain:  # never NaN
-            self._best, self._best_step = value, logs["agent_steps"]
+        is_new = value is not None and value > self._best + self.least_gain  # never NaN
+        if is_new or not self._fair.has_come:
+            self._best, self._best_step = value if is_new else self._best, logs["agent_steps"]
         return logs["agent_steps"] - self._best_step >= self.steps
 
 
@@ -219,6 +220,10 @@ class _Metric:
         self.wanted = wanted
         self._missed = 0.0  # iterations with episodes but without it; infinite once it was found
 
+    @property
+    def has_come(self) -> bool:
+        return self._missed == math.inf
+
     def find(self, logs: Mapping[str, float]) -> str | None:
         name = find_metric(self.wanted, logs)
         if name is not None:
@@ -242,6 +247,11 @@ class _FairMean:
         self._seen: deque[tuple[float, float]] = deque()  # values and their episodes, the newest last
         self._next_step = 0.0  # before which the policy does not play
         self._is_playing = repeatable(trainer.vecenv) is not None
+
+    @property
+    def has_come(self) -> bool:
+        """Whether the metric was in any logs yet."""
+        return self._metric.has_come
 
     def value(
         self, trainer: PuffeRL, logs: Mapping[str, float], pause: float, least: float = -math.inf

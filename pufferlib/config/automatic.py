@@ -7,6 +7,7 @@ line counts over an earlier one. A full vector, as Ocean's environments are, kee
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Mapping
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
@@ -162,9 +163,9 @@ class Facts:
         return [line for line in LINES if line.of_full_vectors in (None, self.is_full_vector) and line.fits(self)]
 
     def settings(self, section: str) -> dict[str, Any]:
-        """The settings of a section that the lines set, by name."""
+        """The settings of a section that the lines set, by name; lists are the caller's."""
         prefix = f"{section}."
-        found = {name: value for line in self.lines for name, value in line.settings.items()}
+        found = {name: deepcopy(value) for line in self.lines for name, value in line.settings.items()}
         return {name.removeprefix(prefix): value for name, value in found.items() if name.startswith(prefix)}
 
     def reasons(self, without: Container[str]) -> dict[str, list[str]]:

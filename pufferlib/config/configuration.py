@@ -114,8 +114,14 @@ def with_files(env: str | Entry, found: Found) -> Found:
     description of a run names a policy in a module, and no flag does.
     """
     paths = [Path(value) for setting, value in found if setting is CONFIG_FILE]
-    inside = [_settings_in(path, find(env), found) for path in paths]
-    return [*itertools.chain(*inside), *(pair for pair in found if pair[0] is not CONFIG_FILE)]
+    inside = itertools.chain(*[_settings_in(path, find(env), found) for path in paths])
+    flags = [pair for pair in found if pair[0] is not CONFIG_FILE]
+    typed = {(setting.section, setting.name) for setting, _ in flags}
+    over = {other for flag, other in _OVER.items() if flag in typed} - typed  # what `apply_flags` has them take out
+    return [*(pair for pair in inside if (pair[0].section, pair[0].name) not in over), *flags]
+
+
+_OVER = {("train", "num_minibatches"): ("train", "minibatch_size"), ("base", "rnn_name"): ("train", "shuffle")}
 
 
 def environment_in_files(tokens: Sequence[str]) -> str | None:
@@ -131,7 +137,7 @@ def environment_in_files(tokens: Sequence[str]) -> str | None:
         name = sections.get("base", {}).get("env_name")
         if is_description and ":" in str(name):
             raise _unnamed(path, f"the environment {name}", "name it before --config")
-        if name:
+        if name and isinstance(name, str):
             return name
     return None
 
@@ -159,7 +165,7 @@ def _settings_in(path: Path, entry: Entry, flags: Found) -> Found:
     sections, is_description = _read(path)
     made_for = sections.get("base", {}).get("env_name", entry.name)
     if made_for != entry.name:
-        command = f"puffer train {shlex.quote(made_for)}"
+        command = f"puffer train {shlex.quote(str(made_for))}"
         remedy = f"`{command}` takes it" if is_description else "leave out its env_name to try it"
         raise ConfigError(f"{path} must be for {entry.name}, found one for {made_for}; {remedy}")
     policy = sections.get("base", {}).get("policy_name")

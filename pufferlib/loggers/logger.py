@@ -221,7 +221,7 @@ class JsonLogger(LazyLogger):
             name: None if isinstance(value, float) and not math.isfinite(value) else value
             for name, value in metrics.items()
         }
-        line = f"{json.dumps({'step': step, **finite}, allow_nan=False)}\n".encode()
+        line = f"{json.dumps({'step': step} | finite | {'step': step}, allow_nan=False)}\n".encode()
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with self.path.open("ab", buffering=0) as file:
             size = file.seek(0, os.SEEK_END)

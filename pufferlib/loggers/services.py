@@ -17,6 +17,10 @@ from pufferlib.errors import APIUsageError, require_extra
 from pufferlib.loggers.logger import LazyLogger, is_offline, plain_settings
 
 
+def _list_of(tags: str | Iterable[str]) -> list[str]:  # as text they are separated by commas, as in `[log] tags`
+    return [tag.strip() for tag in tags.split(",") if tag.strip()] if isinstance(tags, str) else list(tags)
+
+
 class TensorBoardLogger(LazyLogger):
     """Writes event files that `tensorboard --logdir FOLDER` shows.
 
@@ -90,7 +94,7 @@ class WandbLogger(LazyLogger):
         config: Mapping[str, Any] | None = None,
         *,
         run_id: str | None = None,
-        tags: Iterable[str] = (),
+        tags: str | Iterable[str] = (),
         mode: str | None = None,
         folder: str | os.PathLike | None = None,
     ):
@@ -121,7 +125,7 @@ class WandbLogger(LazyLogger):
         self._folder = None if folder is None else Path(folder).absolute()
         self._keywords = {
             **{"project": project, "entity": entity, "name": name or self.run_id, "id": _clean(self.run_id)},
-            **{"tags": list(tags) or None, "mode": mode},
+            **{"tags": _list_of(tags) or None, "mode": mode},
         }
 
     @override
@@ -186,7 +190,7 @@ class NeptuneLogger(LazyLogger):
         api_token: str | None = None,
         *,
         run_id: str | None = None,
-        tags: Iterable[str] = (),
+        tags: str | Iterable[str] = (),
         mode: str | None = None,
         folder: str | os.PathLike | None = None,
     ):
@@ -208,7 +212,7 @@ class NeptuneLogger(LazyLogger):
         require_extra("neptune_scale", "neptune")
         super().__init__(run_id)
         self.run: Any = None
-        self._tags = list(tags)
+        self._tags = _list_of(tags)
         self._error: BaseException | None = None  # the last that Neptune's own process reported
         is_local = is_offline(mode, "NEPTUNE_MODE")
         self._keywords = {

@@ -132,14 +132,16 @@ def _facts(run: RecordedRun) -> dict[str, str]:
 
 
 def _origin(config: Mapping[str, Any]) -> list[tuple[str, str]]:
-    computation = config.get("computation") or {}
+    computation, versions = (
+        found if isinstance(found := config.get(name), Mapping) else {} for name in ("computation", "versions")
+    )
     others = {
         "git commit": config.get("git_commit"),
         "computed by": computation.get("by"),
         "because": computation.get("because"),
         "policy": config.get("policy_class"),
     }
-    return [*(config.get("versions") or {}).items(), *((name, value) for name, value in others.items() if value)]
+    return [*versions.items(), *((name, value) for name, value in others.items() if value)]
 
 
 def _commands(run: RecordedRun) -> list[str]:
@@ -202,7 +204,7 @@ def _changed(run: RecordedRun) -> list[list[str]] | None:
     except PufferError:
         return None
     return [
-        [name, format_value(value), format_value(defaults[name])]
+        [name, format_value(value), format_value(defaults[name]) if name in defaults else "-"]
         for name, value in flat_settings(run.settings).items()
-        if name in defaults and defaults[name] != value
+        if defaults.get(name) != value
     ]

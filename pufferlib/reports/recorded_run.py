@@ -34,7 +34,8 @@ LATEST = "latest"
 RETURN = "episode/return_mean"
 _MOST_METRICS = 2**28  # bytes of metrics.jsonl: 130,000 lines
 _TAIL_BYTES = 16_384  # of the end of metrics.jsonl: a line has about 2,000
-_SECTIONS = ("train", "env", "policy", "rnn", "vec")
+_SECTIONS = ("train", "env", "policy", "rnn", "vec", "selfplay")
+_ARGUMENTS = ("env.", "policy.", "rnn.")
 _IGNORED = frozenset({"package", "env_name", "resume"}) | {  # where a run is and what it tells, not how it learns
     f"train.{name}" for name in ("data_dir", "log_interval", "checkpoint_interval", "dashboard_interval_seconds")
 }
@@ -58,7 +59,7 @@ class RecordedRun:
     def begun(self) -> datetime | None:
         """When it was begun, in local time: by its id, else by its oldest file; None for an empty folder."""
         found = _BEGUN.search(self.name)
-        if found:
+        with contextlib.suppress(TypeError, ValueError):  # no such name, or no date in it
             return datetime.strptime(found[1], "%Y%m%d_%H%M%S").replace(tzinfo=timezone.utc).astimezone()
         times = [path.stat().st_mtime for path in self.folder.iterdir() if path.is_file()]
         return datetime.fromtimestamp(min(times)).astimezone() if times else None
@@ -78,8 +79,12 @@ class RecordedRun:
     def newest(self) -> dict[str, Any]:
         """The newest value of every metric that its last lines have."""
         newest: dict[str, Any] = {}
-        are_read = "logs" in vars(self)  # then these tell of the same moment
-        for line in self.logs if are_read else _lines(self.folder / METRICS_FILE, _TAIL_BYTES):
+        are_read, tail_bytes = "logs" in vars(self), _TAIL_BYTES  # if they are, they tell of the same moment
+        logs = self.logs if are_read else list(_lines(self.folder / METRICS_FILE, tail_bytes))
+        while not logs and tail_bytes < _MOST_METRICS:  # a line is longer, of hundreds of statistics
+            tail_bytes *= 16
+            logs = list(_lines(self.folder / METRICS_FILE, tail_bytes))
+        for line in logs:
             if line.get("agent_steps") != newest.get("agent_steps"):  # what was final is trained further
                 newest = {name: value for name, value in newest.items() if not name.startswith(f"{FINAL}/")}
             newest.update((name, value) for name, value in line.items() if value is not None)
@@ -194,15 +199,22 @@ def _open_metrics(path: Path) -> BinaryIO:
 def differences(runs: Iterable[RecordedRun]) -> dict[Path, dict[str, Any]]:
     """Returns the settings in which runs differ from others of the same environment, by folder.
 
-    They have their whole names, such as `train.learning_rate`; one that a run does not have is left out there.
+    They have their whole names, such as `train.learning_rate`; one that a run does not have is left out there. That
+    alone is a difference for arguments of the environment and the policy, which only those runs were given.
     """
     flat = {run.folder: (run.env_name, flat_settings(run.settings)) for run in runs}
-    values: defaultdict[tuple[str | None, str], set[str]] = defaultdict(set)
+    values: defaultdict[tuple[str | None, str], Counter[str]] = defaultdict(Counter)
     for env_name, settings in flat.values():
         for name, value in settings.items():
-            values[env_name, name].add(repr(value))
+            values[env_name, name][repr(value)] += 1
+    counts = Counter(env_name for env_name, settings in flat.values() if settings)  # of runs whose settings are known
     return {
-        folder: {name: value for name, value in settings.items() if len(values[env_name, name]) > 1}
+        folder: {
+            name: value
+            for name, value in settings.items()
+            if len(values[env_name, name]) > 1
+            or (name.startswith(_ARGUMENTS) and values[env_name, name].total() < counts[env_name])
+        }
         for folder, (env_name, settings) in flat.items()
     }
 

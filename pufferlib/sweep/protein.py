@@ -138,7 +138,7 @@ class Protein:
 
         Args:
             values: the result of `suggest`, or others whose score you know.
-            score: the score; None or NaN where they failed.
+            score: the score; None, NaN or infinite where they failed.
             cost: their cost, in seconds or any other unit that `max_suggestion_cost` has too.
             curve: rows of the part of the run that was done, in (0, 1], the cost until then, and the score; rows
                 without a score, None or NaN, do not count.
@@ -155,7 +155,7 @@ class Protein:
             raise APIUsageError(f"observe() needs numbers, got a score of {score!r} and a cost of {cost!r}") from error
         if not 0 <= cost < math.inf:
             raise APIUsageError(f"observe() needs a cost in [0, inf), got {cost}")
-        for row in curve:
+        for row in curve or ():
             try:
                 is_row = len(row) == 3 and 0 < row[0] <= 1 and 0 <= row[1] < math.inf
                 parts += [[float(part) for part in row]] if is_row and row[2] is not None else []
@@ -173,8 +173,11 @@ class Protein:
             try:
                 own = {name: values[given] for given, name in self._names.items()}
                 for each in self.space.dimensions:
-                    if isinstance(each, Dimension) and not each.min <= own[each.name] <= each.max:
+                    value = own[each.name]
+                    if isinstance(each, Dimension) and not each.min <= value <= each.max:
                         raise ValueError(f"{each.name} must be within [{each.min}, {each.max}]")
+                    if getattr(each, "is_integer", False) and each.value(each.coordinate(value)) != value:
+                        raise ValueError(f"{each.name} must be one of its whole numbers")
                 point = self.space.point(own)
             except (TypeError, ValueError) as error:
                 raise APIUsageError(f"observe() needs values of the search space, got {chosen}: {error}") from error

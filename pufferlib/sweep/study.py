@@ -36,7 +36,10 @@ MAX_RETRIES = 2  # of a trial whose drivers are killed
 _ATTEMPTS = 5  # to open a database
 
 # Where and how trials run, which may differ between the drivers of a study.
-_FREE = {"device", "backend", "num_workers", "step_timeout_seconds", "checkpoint_interval", "log_interval"}
+_FREE = {
+    *("train.device", "train.checkpoint_interval", "train.log_interval"),
+    *("vec.backend", "vec.num_workers", "vec.step_timeout_seconds"),
+}
 
 
 class StudyPlace:
@@ -184,7 +187,7 @@ def _space_facts(space: SearchSpace) -> dict[str, Any]:
 
 def _fixed_settings(env_name: str, space: SearchSpace, args: Mapping[str, Any]) -> dict[str, Any]:
     changed = by_name(trial_settings(load_config(env_name), args, ()))
-    is_free = {name: name in space.names or name.rpartition(".")[2] in _FREE for name in changed}
+    is_free = {name: name in space.names or name in _FREE for name in changed}
     return plain_settings({name: value for name, value in changed.items() if not is_free[name]})
 
 

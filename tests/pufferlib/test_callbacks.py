@@ -437,6 +437,13 @@ def test_stopping_without_improvement():
     assert stopped_epoch([Tells("perf", values), StopWithoutImprovement(192, "perf", least_gain=0.1)]) == 5
 
 
+def test_a_metric_that_has_not_come_yet_is_no_lack_of_improvement():
+    told = Tells("eval/return_mean", [None] * 5 + [1.0, 1.0, 1.0, 1.0])
+    trainer = make_trainer().learn(64 * 9, callbacks=[told, StopWithoutImprovement(128, "eval/return_mean")])
+    assert trainer.epoch == 8
+    trainer.release()
+
+
 def test_nan_is_no_improvement_and_nothing_to_improve_on():
     values = [math.nan, 1.0, 2.0, math.nan, 3.0, 4.0, 5.0, 6.0, math.nan, math.nan, math.nan, 7.0]
     assert stopped_epoch([Tells("perf", values), StopWithoutImprovement(192, "perf")]) == 11

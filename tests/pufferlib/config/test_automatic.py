@@ -387,3 +387,17 @@ def test_nothing_set_learns(creator, steps, least, tmp_path):
     trainer.release()
     assert score >= least
     assert isinstance(trainer.policy, nn.Module)
+
+
+class Pictures(gymnasium.Env):
+    observation_space, action_space = Box(0, 255, (20, 20, 3), np.uint8), Discrete(3)
+
+    def reset(self, seed=None, options=None):
+        return np.zeros((20, 20, 3), np.uint8), {}
+
+
+def test_every_call_has_lists_of_its_own():
+    policy = load_config(Pictures)["policy"]
+    before = list(policy["filters"])
+    policy["filters"].append(99)
+    assert load_config(Pictures)["policy"]["filters"] == before

@@ -29,6 +29,31 @@ def played(monkeypatch):
     return calls
 
 
+@pytest.mark.parametrize(
+    ("lines", "flags", "expected"),
+    [
+        ("minibatch_size = 4096", ["--train.num-minibatches", "8"], {"minibatch_size": "auto", "num_minibatches": 8}),
+        ("num_iterations = 7", ["--train.total-timesteps", "1e6"], {"num_iterations": None}),
+        ("shuffle = steps", ["--rnn-name", "LSTM"], {"shuffle": "segments"}),
+        ("shuffle = segments", ["--rnn-name", "LSTM", "--train.shuffle", "steps"], {"shuffle": "steps"}),
+    ],
+)
+def test_a_flag_takes_out_what_would_count_in_its_place_in_a_file_too(tmp_path, lines, flags, expected):
+    path = tmp_path / "mine.ini"
+    path.write_text(f"[train]\n{lines}\n")
+    by_flag = load_config(SQUARED, argv=["--config", str(path), *flags])
+    assert {name: by_flag["train"][name] for name in expected} == expected
+    assert load_config(SQUARED, argv=flags, config=path) == by_flag
+
+
+@pytest.mark.parametrize("name", [5, ["x"]])
+def test_a_description_whose_environment_is_no_text_is_one_sentence(tmp_path, name):
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({"settings": {"env_name": name, "train": {}}}))
+    with pytest.raises(ConfigError, match="must be for puffer_squared, found one for"):
+        load_config(SQUARED, config=path)
+
+
 def test_a_file_comes_after_the_environment_and_before_the_flags(file):
     args = load_config(SQUARED, argv=["--train.gamma", "0.6", "--config", str(file)])
     assert (args["package"], args["env_name"], args["rnn_name"]) == ("ocean", SQUARED, "LSTM")

@@ -27,6 +27,11 @@ def write(path, steps):
     logger.close()
 
 
+def test_a_metric_named_step_is_not_the_step_of_the_line(path):
+    JsonLogger(path).log({"step": 3, "sps": 1.0}, 100)
+    assert lines_of(path) == [{"step": 100, "sps": 1.0}]
+
+
 def test_each_log_is_one_whole_line_at_once(path):
     logger = JsonLogger(path)
     logger.log({"agent_steps": 64, "losses/entropy": np.float32(0.5), "epoch": np.int64(1), "name": "a\nb"}, 64)

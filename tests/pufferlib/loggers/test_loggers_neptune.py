@@ -60,7 +60,7 @@ def test_an_offline_run_holds_settings_metrics_and_the_model(folder, tmp_path):
     model = tmp_path / "model_puffer_squared_000002.pt"
     model.write_bytes(b"weights")
     logger = NeptuneLogger(
-        project="team/ours", name="first", run_id="mine", tags=["one", "two"], mode="offline", folder=folder
+        project="team/ours", name="first", run_id="mine", tags="one, two", mode="offline", folder=folder
     )
     logger.describe({"train": {"learning_rate": 0.015, "max_grad_norm": math.inf, "data_dir": folder}, "seed": None})
     for step in (64, 128):

@@ -116,6 +116,41 @@ def test_a_setting_that_a_run_lacks_is_no_difference(runs):
     assert "train.gamma" not in differences([read_run(folder) for folder in runs])[runs[1]]
 
 
+@pytest.mark.parametrize("section", ["env", "policy"])
+def test_an_argument_that_only_one_run_was_given_is_a_difference(runs, section):
+    config = json.loads((runs[1] / "config.json").read_text())
+    config["settings"][section]["own"] = True
+    (runs[1] / "config.json").write_text(json.dumps(config))
+    found = differences([read_run(folder) for folder in runs])
+    assert f"{section}.own" not in found[runs[0]] and found[runs[1]][f"{section}.own"] is True
+
+
+def test_opponents_are_a_difference(runs):
+    config = json.loads((runs[1] / "config.json").read_text())
+    config["settings"]["selfplay"] = {"pool_size": 4}
+    (runs[0] / "config.json").write_text(
+        json.dumps({**config, "settings": {**config["settings"], "selfplay": {"pool_size": 0}}})
+    )
+    (runs[1] / "config.json").write_text(json.dumps(config))
+    assert differences([read_run(folder) for folder in runs])[runs[1]]["selfplay.pool_size"] == 4
+
+
+def test_a_run_whose_lines_are_long_is_listed_whole(runs):
+    path = runs[0] / "metrics.jsonl"
+    wide = {f"environment/statistic_{index:04}": 0.5 for index in range(2000)}
+    lines = [json.dumps({**json.loads(line), **wide}) for line in path.read_text().splitlines()]
+    assert len(lines[-1]) > 50_000
+    newest = read_run(runs[0]).newest
+    path.write_text("\n".join(lines) + "\n")
+    assert {name: read_run(runs[0]).newest[name] for name in newest} == newest
+
+
+def test_a_name_with_an_impossible_date_is_no_error(runs):
+    folder = runs[0].with_name("puffer_cartpole_99999999_999999_000000_00000000")
+    runs[0].rename(folder)
+    assert read_run(folder).begun is not None
+
+
 def test_labels_tell_runs_apart(runs):
     found = labels([read_run(folder) for folder in runs])
     assert list(found.values()) == ["learning_rate=0.01", "learning_rate=0.02 aaaa0002", "learning_rate=0.02 aaaa0003"]

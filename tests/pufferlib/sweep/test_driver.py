@@ -374,6 +374,8 @@ def test_what_a_study_does_not_vary_stays_what_it_was_but_for_where_it_runs(tmp_
     for section, name, value, message in (
         ("policy", "hidden_size", 16, "has policy.hidden_size 32, this sweep 16; --study NAME begins another study"),
         ("selfplay", "pool_size", 4, "has selfplay.pool_size the environment's own, this sweep 4"),
+        ("env", "backend", "hard", "has env.backend the environment's own, this sweep hard"),
+        ("policy", "device", 2, "has policy.device the environment's own, this sweep 2"),
     ):
         with pytest.raises(ConfigError, match=message):
             Sweep(ENV, {**args, section: {**args[section], name: value}}, SPACE)

@@ -83,6 +83,15 @@ def test_a_value_that_cannot_be_is_refused(space, value):
         protein.observe(5, 1.0, cost=1.0)
 
 
+@pytest.mark.parametrize(("distribution", "value"), [("int_uniform", 3.7), ("uniform_pow2", 20), ("uniform_pow2", 6.5)])
+def test_a_number_that_would_be_rounded_is_refused(distribution, value):
+    protein = Protein(search_space={"x": {"distribution": distribution, "min": 1, "max": 64}})
+    with pytest.raises(APIUsageError, match="x must be one of its whole numbers"):
+        protein.observe({"x": value}, 1.0, cost=1.0)
+    protein.observe({"x": 16.0}, 1.0, cost=1.0, curve=None)
+    assert protein.study.trials[0].params == {"x": 16}
+
+
 def test_numbers_of_numpy_are_choices_as_those_of_python_are(recwarn):
     protein = Protein(search_space={"width": list(np.array([32, 64]))})
     protein.observe({"width": np.int64(64)}, 1.0, cost=1.0)
