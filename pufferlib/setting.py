@@ -184,10 +184,13 @@ class Setting:
     def parse(self, text: str) -> Any:
         """Returns the checked value of a text from a file or the command line; see `check`.
 
-        A setting that wants text gets it even where the text looks like a number. A path from `~/` on is one of the
+        A setting that wants text gets it even where the text looks like a number, and one without a type whose default
+        is a bool no text. A path from `~/` on is one of the
         home folder: a shell leaves it as it is in `--output=~/x`.
         """
         value = parse_value(os.path.expanduser(text) if text.startswith("~/") else text)
+        if self.kind is Any and isinstance(self.default, bool) and isinstance(value, str):  # which is true, even "no"
+            raise ConfigError(f"{self.label} must be True or False, got {shown(value)}")
         return self.check(text if not fits(value, self.kind) and fits(text, self.kind) else value)
 
     def check(self, value: object) -> Any:

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from pufferlib.environment import EpisodeTracker
-from pufferlib.errors import ConfigError
+from pufferlib.errors import APIUsageError, ConfigError
 from pufferlib.machine import core_share, usable_memory_bytes
 from pufferlib.spaces import is_number
 
@@ -151,7 +151,13 @@ class FinishedEpisodes:
     def add(self, infos: Iterable[Mapping[str, Any]]) -> None:
         """Adds the reports of one step."""
         for info in infos:
-            count = float(info.get("n", 1.0))
+            count = info.get("n", 1.0)
+            if not is_number(count):
+                raise APIUsageError(
+                    f"the n of an info must be the number of episodes that it is a mean of, got {count!r}; give it "
+                    "another name if it is something else"
+                )
+            count = float(count)
             if not count > 0.0:
                 continue
             for name, value in info.items():

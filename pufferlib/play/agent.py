@@ -47,12 +47,13 @@ def _read(observations: Any, layout: Layout) -> tuple[np.ndarray, bool]:
     if isinstance(observations, Tensor):
         observations = observations.cpu().numpy()
     if isinstance(layout.structure, (dict, tuple)):
-        if isinstance(observations, list):
+        if isinstance(observations, list) and observations:
             return np.concatenate([_read(each, layout)[0] for each in observations]), False
         if isinstance(observations, np.ndarray):
             return _read_rows(observations, layout.row_space)
     row_shape, leaf = layout.row_space.shape, layout.leaves[0]
-    if row_shape == (1,) and leaf.shape == () and np.ndim(observations) == 2:
+    is_structure = isinstance(layout.structure, (dict, tuple))
+    if not is_structure and row_shape == (1,) and leaf.shape == () and np.ndim(observations) == 2:
         observations = np.asarray(observations)[:, 0]  # rows of a Discrete space, which have one column
     count = _count(observations, leaf)
     rows = np.zeros((1 if count is None else count, *row_shape), layout.row_space.dtype)
@@ -92,6 +93,8 @@ def _mask_of(rows: ArrayLike | Tensor, num_rows: int) -> np.ndarray:
     found = np.atleast_1d(rows.cpu().numpy() if isinstance(rows, Tensor) else np.asarray(rows))
     if found.dtype.kind == "i" and found.size and found.min() < 0:
         raise APIUsageError(f"rows must be in [0, {num_rows}), got {found.tolist()}")
+    if found.dtype.kind in "iu" and len(np.unique(found)) < found.size:  # flags that are no bools
+        raise APIUsageError(f"rows must be {num_rows} bools, or different indices of them, got {found.tolist()}")
     mask = np.zeros(num_rows, bool)
     try:
         mask[found if found.size else []] = True

@@ -14,13 +14,13 @@ import torch
 from torch import nn
 
 from pufferlib.environment import EpisodeTracker
-from pufferlib.errors import DivergedError
+from pufferlib.errors import APIUsageError, DivergedError
 from pufferlib.fast.cpu import torch_threads
 from pufferlib.policy import Forward, Logits, acting_forward, device_of, initial_state
 from pufferlib.ppo.sampling import greedy_action, mask_logits, sample_logits
 from pufferlib.runs.checks import unchanged
 from pufferlib.seeding import mix_seed
-from pufferlib.spaces import num_choices
+from pufferlib.spaces import is_number, num_choices
 from pufferlib.vector import Vector
 from pufferlib.vector.ordered import as_slice
 
@@ -221,6 +221,11 @@ def draw_actions(logits: Logits, generator: torch.Generator) -> torch.Tensor:
 
 def _owned(reports: list[dict], counts: np.ndarray) -> list[dict]:
     # A single report of `n` episodes, as many as ended with this step, stands for each of them that counts.
+    for report in reports:
+        if not is_number(report.get("n", 1)):
+            raise APIUsageError(
+                f"the n of an info must be a number of episodes, got {report['n']!r}; name it otherwise"
+            )
     if len(reports) == 1 and reports[0].get("n", 1) == len(counts) > 1:
         return reports * int(counts.sum())
     reports = [info for info in reports if info.get("n", 1) == 1]

@@ -59,7 +59,7 @@ class ScoreSheet:
         for report in episodes.reports:
             self._has_means |= report.get("n", 1) > 1
             for name, value in report.items():
-                if name not in ("n", "agent_id") and is_number(value):
+                if name not in ("n", "agent_id") and is_number(value) and not math.isnan(value):
                     self._reported.setdefault(name, []).append(float(value))
 
     def numbers(self, name: str) -> list[float]:
@@ -158,7 +158,7 @@ def evaluate(
         DivergedError: if a weight of the policy is infinite or NaN.
         UnknownEnvironmentError: if there is no environment of that name.
     """
-    episodes = whole_number("episodes", episodes)
+    episodes, max_steps = whole_number("episodes", episodes), whole_number("max_steps", max_steps)
     module = _module(policy)
     if env is None and isinstance(getattr(policy, "vecenv", None), Vector):
         env = repeatable(policy.vecenv)
@@ -224,7 +224,7 @@ def player_in(
         device = device_of(module)
         undo.enter_context(eval_mode(module))
         check_acting(module, vecenv, device)
-        yield Player(vecenv, module, torch.Generator(device).manual_seed(seed) if is_sampled else None)
+        yield Player(vecenv, module, torch.Generator(device).manual_seed(int(seed)) if is_sampled else None)
 
 
 def split_evenly(episodes: int, count: int) -> np.ndarray:

@@ -153,6 +153,7 @@ _LENGTH = (-0.5, 1.0)  # of an axis of the unit cube, where there is one axis; l
 _NOISE_VARIANCE = (-6.0, 2.0)
 
 _SAME = 1e-12  # of the median: what differs by less is equal to it
+_LARGEST = 1e150  # of a score or cost; larger ones, such as a sentinel for failures, count as that
 _MOST_UNITS, _FARTHEST = 10.0, 1e9  # from the median to the highest value, and to any one
 _EXPONENTS = (-1.0, 3.0)  # 1 changes nothing; beyond these all that is far from the median looks alike
 
@@ -206,6 +207,7 @@ class Surrogate:
 def _fit_warp(values: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
     # Makes values normal; equal ones become 0. They are measured from their median in units of what half of them keep
     # to, before the exponent is found. A few very bad ones (runs that diverged) do not make all others look the same.
+    values = values.clip(-_LARGEST, _LARGEST)  # so that no difference overflows
     median = np.median(values)
     away = np.abs(values - median)
     different = away[away > _SAME * abs(median)]
@@ -214,7 +216,7 @@ def _fit_warp(values: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
     unit = max(np.median(different), (values.max() - median) / _MOST_UNITS)
 
     def in_units(values: np.ndarray) -> np.ndarray:
-        return np.clip((values - median) / unit, -_FARTHEST, _FARTHEST)
+        return np.clip((values.clip(-_LARGEST, _LARGEST) - median) / unit, -_FARTHEST, _FARTHEST)
 
     exponent = float(np.clip(yeojohnson(in_units(values))[1], *_EXPONENTS))
     curved = yeojohnson(in_units(values), exponent)

@@ -61,3 +61,16 @@ def test_a_list_without_brackets_is_shown_with_them(value):
 def test_a_number_without_bounds_must_be_finite_and_is_told_so(kind, text):
     with pytest.raises(ConfigError, match=rf"^\[env\] speed must be finite, got {text}$"):
         Setting("env", "speed", kind, 1.0).parse(text)
+
+
+class Lake:
+    def __init__(self, slippery=True, level="1_1"):
+        pass
+
+
+def test_a_word_is_no_flag_where_the_default_is_one():
+    known = class_settings("env", Lake)
+    with pytest.raises(ConfigError, match=r"slippery must be True or False, got 'no'"):
+        known["slippery"].parse("no")
+    assert [known["slippery"].parse(text) for text in ("false", "True", "1", "None")] == [False, True, 1, None]
+    assert known["level"].parse("easy") == "easy"

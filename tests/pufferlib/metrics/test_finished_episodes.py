@@ -6,6 +6,7 @@ import pytest
 import torch
 from hypothesis import given, settings, strategies as st
 
+from pufferlib.errors import APIUsageError
 from pufferlib.metrics.measures import FinishedEpisodes
 
 REPORTS = st.lists(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=5), max_size=8)
@@ -54,6 +55,12 @@ def test_nan_is_no_number_and_a_count_of_nan_no_count():
     means = reported({"score": 1.0, "goal": np.float32("nan")}, {"score": 3.0, "goal": 2.0}).means()
     assert means == {"score": 2.0, "goal": 2.0, "n": 2}
     assert reported({"score": 1.0, "n": float("nan")}).means() == {}
+
+
+@pytest.mark.parametrize("count", ["two", None, np.zeros(3)])
+def test_a_count_that_is_no_number_is_told(count):
+    with pytest.raises(APIUsageError, match="the n of an info must be the number of episodes"):
+        reported({"score": 1.0, "n": count})
 
 
 class Names(str, enum.Enum):  # noqa: UP042 - as users with Python 3.10 write it

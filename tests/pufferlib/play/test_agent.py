@@ -186,6 +186,15 @@ def test_observations_that_are_choices_come_by_themselves_many_and_as_rows(space
     assert agent.act(rows).tolist() == expected
 
 
+@pytest.mark.parametrize("wrap", [lambda rows: (rows,), lambda rows: {"a": rows}], ids=["Tuple", "Dict"])
+def test_rows_of_a_structure_of_one_choice_are_many(wrap):
+    space = Tuple([Discrete(3)]) if isinstance(wrap(0), tuple) else Dict(a=Discrete(3))
+    env = puffer_env(space)
+    agent = Agent(Default(env, 8), env)
+    rows = np.array([0, 1, 2, 1])
+    assert agent.act(wrap(rows)).tolist() == [agent.act(wrap(row)) for row in rows]
+
+
 def test_images_are_taken_one_by_one_and_many():
     env = puffer_env(Box(0, 255, (1, 36, 36), np.uint8))
     agent = Agent(Convolutional(env, hidden_size=8), env)
@@ -253,6 +262,14 @@ def test_rows_that_are_reset_forget_and_others_do_not(rows, meant):
     np.testing.assert_array_equal(after[:, meant], fresh[:, meant])
     np.testing.assert_array_equal(after[0, others], before[others])
     assert not np.array_equal(after[0, others], fresh[0, others])
+
+
+def test_flags_that_are_no_bools_are_not_taken_for_indices():
+    env = puffer_env(Box(-1, 1, (3,), np.float32))
+    agent = Agent(LSTMWrapper(env, Default(env, 8), 8, 8), env)
+    agent.act(np.zeros((4, 3), np.float32))
+    with pytest.raises(APIUsageError, match="rows must be 4 bools, or different indices of them, got .0, 1, 0, 0."):
+        agent.reset(np.array([0, 1, 0, 0], np.uint8))
 
 
 def test_another_number_of_rows_is_refused_until_all_begin_anew():

@@ -17,6 +17,8 @@ from pufferlib.environment import PufferEnv
 from pufferlib.errors import APIUsageError, DivergedError, UnknownEnvironmentError
 from pufferlib.models import Default
 from pufferlib.play import scores
+from pufferlib.play.player import Episodes
+from pufferlib.play.scores import ScoreSheet
 from pufferlib.runs.loaders import load_env
 
 SQUARED = "puffer_squared"
@@ -404,3 +406,23 @@ def test_the_standard_error_is_that_of_the_mean():
 def test_what_was_not_measured_in_an_episode_has_a_score_that_says_so(numbers):
     score = Score.of(numbers)
     assert math.isnan(score.mean) and math.isnan(score.standard_error) and score.episodes == 2
+
+
+def test_nan_that_an_environment_reports_of_some_episodes_is_no_number_of_them():
+    sheet = ScoreSheet()
+    reports = [{"goal": 3.0}, {"goal": math.nan}, {"goal": 5.0}]
+    sheet.add(Episodes(np.arange(3), np.ones(3), np.ones(3, int), reports))
+    assert sheet.by_metric()["environment/goal"].mean == sheet.scores()["goal"].mean == 4.0
+    assert sheet.scores()["goal"].episodes == 2
+
+
+@pytest.mark.parametrize(("arguments", "words"), [({"max_steps": "5"}, "max_steps"), ({"max_steps": 0}, "max_steps")])
+def test_a_limit_that_is_none_is_refused(arguments, words):
+    with pytest.raises(APIUsageError, match=f"{words} must be a whole number, 1 or more"):
+        evaluate(Default(pufferlib.make("puffer_squared", num_envs=1)), "puffer_squared", episodes=1, **arguments)
+
+
+def test_a_seed_may_be_numpys():
+    env = pufferlib.make("puffer_squared", num_envs=1)
+    scores = [evaluate(Default(env), "puffer_squared", 2, sample=True, seed=seed) for seed in (3, np.int64(3))]
+    assert scores[0].keys() == scores[1].keys()

@@ -1,6 +1,7 @@
 """Sweeps as a user's script has them."""
 
 import math
+import sys
 
 import numpy as np
 import pytest
@@ -160,3 +161,11 @@ def test_a_configuration_without_a_section_is_refused():
 def test_without_an_environment_there_is_nothing_to_train_in():
     with pytest.raises(APIUsageError, match="give Protein an env_name"):
         Protein(search_space={"x": RANGE}).optimize()
+
+
+def test_a_sentinel_for_failures_may_be_the_least_number():
+    protein = Protein(search_space={"x": RANGE})
+    for index in range(20):
+        values = protein.suggest()
+        protein.observe(values, -sys.float_info.max if index % 4 else values["x"], 1.0)
+    assert 0.0 <= protein.suggest()["x"] <= 1.0
