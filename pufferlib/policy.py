@@ -51,13 +51,28 @@ def uncompiled(policy: nn.Module) -> nn.Module:
 
 
 def weights_of(policy: nn.Module) -> dict[str, Tensor]:
-    """Returns the `state_dict` of a policy by the names that it has without torch.compile."""
-    return {name.replace(_COMPILED, ""): tensor for name, tensor in policy.state_dict().items()}
+    """Returns the `state_dict` of a policy, by the names that it has where torch.compile was not called on it."""
+    weights, names = policy.state_dict(), _uncompiled_names(policy)
+    return {names[name]: tensor for name, tensor in weights.items()} if names else weights
 
 
 def load_weights(policy: nn.Module, weights: Mapping[str, Tensor]) -> None:
     """Loads what `weights_of` returned for a policy like this one, compiled or not."""
-    policy.load_state_dict({name: weights[name.replace(_COMPILED, "")] for name in policy.state_dict()})
+    names = _uncompiled_names(policy)
+    policy.load_state_dict({name: weights[known] for name, known in names.items()} if names else weights)
+
+
+def _uncompiled_names(policy: nn.Module) -> dict[str, str]:
+    # By the names of its `state_dict`; empty where they are the same. What a class compiles itself keeps its own names.
+    is_normalized = isinstance(policy, NormalizedObservations)
+    inside, prefix = (policy.policy, "policy.") if is_normalized else (policy, "")
+    if uncompiled(inside) is inside:
+        return {}
+    compiled = f"{prefix}{_COMPILED}"
+    return {
+        name: f"{prefix}{name.removeprefix(compiled)}" if name.startswith(compiled) else name
+        for name in policy.state_dict()
+    }
 
 
 def initial_state(policy: nn.Module, rows: int, device: torch.device) -> dict[str, Tensor]:

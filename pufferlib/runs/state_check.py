@@ -32,7 +32,7 @@ MAX_DEPTH = 500  # of lists and dicts
 MAX_REPEATED = 2**16  # numbers of a tensor that refers to stored numbers several times, as `expand` makes one
 _CALLED = re.compile(
     r"collections OrderedDict|torch\._utils _rebuild_(tensor_v[23]|parameter)|torch \w+Storage|"
-    r"torch\.storage UntypedStorage|torch (uint|float8_)\w+"  # of the types that have no storage of their own
+    r"torch\.storage UntypedStorage|torch uint\w+"  # of the types that have no storage of their own
 )
 
 

@@ -180,6 +180,42 @@ def test_the_weights_of_a_compiled_policy_have_the_names_of_the_policys(make_tra
     second.release()
 
 
+class Half(nn.Module):
+    """A policy that compiles a part of itself."""
+
+    def __init__(self, env):
+        super().__init__()
+        self.inside = torch.compile(Default(env, 8), backend="eager")
+
+    def forward(self, observations, state):
+        return self.inside(observations, state)
+
+
+@pytest.mark.parametrize("normalized", [False, True])
+def test_parts_that_a_policy_compiles_itself_keep_their_names(normalized):
+    env = pufferlib.make("puffer_cartpole", num_envs=4)
+    policy = Half(env)
+    names = [f"policy.{name}" for name in policy.state_dict()] if normalized else list(policy.state_dict())
+    assert all("inside._orig_mod." in name for name in names)
+    trainer = PuffeRL(env, policy, batch_size=64, device="cpu", normalize_observations=normalized)
+    step(trainer)
+    saved = torch.load(trainer.close(), weights_only=True)
+    assert [name for name in saved if name not in ("count", "mean", "variance")] == names
+
+
+def test_a_compiled_policy_whose_observations_are_normalised_has_the_names_of_the_policys():
+    env = pufferlib.make("puffer_cartpole", num_envs=4)
+    settings = {"batch_size": 64, "device": "cpu", "normalize_observations": True}
+    trainer = PuffeRL(env, torch.compile(Default(env, 8), backend="eager"), **settings)
+    step(trainer)
+    path = trainer.close()
+    assert not any("_orig_mod" in name for name in torch.load(path, weights_only=True))
+    env = pufferlib.make("puffer_cartpole", num_envs=4)
+    other = PuffeRL(env, Default(env, 8), **settings)
+    checkpoint.load_policy_weights(other.policy, Path(path))
+    other.release()
+
+
 class Keeping(nn.Module):
     """A policy with a buffer or a state beside its weights."""
 
