@@ -44,7 +44,7 @@ def record(
 
     Args:
         policy: a torch module that `PuffeRL` would train, or a `pufferlib.Agent`; it may be recurrent.
-        env: as for `pufferlib.evaluate`. A ready environment of Gymnasium or PettingZoo was made with
+        env: as for `pufferlib.evaluate`, but never None. A ready environment of Gymnasium or PettingZoo was made with
             `render_mode="rgb_array"`; a vector was made by a name, as a trainer's `vecenv` may be.
         path: of the video, which ends in `.mp4` or `.gif`.
         episodes: at least 1.
