@@ -708,6 +708,7 @@ class PuffeRL:
                 seed=mix_seed(self.config.seed, _SCORE_SEED),
                 max_steps=self.config.evaluation_max_steps,
                 is_wanted=is_wanted,
+                skips_nonfinite=self.config.skip_nonfinite,
             )
 
     def score_finally(self, is_wanted: Callable[[], bool]) -> None:

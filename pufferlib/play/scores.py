@@ -72,11 +72,16 @@ class ScoreSheet:
         found = {**counted, **self._reported, **(self._counted if self._has_means else {})}
         return {name: Score.of(numbers) for name, numbers in found.items() if numbers}
 
-    def by_metric(self) -> dict[str, Score]:
-        """Returns a score for every statistic, by the name that its mean has in the logs of a training."""
+    def by_metric(self, skips_nonfinite: bool = False) -> dict[str, Score]:
+        """Returns a score for every statistic, by the name that its mean has in the logs of a training.
+
+        With `skips_nonfinite` that is of the episodes in which it is finite, as `[train] skip_nonfinite` learns on.
+        """
         names = {"episode_return": "episode/return_mean", "episode_length": "episode/length_mean"}
         found = {names[name]: numbers for name, numbers in self._counted.items()}
         found |= {f"environment/{name}": numbers for name, numbers in self._reported.items()}
+        if skips_nonfinite:
+            found = {name: list(filter(math.isfinite, numbers)) for name, numbers in found.items()}
         return {name: Score.of(numbers) for name, numbers in found.items() if numbers}
 
 
@@ -300,6 +305,7 @@ def play_whole_episodes(
     seed: int,
     max_steps: int,
     is_wanted: Callable[[], bool] = lambda: True,
+    skips_nonfinite: bool = False,
 ) -> dict[str, Score]:
     """Plays at least some episodes in new environments like those of a training, see `PuffeRL.score`.
 
@@ -315,7 +321,7 @@ def play_whole_episodes(
         count = played.num_envs * getattr(played.driver_env, "num_envs", 1)
         games = min(games, math.ceil(episodes * count / played.num_agents))  # an episode of every agent in each
         quotas = split_evenly(games, count).repeat(played.num_agents // count)
-        return play_to_the_end(player, quotas, max_steps, seed, is_wanted).by_metric()
+        return play_to_the_end(player, quotas, max_steps, seed, is_wanted).by_metric(skips_nonfinite)
 
 
 def evaluate_model(env_name: str, args: dict[str, Any], episodes: int) -> dict[str, Score]:
@@ -384,17 +390,20 @@ class PeriodicEvaluation:
                     self._player = Player(vecenv, self._policy, autocast=self._autocast)
                 player = self._player
                 steps = player.play(np.ones_like(player.remaining), self._config.evaluation_max_steps, self._seed)
-                return _evaluation_metrics([*steps, player.running()])
+                return _evaluation_metrics([*steps, player.running()], self._config.skip_nonfinite)
         except BaseException:
             self.close()  # Ctrl-C may have left the environments in the middle of a step
             raise
 
 
-def _evaluation_metrics(episodes: Sequence[Episodes]) -> dict[str, float]:
+def _evaluation_metrics(episodes: Sequence[Episodes], skips_nonfinite: bool) -> dict[str, float]:
     returns = np.concatenate([each.returns for each in episodes])
+    lengths = np.concatenate([each.lengths for each in episodes])
+    if skips_nonfinite:
+        are_finite = np.isfinite(returns)
+        returns, lengths = returns[are_finite], lengths[are_finite]
     if not len(returns):
         return {}
-    lengths = np.concatenate([each.lengths for each in episodes])
     # LaTeX: \mu = \frac1n \sum_i R_i, \quad \sigma = \sqrt{\tfrac1n \textstyle\sum_i (R_i - \mu)^2}
     # LaTeX:   ; R = returns, n = len(returns), \mu = returns.mean(), \sigma = returns.std()
     return {

@@ -2,15 +2,20 @@
 
 import math
 
+import gymnasium
 import numpy as np
 import pytest
 import ranks
 import torch
 from breaking import AGENTS, HORIZON, BreakingEnv, make_trainer, train
+from gymnasium.spaces import Box, Discrete
 
+import pufferlib
+from pufferlib import PuffeRL
 from pufferlib.errors import DivergedError
 from pufferlib.models import Default, LSTMWrapper
 from pufferlib.ppo.losses import ppo_loss
+from pufferlib.runs.folder import read_facts
 
 pytestmark = pytest.mark.usefixtures("in_tmp_path")
 
@@ -215,3 +220,34 @@ def test_what_one_process_cannot_step_by_no_process_steps_by(bad):
     first, second = ranks.call(train_with_a_bad_share, bad)
     assert first[0] == second[0] and all(map(math.isfinite, first[0]))
     assert (first[1], second[1]) == (0, 1) and first[2] == second[2] and math.isfinite(first[2])
+
+
+# --- what the policy is scored by
+
+
+class Sometimes(gymnasium.Env):
+    """Pays 1 a step for five steps, in one of twenty a NaN in place of it."""
+
+    observation_space, action_space = Box(-1, 1, (2,)), Discrete(2)
+
+    def reset(self, seed=None, options=None):
+        super().reset(seed=seed)
+        self.steps = 0
+        return np.zeros(2, np.float32), {}
+
+    def step(self, action):
+        self.steps += 1
+        reward = math.nan if self.np_random.random() < 0.05 else 1.0
+        return np.zeros(2, np.float32), reward, self.steps == 5, False, {}
+
+
+def test_scores_and_evaluations_are_of_the_episodes_that_are_finite():
+    settings = {"evaluations": 2, "evaluation_envs": 100, "batch_size": 512, "total_timesteps": 1024, "device": "cpu"}
+    trainer = PuffeRL(Sometimes, num_workers=1, skip_nonfinite=True, **settings)
+    trainer.learn(dashboard=False)
+    score = trainer.score(200)["episode/return_mean"]
+    assert score.mean == 5.0 and 50 < score.episodes < 200
+    found = read_facts(trainer.run_folder / "best.json")
+    assert (found["eval/return_mean"], found["eval/length_mean"]) == (5.0, 5.0)
+    trainer.close()
+    assert math.isnan(pufferlib.evaluate(trainer.policy, Sometimes, episodes=200)["episode_return"].mean)
