@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import inspect
 import math
+import numbers
 import time
 import warnings
 from collections import deque
@@ -204,7 +205,7 @@ class KeepBest(Callback):
 
     @override
     def on_iteration(self, trainer: PuffeRL, logs: dict[str, float]) -> None:
-        name = self._metric.find(logs)
+        name = self._metric.find(trainer, logs)
         if name is None or not trainer.ranks.is_first:
             return
         facts = {"env": trainer.env_name, "agent_steps": trainer.global_step, "epoch": trainer.epoch}
@@ -224,17 +225,25 @@ class _Metric:
     def has_come(self) -> bool:
         return self._missed == math.inf
 
-    def find(self, logs: Mapping[str, float]) -> str | None:
+    def find(self, trainer: PuffeRL, logs: Mapping[str, float]) -> str | None:
         name = find_metric(self.wanted, logs)
         if name is not None:
             self.wanted, self._missed = name, math.inf  # of several that its part names the first, from then on
-        elif "episode/count" in logs and not self.wanted.startswith("eval/"):
-            self._missed += 1
-            if self._missed == _PATIENCE:
-                short = {known.partition("/")[2] for known in logs}
-                hint = nearest(self.wanted, [*logs, *short]) or f"; there are {', '.join(sorted(logs))}"
+        elif self._missed < _PATIENCE:
+            self._missed += self._weight_of_a_miss(trainer, logs)
+            if self._missed >= _PATIENCE:
+                known = {*logs, *(known.partition("/")[2] for known in logs)}
+                hint = nearest(self.wanted, sorted(known)) or f"; there are {', '.join(sorted(logs))}"
+                if self.wanted.startswith("eval/") and not _is_evaluated(logs):
+                    hint = "; put an EvaluateEvery before this callback"
                 warnings.warn(f"no metric {self.wanted!r} has come so far{hint}", PufferWarning, stacklevel=5)
         return name
+
+    def _weight_of_a_miss(self, trainer: PuffeRL, logs: Mapping[str, float]) -> int:
+        if not self.wanted.startswith("eval/"):
+            return int("episode/count" in logs)
+        # Evaluations may be many iterations apart: only another metric of theirs, or the end, shows that none comes.
+        return _PATIENCE if _is_evaluated(logs) or trainer.epoch >= trainer.total_epochs else 0
 
 
 class _FairMean:
@@ -258,7 +267,7 @@ class _FairMean:
     ) -> float | None:
         # Over whole episodes that the policy plays, where it can, `pause` agent steps apart; None if none is played, as
         # where too few episodes have ended since the last iteration, or the newest of them do not reach `least`.
-        name = self._metric.find(logs)
+        name = self._metric.find(trainer, logs)
         if name is None or count_name(name) is None:
             return None if name is None else logs[name]
         of_agents = 0 if self._is_playing else _EPISODES_PER_AGENT * trainer.vecenv.num_agents
@@ -280,7 +289,11 @@ class _FairMean:
         return score.mean if self._is_playing else None
 
 
+def _is_evaluated(logs: Mapping[str, float]) -> bool:
+    return any(name.startswith("eval/") for name in logs)
+
+
 def _finite(name: str, value: float) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, numbers.Real) or not math.isfinite(value):
         raise APIUsageError(f"{name} must be a finite number, got {value!r}")
     return float(value)

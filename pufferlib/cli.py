@@ -260,7 +260,7 @@ def _run_with_words(name: str, rest: list[str]) -> None:
 
 def _run_for_environment(name: str, rest: list[str]) -> None:
     from pufferlib.config import load_config
-    from pufferlib.config.configuration import with_files
+    from pufferlib.config.configuration import followed_by, with_files
     from pufferlib.config.flags import FlagTable, apply_flags, options_of
 
     wanted, flags = _split_environment(name, rest)
@@ -271,7 +271,7 @@ def _run_for_environment(name: str, rest: list[str]) -> None:
         given = table.parse(shlex.split(os.environ.get("PUFFER_FLAGS", "")))
     except (errors.ConfigError, ValueError) as error:
         raise errors.ConfigError(f"in PUFFER_FLAGS, {error}") from error
-    given += table.parse(flags)
+    given = followed_by(given, table.parse(flags))
     found = with_files(env_name, given)
     apply_flags(found, args)
     options = options_class(**{setting.name: value for setting, value in found if not setting.section})

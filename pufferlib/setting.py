@@ -8,6 +8,7 @@ import dataclasses
 import functools
 import inspect
 import itertools
+import math
 import numbers
 import os
 import re
@@ -45,8 +46,8 @@ def parse_value(text: str) -> Any:
         value = float(text)
     except ValueError:
         return text
-    is_whole = "." not in text and value.is_integer()  # 1e6 counts things, 1.0 measures them
-    return int(value) if is_whole else value
+    is_count = "." not in text and value.is_integer() and abs(value) < 2**63  # 1e6 counts things, 1.0 measures them
+    return int(value) if is_count else value
 
 
 def format_value(value: object) -> str:
@@ -185,8 +186,7 @@ class Setting:
         """Returns the checked value of a text from a file or the command line; see `check`.
 
         A setting that wants text gets it even where the text looks like a number, and one without a type whose default
-        is a bool no text. A path from `~/` on is one of the
-        home folder: a shell leaves it as it is in `--output=~/x`.
+        is a bool no text. A path from `~/` on is one of the home folder: a shell leaves it as it is in `--output=~/x`.
         """
         value = parse_value(os.path.expanduser(text) if text.startswith("~/") else text)
         if self.kind is Any and isinstance(self.default, bool) and isinstance(value, str):  # which is true, even "no"
@@ -296,7 +296,9 @@ def signature_settings(
         name, default = parameter.name, (presets or {}).get(parameter.name, parameter.default)
         if name not in _NOT_SETTINGS and default is not parameter.empty:
             kind = kinds.get(name, Any)
-            found[name] = Setting(section, name, kind if _is_plain(kind) else Any, default, meanings.get(name, ""))
+            within = "[-inf, inf]" if isinstance(default, float) and math.isinf(default) else FINITE
+            plain = kind if _is_plain(kind) else Any
+            found[name] = Setting(section, name, plain, default, meanings.get(name, ""), within)
     return found
 
 

@@ -9,7 +9,7 @@ import importlib
 import inspect
 import itertools
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -115,10 +115,14 @@ def with_files(env: str | Entry, found: Found) -> Found:
     """
     paths = [Path(value) for setting, value in found if setting is CONFIG_FILE]
     inside = itertools.chain(*[_settings_in(path, find(env), found) for path in paths])
-    flags = [pair for pair in found if pair[0] is not CONFIG_FILE]
-    typed = {(setting.section, setting.name) for setting, _ in flags}
-    over = {other for flag, other in _OVER.items() if flag in typed} - typed  # what `apply_flags` has them take out
-    return [*(pair for pair in inside if (pair[0].section, pair[0].name) not in over), *flags]
+    return followed_by(inside, [pair for pair in found if pair[0] is not CONFIG_FILE])
+
+
+def followed_by(earlier: Iterable[tuple[Setting, Any]], later: Found) -> Found:
+    """Puts settings after others, without those of the earlier ones that would count in place of a later one."""
+    names = {(setting.section, setting.name) for setting, _ in later}
+    over = {other for flag, other in _OVER.items() if flag in names} - names  # what `apply_flags` has them take out
+    return [*(pair for pair in earlier if (pair[0].section, pair[0].name) not in over), *later]
 
 
 _OVER = {("train", "num_minibatches"): ("train", "minibatch_size"), ("base", "rnn_name"): ("train", "shuffle")}

@@ -136,8 +136,8 @@ def best_ini(env_name: str, settings: Mapping[str, Mapping[str, Any]], comments:
 
 def _ini_line(key: str, value: object) -> str:
     for text in (format_value(value), repr(value)):
-        is_read_back = parse_value(text) == value and text.isprintable() and not _COMMENT.search(text)
-        if is_read_back and _NAME.fullmatch(key):
+        is_same = parse_value(text) == value and not text.startswith("~/")  # which would be the home folder
+        if is_same and text.isprintable() and not _COMMENT.search(text) and _NAME.fullmatch(key):
             return f"{key} = {text}"
     return f"; {printable(' '.join(key.split()))} is left out, as an ini cannot hold it"
 

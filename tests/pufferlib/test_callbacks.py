@@ -431,6 +431,31 @@ def test_a_metric_that_never_comes_is_warned_of():
         assert stopped_epoch([StopAtScore(0.0, "environment/scor")], batch_size=512) == 12
 
 
+@pytest.mark.parametrize(
+    ("callbacks", "epoch", "hint"),
+    [
+        ([EvaluateEvery(128, episodes=2), KeepBest("eval/retrun_mean")], 2, "; did you mean 'eval/return_mean'"),
+        ([KeepBest()], 4, "; put an EvaluateEvery before"),  # that nobody evaluates shows only at the end
+        ([StopAtScore(1.0, "eval/return_mean")], 4, "; put an EvaluateEvery before"),
+    ],
+)
+def test_a_metric_of_evaluations_that_nobody_makes_is_warned_of(callbacks, epoch, hint):
+    trainer, warned = make_trainer(logger=NoLogger()), []
+    with pytest.warns(PufferWarning, match=f"no metric 'eval/.*' has come so far{hint}") as caught:
+        trainer.learn(4 * 64, [*callbacks, lambda trainer, logs: warned.append(len(caught))])
+    trainer.release()
+    assert warned == [0] * (epoch - 1) + [1] * (5 - epoch)
+
+
+def test_a_metric_of_evaluations_far_apart_is_not_warned_of(recwarn):
+    assert stopped_epoch([EvaluateEvery(12 * 64, episodes=2), KeepBest()]) == 12
+    assert not recwarn.list
+
+
+def test_a_threshold_may_be_numpys():
+    assert stopped_epoch([Tells("perf", [1.0, 2.0, 3.0]), StopAtScore(np.float32(2), "perf")]) == 2
+
+
 def test_stopping_without_improvement():
     values = [1.0, 2.0, 2.05, 1.0, 2.0, 2.0, 2.0, 2.0]
     assert stopped_epoch([Tells("perf", values), StopWithoutImprovement(192, "perf")]) == 6

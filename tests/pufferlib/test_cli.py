@@ -126,6 +126,12 @@ def test_flags_of_the_shell_come_before_those_of_the_command(calls, monkeypatch)
     assert cli.main(["envs"]) == 0  # which takes none
 
 
+def test_a_flag_of_the_command_takes_out_what_the_shell_s_would_count_in_its_place(calls, monkeypatch):
+    monkeypatch.setenv("PUFFER_FLAGS", "--train.minibatch-size 64 --train.shuffle steps")
+    args = trained(calls, "--train.num-minibatches", "8", "--rnn-name", "MinGRU")
+    assert (args["train"]["minibatch_size"], args["train"]["shuffle"]) == ("auto", "segments")
+
+
 @pytest.mark.parametrize("text", ["--train.sed 3", "--train.tag 'one"])
 def test_a_mistake_in_the_flags_of_the_shell_says_where_it_is(calls, monkeypatch, capsys, text):
     monkeypatch.setenv("PUFFER_FLAGS", text)

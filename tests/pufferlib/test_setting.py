@@ -63,6 +63,19 @@ def test_a_number_without_bounds_must_be_finite_and_is_told_so(kind, text):
         Setting("env", "speed", kind, 1.0).parse(text)
 
 
+class Corridor:
+    def __init__(self, farthest=math.inf, nearest=0.0):
+        pass
+
+
+def test_a_number_that_is_infinite_by_default_may_be():
+    known = class_settings("env", Corridor)
+    assert known["farthest"].parse("inf") == math.inf and known["farthest"].parse("8") == 8
+    for name, text in (("farthest", "nan"), ("nearest", "inf")):
+        with pytest.raises(ConfigError, match=f"{name} must be "):
+            known[name].parse(text)
+
+
 class Lake:
     def __init__(self, slippery=True, level="1_1"):
         pass

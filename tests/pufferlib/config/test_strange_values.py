@@ -89,7 +89,7 @@ def test_any_flags_are_a_configuration_or_one_sentence(tokens):
 @pytest.mark.parametrize(
     ("setting", "text", "message"),
     [
-        ("seed", "1e30", r"\[train\] seed must be an integer in \[0, inf\), and of at most 63 bits, got 1000000"),
+        ("seed", "1e30", r"\[train\] seed must be an integer in \[0, inf\), and of at most 63 bits, got 1e\+30"),
         ("seed", "nan", r"\[train\] seed must be an integer in \[0, inf\), got nan"),
         ("gamma", "9" * 400, r"\[train\] gamma must be a number in \[0, 1\], got 9{100}\.\.\.9{20}$"),
     ],
@@ -97,5 +97,5 @@ def test_any_flags_are_a_configuration_or_one_sentence(tokens):
 def test_a_number_that_is_too_large_says_so(setting, text, message):
     with pytest.raises(ConfigError, match=message):
         TrainConfig.settings()[setting].parse(text)
-    with pytest.raises(ConfigError, match=r"\[vec\] num_envs must be an integer in \[1, 1e6\] or 'auto', got 10000000"):
+    with pytest.raises(ConfigError, match=r"\[vec\] num_envs must be an integer in \[1, 1e6\] or 'auto', got 1e\+20"):
         VecConfig.settings()["num_envs"].parse("1e20")

@@ -31,7 +31,10 @@ def test_a_trials_configuration_comes_back_from_its_file(tmp_path):
     assert path.read_text().count("=") == len(values) + 1  # with the width that had to follow
 
 
-@pytest.mark.parametrize("value", ["a", "64", "None", [1, 2], "a;b", (64, 64), "it's", "two\nlines", True, ""])
+VALUES = ["a", "64", "None", [1, 2], "a;b", (64, 64), "it's", "two\nlines", True, "", "~/x", 1e22]
+
+
+@pytest.mark.parametrize("value", VALUES)
 def test_values_of_policies_come_back_as_they_were(tmp_path, value):
     path = tmp_path / "best.ini"
     path.write_text(best_ini(BREAKOUT, {"policy": {"x": value}}, []))
