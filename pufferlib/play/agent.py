@@ -6,6 +6,7 @@ those whose episode ended: see docs/tutorials/agents_in_your_code.md.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from contextlib import closing, suppress
 from functools import partial
@@ -26,7 +27,7 @@ from pufferlib.distributed import Ranks
 from pufferlib.emulation.emulated_env import LibraryEnv, flat_mask
 from pufferlib.emulation.rows import ActionLayout, row_writer
 from pufferlib.environment import PufferEnv
-from pufferlib.errors import APIUsageError, CheckpointError, PufferError, UnknownEnvironmentError, nearest
+from pufferlib.errors import APIUsageError, CheckpointError, PufferError, UnknownEnvironmentError, kind_of, nearest
 from pufferlib.families import catalog
 from pufferlib.families.entry import importable_name
 from pufferlib.metrics.finite import require_finite_weights
@@ -45,7 +46,8 @@ from pufferlib.spaces import Layout, Leaf, action_parts
 def _read(observations: Any, layout: Layout) -> tuple[np.ndarray, bool]:
     # One or many observations of a space, packed into rows or not, as rows; and whether it is one.
     if isinstance(observations, Tensor):
-        observations = observations.cpu().numpy()
+        is_half = observations.dtype is torch.bfloat16  # which NumPy has not
+        observations = (observations.float() if is_half else observations).cpu().numpy()
     if isinstance(layout.structure, (dict, tuple)):
         if isinstance(observations, list) and observations:
             return np.concatenate([_read(each, layout)[0] for each in observations]), False
@@ -277,7 +279,11 @@ _BY_HAND = "make such a module and pass it, as load_agent(path, policy=module)"
 
 
 def load_agent(
-    source: str | Path, env: object = None, device: str = "cpu", seed: int = 0, policy: nn.Module | None = None
+    source: str | Path,
+    env: object = None,
+    device: str | torch.device = "cpu",
+    seed: int = 0,
+    policy: nn.Module | None = None,
 ) -> Agent:
     """Loads an agent that was trained by PufferLib.
 
@@ -289,7 +295,7 @@ def load_agent(
         env: the environment, where it has no known name: a class, a function, a name such as `package.module:MyEnv`, or
             a ready environment or vector. None is the one that it was trained in; a module that only the file names is
             not imported.
-        device: `cpu`, `cuda`, `mps`, or `auto` for the first of cuda, mps and cpu that exists.
+        device: `cpu`, `cuda`, `mps`, a device of torch, or `auto` for the first of cuda, mps and cpu that exists.
         seed: of sampled actions.
         policy: a module of the class that was trained, where that is one of your own; it is moved to `device` and gets
             the weights. None makes the policy that the settings name.
@@ -303,8 +309,9 @@ def load_agent(
             given.
         ConfigError: if the settings do not fit this version of PufferLib.
         MissingExtraError: if the environment needs a package that is not installed.
+        APIUsageError: if the source is neither text nor a path.
     """
-    path = _find_weights(source)
+    path, device = _find_weights(source), str(device)
     described = _description(path)
     own_class = described["policy_class"]
     if own_class is not None and policy is None:
@@ -333,6 +340,8 @@ def training_settings(source: str | Path) -> dict[str, Any]:
 
 
 def _find_weights(source: str | Path) -> Path:
+    if not isinstance(source, (str, os.PathLike)):
+        raise APIUsageError(f"source must be a path or the name of an environment of Ocean, got {kind_of(source)}")
     if source in ocean.names():
         return description.pretrained_path(source)
     path = Path(source)

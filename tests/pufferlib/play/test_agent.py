@@ -202,6 +202,13 @@ def test_images_are_taken_one_by_one_and_many():
     assert agent.act(np.stack([image] * 3)).tolist() == [agent.act(image)] * 3
 
 
+def test_observations_may_be_of_bfloat16():
+    env = puffer_env(Box(-1, 1, (3,), np.float32))
+    agent = Agent(policy_of(Default, env), env)
+    observations = torch.rand(4, 3).bfloat16()
+    np.testing.assert_array_equal(agent.value(observations), agent.value(observations.float()))
+
+
 def test_rows_of_an_environment_in_c_go_straight_back_to_it():
     env = pufferlib.make("puffer_breakout", num_envs=6, continuous=True)
     agent = Agent(policy_of(Default, env), env)

@@ -13,7 +13,7 @@ from gymnasium.spaces import Box, Discrete
 
 import pufferlib
 from pufferlib import load_agent
-from pufferlib.errors import CheckpointError, PufferError
+from pufferlib.errors import APIUsageError, CheckpointError, PufferError
 from pufferlib.models import Default
 from pufferlib.pufferl import train
 from pufferlib.runs import checkpoint
@@ -83,6 +83,11 @@ def test_the_agent_of_the_package_has_the_name_of_its_environment(nowhere):
         observations, _, terminals, _, _ = env.step(agent.act(observations))
         assert not terminals.any()
     assert repr(agent) == "<Agent of puffer_cartpole: Default on cpu>"
+
+
+def test_a_device_of_torch_is_as_good_as_its_name():
+    agent = load_agent(CARTPOLE, device=torch.device("cpu"))
+    assert agent.device == torch.device("cpu") and agent.settings["train"]["device"] == "cpu"
 
 
 @pytest.mark.quick("MinGRU")
@@ -226,6 +231,8 @@ def test_what_is_not_there_or_says_too_little_is_one_sentence(tmp_path):
         load_agent("puffer_cartpoole")
     with pytest.raises(CheckpointError, match=f"there are no weights in {tmp_path}"):
         load_agent(tmp_path)
+    with pytest.raises(APIUsageError, match="source must be a path or the name of an environment of Ocean, got int"):
+        load_agent(5)
     torch.save({"weight": torch.zeros(2)}, tmp_path / "bare.pt")
     with pytest.raises(CheckpointError, match="bare.pt does not say what it was trained with"):
         load_agent(tmp_path / "bare.pt")
